@@ -1,0 +1,212 @@
+"""The operations as JSON in, JSON out: the contract without HTTP. Routes and functions call these.
+
+Every operation checks its whole input before it stores anything, and raises a `DecantError` that names what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib import group, message, topic, views
+from chalicelib.errors import InvalidField
+from chalicelib.fields import Fields, checked_name, decoded_token, encoded_token
+from chalicelib.limits import (
+    BATCH_MESSAGES_MAX,
+    ID_CHARS_MAX,
+    INSTANT_MS_MAX,
+    INVISIBLE_MS_MAX,
+    NACK_DELAY_MS_MAX,
+    OFFSET_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    POP_MESSAGES_DEFAULT,
+    REASON_CHARS_MAX,
+    WAIT_MS_MAX,
+)
+from chalicelib.service.claimer import Pop
+from chalicelib.service.groups import OneQueue
+from chalicelib.service.producer import Produced
+from chalicelib.service.service import Service
+from chalicelib.topic import Topic
+
+Json = dict[str, Any]
+
+_POP_FIELDS = frozenset({"max_messages", "invisible_ms", "wait_ms", "consumer_id", "attempt_id", "ack"})
+
+
+_INTEGERS = frozenset({"queue", "offset", "at_ms", "limit"})
+
+
+class Api:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    # -- topics -------------------------------------------------------------------------------------------------------
+
+    def put_topic(self, name: str, body: Json) -> tuple[Json, bool]:
+        """The topic, and whether it is new."""
+        made, is_new = self._service.topics.put(name, topic.parse_queues(body))
+        return made.as_json(), is_new
+
+    def get_topic(self, name: str) -> Json:
+        return views.topic_details(self._service.topics.details(name))
+
+    def list_topics(self, query: Mapping[str, str]) -> Json:
+        limit, token = _page(_parameters(query))
+        found, rest = self._service.topics.page(limit, token)
+        return {"topics": [each.as_json() for each in found], "next": rest}
+
+    def delete_topic(self, name: str) -> None:
+        self._service.topics.delete(name)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def produce(self, name: str, body: Json) -> list[Produced]:
+        """What became of each message; at least one is stored."""
+        found = self._topic(name)
+        batch = message.parse_batch(Fields(body, {"messages"}).raw("messages"), found.queues)
+        return self._service.producer.produce(found, batch)
+
+    def get_message(self, name: str, message_id: str) -> Json:
+        return self._service.lookup.by_id(self._topic(name), message_id).as_json(name)
+
+    def read_messages(self, name: str, query: Mapping[str, str]) -> Json:
+        found = self._topic(name)
+        fields = _parameters(query)
+        limit, token = _page(fields)
+        positions = self._positions(found, fields, token)
+        page = self._service.lookup.read(found, positions, limit)
+        rest = None if page.is_all else encoded_token(page.positions)
+        return {"messages": [each.as_json(name) for each in page.messages], "next": rest}
+
+    def _positions(self, found: Topic, fields: Fields, token: str | None) -> dict[int, int]:
+        """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
+        queue = fields.integer("queue", 0, found.queues - 1)
+        offset = fields.integer("offset", 0, OFFSET_MAX)
+        at_ms = fields.integer("at_ms", 0, INSTANT_MS_MAX)
+        if token is not None:
+            return decoded_token(token, found.queues)
+        if offset is not None and (queue is None or at_ms is not None):
+            raise InvalidField(f"parameter 'offset' goes with 'queue' and without 'at_ms'; it is {offset}")
+        if offset is not None and queue is not None:
+            return {queue: offset}
+        positions = self._service.lookup.positions_at(found, at_ms or 0)
+        return positions if queue is None else {queue: positions[queue]}
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def put_group(self, name: str, group_name: str, body: Json) -> tuple[Json, bool]:
+        """The group with its progress, and whether it is new."""
+        checked_name("group", group_name)
+        settings = group.parse_settings(body)
+        found = self._topic(name)
+        _, is_new = self._service.groups.put(found, group_name, settings)
+        return views.group_details(name, self._service.groups.details(found, group_name)), is_new
+
+    def get_group(self, name: str, group_name: str) -> Json:
+        return views.group_details(name, self._service.groups.details(self._topic(name), group_name))
+
+    def list_groups(self, name: str, query: Mapping[str, str]) -> Json:
+        limit, token = _page(_parameters(query))
+        found, rest = self._service.groups.page(self._topic(name), limit, token)
+        return {"groups": [views.group_totals(name, each) for each in found], "next": rest}
+
+    def delete_group(self, name: str, group_name: str) -> None:
+        self._service.groups.delete(self._topic(name), group_name)
+
+    def reset(self, name: str, group_name: str, body: Json) -> Json:
+        found = self._topic(name)
+        to = _reset_target(Fields(body, {"to"}), found.queues)
+        return views.group_details(name, self._service.groups.reset(found, group_name, to))
+
+    # -- consuming ----------------------------------------------------------------------------------------------------
+
+    def pop(self, name: str, group_name: str, body: Json) -> Json:
+        checked_name("group", group_name)
+        ask = _pop(Fields(body, _POP_FIELDS))
+        return views.popped(name, self._service.consumer.pop(self._topic(name), group_name, ask), len(ask.ack))
+
+    def ack(self, name: str, group_name: str, body: Json) -> Json:
+        checked_name("group", group_name)
+        receipts = _receipts(Fields(body, {"receipts"}))
+        failed = self._service.settler.ack(self._topic(name), group_name, receipts)
+        return {"acked": len(receipts) - len(failed), "failed": views.failures(failed)}
+
+    def nack(self, name: str, group_name: str, body: Json) -> Json:
+        checked_name("group", group_name)
+        fields = Fields(body, {"receipts", "delay_ms", "reason"})
+        receipts = _receipts(fields)
+        delay_ms = fields.integer("delay_ms", 0, NACK_DELAY_MS_MAX)
+        reason = fields.text("reason", REASON_CHARS_MAX, chars_min=0) or ""
+        failed = self._service.settler.nack(self._topic(name), group_name, receipts, delay_ms, reason)
+        return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
+
+    def extend(self, name: str, group_name: str, body: Json) -> Json:
+        checked_name("group", group_name)
+        fields = Fields(body, {"receipts", "invisible_ms"})
+        receipts = _receipts(fields)
+        invisible_ms = fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX)
+        if invisible_ms is None:
+            raise fields.wrong("invisible_ms", f"given: an integer from 1 to {INVISIBLE_MS_MAX}")
+        extended, failed = self._service.settler.extend(self._topic(name), group_name, receipts, invisible_ms)
+        return {"extended": views.extended(extended), "failed": views.failures(failed)}
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    def health(self) -> Json:
+        """Asks the store for a topic. Raises StoreUnavailable."""
+        self._service.topics.page(1, None)
+        return {"status": "ok"}
+
+    def _topic(self, name: str) -> Topic:
+        return self._service.catalogue.topic(name)
+
+
+def _pop(fields: Fields) -> Pop:
+    return Pop(
+        fields.integer("max_messages", 1, BATCH_MESSAGES_MAX) or POP_MESSAGES_DEFAULT,
+        fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
+        fields.integer("wait_ms", 0, WAIT_MS_MAX) or 0,
+        fields.text("consumer_id", ID_CHARS_MAX),
+        fields.text("attempt_id", ID_CHARS_MAX),
+        tuple(fields.strings("ack", BATCH_MESSAGES_MAX, least=0) or ()),
+    )
+
+
+def _receipts(fields: Fields) -> list[str]:
+    receipts = fields.strings("receipts", BATCH_MESSAGES_MAX)
+    if receipts is None:
+        raise fields.wrong("receipts", f"given: a list of 1 to {BATCH_MESSAGES_MAX} strings")
+    return receipts
+
+
+def _reset_target(fields: Fields, queues: int) -> str | int | OneQueue:
+    to = fields.raw("to")
+    if to in ("earliest", "latest"):
+        return str(to)
+    wanted = '\'earliest\', \'latest\', {"at_ms": instant} or {"queue": queue, "offset": offset}'
+    if not isinstance(to, dict):
+        raise fields.wrong("to", wanted)
+    inner = Fields(to, {"at_ms", "queue", "offset"}, "to.")
+    at_ms = inner.integer("at_ms", 0, INSTANT_MS_MAX)
+    queue, offset = inner.integer("queue", 0, queues - 1), inner.integer("offset", 0, OFFSET_MAX)
+    if at_ms is not None and queue is None and offset is None:
+        return at_ms
+    if at_ms is None and queue is not None and offset is not None:
+        return OneQueue(queue, offset)
+    raise fields.wrong("to", wanted)
+
+
+def _parameters(query: Mapping[str, str]) -> Fields:
+    """Query parameters as fields: what looks like an integer is one, the rest is left for the checks to name."""
+    converted: Json = {
+        name: int(value) if name in _INTEGERS and re.fullmatch(r"-?[0-9]{1,18}", value) else value
+        for name, value in query.items()
+    }
+    return Fields(converted, _INTEGERS | {"next"})
+
+
+def _page(fields: Fields) -> tuple[int, str | None]:
+    return fields.integer("limit", 1, PAGE_MAX) or PAGE_DEFAULT, fields.text("next")

@@ -1,0 +1,244 @@
+"""The cursor of a group in a queue: where it stands, and what is in flight. Attributes:
+
+    epoch     counts resets; every write demands the one it has seen
+    next      a list of one number, the first offset that nobody has taken yet (a list, because an update expression
+              cannot put a path into a literal, but can append to one: `leases.token = next ++ [count, ...]`)
+    leases    token -> lease, see `lease`
+    segment   the base of a segment at or before `next`, a hint for readers
+    at, by    when the last pop was, and whose (empty: it did not say)
+    dead      messages that went to the dead letters
+
+Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
+as that does not pass the end that the claimer has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+from chalicelib.lease import ACKED, MOVED, Lease, mark
+from chalicelib.limits import LEASES_MAX, PRUNED_MAX, WITNESS_MS, WITNESSES_MAX
+from chalicelib.writes import (
+    Absent,
+    Add,
+    Append,
+    AtMost,
+    Effect,
+    Equals,
+    Exists,
+    Guard,
+    Item,
+    Key,
+    Lacks,
+    Remove,
+    Set,
+    SizeBelow,
+    SizeIs,
+    Write,
+)
+
+
+class Standing(Enum):
+    OWED = "owed"
+    ACKED = "acked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    key: Key
+    epoch: int
+    next: int
+    leases: Mapping[str, Lease]
+    segment: int | None = None
+    last_pop_at_ms: int | None = None
+    last_consumer_id: str | None = None
+    dead: int = 0
+    stands: bool = True
+    """False: nobody has popped yet, there is no item."""
+
+    @classmethod
+    def of(cls, item: Item) -> Cursor:
+        return cls(
+            Key(item["pk"], item["sk"]),
+            item["epoch"],
+            item["next"][0],
+            {token: Lease.of(token, listed) for token, listed in item["leases"].items()},
+            item.get("segment"),
+            item.get("at"),
+            item.get("by") or None,
+            item["dead"],
+        )
+
+    @classmethod
+    def fresh(cls, key: Key, start: int) -> Cursor:
+        return cls(key, 0, start, {}, stands=False)
+
+    @cached_property
+    def owing(self) -> list[Lease]:
+        """The leases that still owe something, in offset order."""
+        return sorted((lease for lease in self.leases.values() if lease.owed), key=lambda lease: lease.start)
+
+    def due(self, now: int) -> list[Lease]:
+        return [lease for lease in self.owing if lease.is_due(now)]
+
+    def live(self, now: int) -> int:
+        """Messages in the hands of consumers."""
+        return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)
+
+    def retrying(self, now: int) -> int:
+        """Messages that wait for their retry."""
+        return sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
+
+    @property
+    def committed(self) -> int:
+        """The lowest offset that is not settled; what waits for a retry after a nack is passed."""
+        return min([self.next, *(lease.owed_offsets[0] for lease in self.owing if not lease.parked)])
+
+    def standing(self, token: str, offset: int) -> Standing:
+        """What a receipt of this token for this offset is worth."""
+        lease = self.leases.get(token)
+        if lease is None:
+            settled = offset < self.next and not self._is_owed(offset)
+            return Standing.ACKED if settled else Standing.LOST
+        index = offset - lease.start
+        if index in lease.acked:
+            return Standing.ACKED
+        return Standing.LOST if index in lease.moved else Standing.OWED
+
+    def _is_owed(self, offset: int) -> bool:
+        return any(lease.owes(offset) for lease in self.owing)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A part of a write on a cursor; parts that touch different leases add up to one write."""
+
+    guards: tuple[Guard, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    tokens: tuple[str, ...] = ()
+    """New tokens: where the first of them stands, the write has landed."""
+
+    def __add__(self, other: Change) -> Change:
+        return Change(self.guards + other.guards, self.effects + other.effects, self.tokens + other.tokens)
+
+    def __bool__(self) -> bool:
+        return bool(self.effects)
+
+
+def write(cursor: Cursor, change: Change) -> Write:
+    """One conditional request for all parts, on the epoch that was seen."""
+    return Write(
+        cursor.key,
+        (Equals(("epoch",), cursor.epoch), *change.guards),
+        change.effects,
+        landed=lambda before: before is not None and any(token in before["leases"] for token in change.tokens),
+    )
+
+
+def create(cursor: Cursor) -> Write:
+    """Makes the cursor at its start; that it is there already is as good."""
+    effects = (
+        Set(("epoch",), cursor.epoch),
+        Set(("next",), [cursor.next]),
+        Set(("leases",), {}),
+        Set(("dead",), 0),
+    )
+    return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
+
+
+def claim(token: str, count: int, next_at_most: int, segment: int | None, deadline: int) -> Change:
+    """Takes `count` messages from `next` on, if that is not beyond `next_at_most` by then."""
+    hint = () if segment is None else (Set(("segment",), segment),)
+    return Change(
+        guards=(
+            AtMost(("next", 0), next_at_most),  # nothing past the end that the claimer has seen, nor past its cap
+            SizeBelow(("leases",), LEASES_MAX),
+            Absent(("leases", token)),
+        ),
+        effects=(
+            Append(("leases", token), [count, deadline, 1], onto=("next",)),
+            Add(("next", 0), count),
+            *hint,
+        ),
+        tokens=(token,),
+    )
+
+
+def stays_at(cursor: Cursor) -> Change:
+    """Demands that nobody has taken anything new since."""
+    return Change(guards=(Equals(("next", 0), cursor.next),))
+
+
+def no_lease_since(cursor: Cursor) -> Change:
+    return Change(guards=(SizeIs(("leases",), len(cursor.leases)),))
+
+
+def popped(consumer_id: str | None, now: int) -> Change:
+    return Change(effects=(Set(("at",), now), Set(("by",), consumer_id or "")))
+
+
+def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
+    """Messages leave a lease for new ones: by extension, nack, or takeover. The size is the fence: had the lease
+    changed since it was seen, by an ack or by another move, it would be longer."""
+    fence: tuple[Guard, ...] = (SizeIs(old.path, old.size),)
+    if old.parked and len(indexes) == len(old.owed):
+        leave: Effect = Remove(old.path)  # nobody holds a receipt for it, so it need not witness
+    else:
+        leave = Append(old.path, [mark(MOVED, indexes)])
+    return Change(
+        guards=fence + tuple(Absent(lease.path) for lease in new),
+        effects=(leave, *(Set(lease.path, lease.listed()) for lease in new)),
+        tokens=tuple(lease.token for lease in new),
+    )
+
+
+def prune(cursor: Cursor, now: int, touched: Collection[str] = ()) -> Change:
+    """Forgets leases that owe nothing: those acked to the end at once, witnesses when they are old or too many. They
+    are inert, so it does not matter who removes them, or when. `touched`: tokens that the same write changes."""
+    inert = [lease for token, lease in cursor.leases.items() if not lease.owed and token not in touched]
+    witnesses = sorted((lease for lease in inert if lease.moved), key=lambda lease: -lease.deadline)
+    gone = [lease for lease in inert if not lease.moved]
+    gone += [
+        lease for place, lease in enumerate(witnesses) if place >= WITNESSES_MAX or lease.deadline + WITNESS_MS < now
+    ]
+    return forget(gone[:PRUNED_MAX])
+
+
+def forget(inert: Iterable[Lease]) -> Change:
+    """Takes away leases that owe nothing. No guard: nothing can change them any more, and gone is gone."""
+    return Change(effects=tuple(Remove(lease.path) for lease in inert))
+
+
+def buried(lease: Lease, indexes: Sequence[int]) -> Change:
+    """Messages leave a lease for the dead letters; goes together with the writes of those."""
+    moved = move(lease, indexes, ())
+    return Change(moved.guards, (*moved.effects, Add(("dead",), len(indexes))))
+
+
+def ack(lease: Lease, indexes: Collection[int]) -> Change:
+    """Settles messages of a lease. The last of them takes the lease away; before that a mark does, which needs no
+    compare-and-swap, so that consumers of one lease do not hinder each other."""
+    if set(lease.owed) <= set(indexes) and not lease.moved:
+        return Change((SizeIs(lease.path, lease.size),), (Remove(lease.path),))
+    acked = mark(ACKED, indexes)
+    return Change((Exists(lease.path), Lacks(lease.path, acked)), (Append(lease.path, [acked]),))
+
+
+def reset(cursor: Cursor, offset: int) -> Write:
+    """Moves the cursor and voids its leases and retries; what was dead stays."""
+    epoch = cursor.epoch + 1
+    return Write(
+        cursor.key,
+        (Equals(("epoch",), cursor.epoch), Exists(("next",))),
+        (
+            Set(("epoch",), epoch),
+            Set(("next",), [offset]),
+            Set(("leases",), {}),
+            Remove(("segment",)),
+        ),
+        landed=lambda before: before is not None and before["epoch"] == epoch and before["next"] == [offset],
+    )

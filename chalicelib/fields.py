@@ -1,0 +1,132 @@
+"""Reads the fields of a JSON object, once each, and says exactly which one is wrong and what it held.
+
+`null` means not given. Whatever is not read is unknown, and refused: a typo must never be silently ignored.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from chalicelib.errors import InvalidField, InvalidJson, InvalidName, UnknownField
+from chalicelib.limits import NAME_PATTERN, OFFSET_MAX
+
+_SHOWN_CHARS_MAX = 80
+
+
+def shown(value: object) -> str:
+    """A value as an error text shows it: short enough for a log line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."
+
+
+def checked_name(kind: str, name: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InvalidName(f"{kind} name {shown(name)} must match {NAME_PATTERN}")
+    return name
+
+
+class Fields:
+    """The fields of one JSON object; `where` prefixes their names in error texts."""
+
+    def __init__(self, data: object, known: Collection[str], where: str = "") -> None:
+        if not isinstance(data, dict):
+            if where:
+                raise InvalidField(f"{where.rstrip('.')} must be a JSON object, not {shown(data)}")
+            raise InvalidJson(f"the request must be a JSON object, not {shown(data)}")
+        self._data: dict[str, Any] = data
+        self._where = where
+        for name in data:
+            if name not in known:
+                raise UnknownField(
+                    f"field {shown(where + str(name))} is not known; known are {', '.join(sorted(known))}"
+                )
+
+    def given(self, name: str) -> bool:
+        return self._data.get(name) is not None
+
+    def raw(self, name: str) -> Any:
+        return self._data.get(name)
+
+    def integer(self, name: str, least: int, most: int) -> int | None:
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if type(value) is not int or not least <= value <= most:
+            raise self.wrong(name, f"an integer from {least} to {most}")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        value = self._data.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        raise self.wrong(name, "true or false")
+
+    def text(self, name: str, chars_max: int | None = None, chars_min: int = 1) -> str | None:
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, str):
+            raise self.wrong(name, "a string")
+        if len(value) < chars_min:
+            raise self.wrong(name, f"a string of at least {chars_min} character")
+        if chars_max is not None and len(value) > chars_max:
+            raise self.wrong(name, f"a string of at most {chars_max} characters, not {len(value)}")
+        if not encodable(value):
+            raise self.wrong(name, "text without a lone surrogate")
+        return value
+
+    def data(self, name: str) -> bytes | None:
+        value = self.text(name, chars_min=0)
+        if value is None:
+            return None
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            raise self.wrong(name, "valid base64 (standard alphabet, padded)") from None
+
+    def strings(self, name: str, most: int, least: int = 1) -> list[str] | None:
+        value = self._data.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise self.wrong(name, f"a list of {least} to {most} strings")
+        for index, element in enumerate(value):
+            if not isinstance(element, str):
+                raise InvalidField(f"{self._where}{name}[{index}] must be a string, not {shown(element)}")
+        return value
+
+    def wrong(self, name: str, wanted: str) -> InvalidField:
+        return InvalidField(f"field '{self._where}{name}' must be {wanted}; it is {shown(self._data.get(name))}")
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can say it: JSON can spell half a surrogate pair, text cannot hold one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def encoded_token(positions: Mapping[int, int]) -> str:
+    """Positions in queues as a `next` token, opaque to clients."""
+    text = ",".join(f"{queue}:{offset}" for queue, offset in sorted(positions.items()))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decoded_token(token: str, queues: int) -> dict[int, int]:
+    """Raises InvalidField when no page gave this token."""
+    try:
+        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+        pairs = [place.split(":") for place in text.split(",")]
+        positions = {int(queue): int(offset) for queue, offset in pairs}
+    except ValueError:
+        positions = {}
+    is_ours = positions and all(0 <= queue < queues and 0 <= at <= OFFSET_MAX for queue, at in positions.items())
+    if not is_ours or encoded_token(positions) != token:
+        raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
+    return positions

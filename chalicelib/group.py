@@ -1,0 +1,121 @@
+"""A consumer group: its settings, and the writes that make, change and remove it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib import keys
+from chalicelib.fields import Fields
+from chalicelib.limits import (
+    ATTEMPTS_DEFAULT,
+    ATTEMPTS_MAX,
+    IN_FLIGHT_DEFAULT,
+    IN_FLIGHT_MAX,
+    INSTANT_MS_MAX,
+    INVISIBLE_MS_DEFAULT,
+    INVISIBLE_MS_MAX,
+)
+from chalicelib.topic import Topic
+from chalicelib.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
+
+DEFAULTS: dict[str, Any] = {
+    "start": "earliest",
+    "invisible_ms": INVISIBLE_MS_DEFAULT,
+    "max_attempts": ATTEMPTS_DEFAULT,
+    "max_in_flight": IN_FLIGHT_DEFAULT,
+    "paused": False,
+}
+FIELDS = frozenset(DEFAULTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`id`: the incarnation, which its cursors' keys carry. `starts`: where a cursor begins that is not there yet."""
+
+    topic_id: str
+    name: str
+    id: str
+    starts: list[int]
+    start: str | int
+    invisible_ms: int
+    max_attempts: int
+    max_in_flight: int
+    paused: bool
+    created_at_ms: int
+
+    @classmethod
+    def of(cls, topic_id: str, name: str, item: Item) -> Group:
+        settings = {field: item[field] for field in FIELDS}
+        return cls(topic_id, name, item["id"], item["starts"], created_at_ms=item["created_at_ms"], **settings)
+
+    def as_json(self) -> dict[str, Any]:
+        settings = {field: getattr(self, field) for field in DEFAULTS}
+        return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
+
+    def cursor_key(self, queue: int) -> Key:
+        return keys.cursor(self.topic_id, self.name, self.id, queue)
+
+    def start_of(self, queue: int) -> int:
+        """A queue that came after the group is read from its beginning."""
+        return self.starts[queue] if queue < len(self.starts) else 0
+
+
+def parse_settings(data: object) -> dict[str, Any]:
+    """The settings given, checked; those not given are left out."""
+    fields = Fields(data, FIELDS)
+    parsed = {
+        "start": _start(fields),
+        "invisible_ms": fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
+        "max_attempts": fields.integer("max_attempts", 1, ATTEMPTS_MAX),
+        "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
+        "paused": fields.flag("paused"),
+    }
+    return {name: value for name, value in parsed.items() if value is not None}
+
+
+def _start(fields: Fields) -> str | int | None:
+    start = fields.raw("start")
+    if start is None or start in ("earliest", "latest"):
+        return start  # type: ignore[no-any-return]
+    if type(start) is not int or not 0 <= start <= INSTANT_MS_MAX:
+        raise fields.wrong("start", f"'earliest', 'latest' or an instant in ms from 0 to {INSTANT_MS_MAX}")
+    return start
+
+
+def create(topic: Topic, name: str, group_id: str, starts: list[int], given: Mapping[str, Any], now: int) -> Write:
+    """Makes the group if there is none of this name; refused, it shows the one there is."""
+    attributes = {**DEFAULTS, **given, "id": group_id, "starts": starts, "created_at_ms": now}
+    return Write(
+        keys.group(topic.id, name),
+        (Absent(("id",)),),
+        tuple(Set((field,), value) for field, value in attributes.items()),
+        landed=lambda before: before is not None and before["id"] == group_id,
+    )
+
+
+def change(group: Group, given: Mapping[str, Any]) -> Write:
+    """Changes the settings given. `start` counts at creation only."""
+    effects = tuple(Set((field,), value) for field, value in given.items() if field != "start")
+    return Write(keys.group(group.topic_id, group.name), (Equals(("id",), group.id),), effects)
+
+
+def enlist(topic: Topic, name: str, group_id: str) -> Write:
+    """Lists a group in the topic's directory, before it is made: a group that exists is always found there. An entry
+    whose group was never made, or is gone, is passed over by readers."""
+    return Write(keys.directory(topic.id, name), (), (Set(("listed",), group_id),))
+
+
+def delist(group: Group) -> Write:
+    """Takes the group off the directory, unless another of its name was listed meanwhile."""
+    return Write(keys.directory(group.topic_id, group.name), (Equals(("listed",), group.id),), (RemoveItem(),))
+
+
+def remove(group: Group) -> Write:
+    return Write(
+        keys.group(group.topic_id, group.name),
+        (Equals(("id",), group.id),),
+        (RemoveItem(),),
+        landed=lambda before: before is None,
+    )

@@ -1,0 +1,92 @@
+"""The data dictionary: every item of the table, its key, its attributes. No other module spells a key.
+
+One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
+under an old name shares no key with what it replaces.
+
+    topic       topics                  name                 id, queues, created_at_ms
+    grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
+    directory   groups#tid              group                listed: the id of the group last listed under this name
+    group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
+                                                             max_in_flight, paused
+    cursor      group#tid#group         cursor#gid#queue     see `cursor`
+    segment     log#tid#queue           base offset          see `log`
+    payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
+    dead letter dead#tid#gid            queue#offset         attempts, reason, dead_at_ms
+    secret      service                 signing-key          value: the key that receipts are signed with
+"""
+
+from __future__ import annotations
+
+from chalicelib.writes import Key
+
+_OFFSET_DIGITS = 15
+FIRST = "0"
+LAST = "\x7f"
+"""Sort before and after every sort key."""
+AFTER = " "
+"""Appended to a name: sorts after it and before every longer name, which no name goes on with a space."""
+
+
+def topics() -> str:
+    return "topics"
+
+
+def topic(name: str) -> Key:
+    return Key(topics(), name)
+
+
+def grave(topic_id: str) -> Key:
+    return Key("graves", topic_id)
+
+
+def groups(topic_id: str) -> str:
+    return f"groups#{topic_id}"
+
+
+def directory(topic_id: str, group: str) -> Key:
+    return Key(groups(topic_id), group)
+
+
+def group_partition(topic_id: str, group: str) -> str:
+    return f"group#{topic_id}#{group}"
+
+
+def group(topic_id: str, name: str) -> Key:
+    return Key(group_partition(topic_id, name), "settings")
+
+
+def cursor(topic_id: str, group: str, group_id: str, queue: int) -> Key:
+    return Key(group_partition(topic_id, group), f"cursor#{group_id}#{queue:03d}")
+
+
+def log(topic_id: str, queue: int) -> str:
+    return f"log#{topic_id}#{queue}"
+
+
+def segment(log: str, base: int) -> Key:
+    return Key(log, f"{base:0{_OFFSET_DIGITS}d}")
+
+
+def base_of(key: str) -> int:
+    return int(key)
+
+
+def payload(topic_id: str, entry_id: bytes, piece: int) -> Key:
+    return Key(f"payload#{topic_id}#{entry_id.hex()}", f"{piece:02d}")
+
+
+def blob(topic_id: str, entry_id: bytes) -> str:
+    """The S3 object that holds a payload too big for the table."""
+    return f"payloads/{topic_id}/{entry_id.hex()}"
+
+
+def dead(topic_id: str, group_id: str, queue: int, offset: int) -> Key:
+    return Key(dead_partition(topic_id, group_id), f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}")
+
+
+def dead_partition(topic_id: str, group_id: str) -> str:
+    return f"dead#{topic_id}#{group_id}"
+
+
+def signing_key() -> Key:
+    return Key("service", "signing-key")

@@ -1,0 +1,125 @@
+"""A lease: the messages of one queue that one pop took, and what has become of each since.
+
+It lives inside its cursor, under its token, as the list `[start, count, deadline, attempt, mark...]`. It covers the
+offsets from `start` to `start + count`; it *owes* those that no mark names. A mark is appended and never changed, so
+marking needs no compare-and-swap: where two marks name one message, the first in the list counts. A mark is binary: one
+letter, then the set of indexes as a little-endian bit mask.
+
+    a   acked through this lease: settled
+    m   moved: nacked, extended into another lease, or taken over after the deadline
+
+It is born without marks. One that owes nothing any more is inert: if all was acked it goes at once; if it lost
+messages it stays for a while as a *witness*, so that a late receipt hears that it lost, and not that it acked. A lease
+with a text in its list (the reason of a nack) is *parked*: nobody holds it, and at its deadline it is due again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from chalicelib.writes import Path
+
+ACKED = b"a"
+MOVED = b"m"
+
+TOKEN_CHARS = 8
+"""The part of a token that names the pop. A lease split off from it (extend, nack) adds `SPLIT_CHARS` random ones."""
+SPLIT_CHARS = 4
+
+PARKED = "~"
+"""Begins the token of a parked lease, where no pop's token does."""
+
+
+def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
+    mask = 0
+    for index in indexes:
+        mask |= 1 << index
+    return letter + mask.to_bytes((mask.bit_length() + 7) // 8, "little")
+
+
+def runs(indexes: Iterable[int]) -> list[range]:
+    """The indexes as unbroken ranges: a lease covers neighbours, so what is split off makes one lease per run."""
+    found: list[range] = []
+    for index in sorted(indexes):
+        if found and found[-1].stop == index:
+            found[-1] = range(found[-1].start, index + 1)
+        else:
+            found.append(range(index, index + 1))
+    return found
+
+
+def _indexes(marked: bytes) -> set[int]:
+    mask = int.from_bytes(marked[1:], "little")
+    return {index for index in range(mask.bit_length()) if mask >> index & 1}
+
+
+@dataclass(frozen=True)
+class Lease:
+    token: str
+    start: int
+    count: int
+    deadline: int
+    attempt: int
+    marks: tuple[bytes, ...] = ()
+    reason: str | None = None
+
+    @classmethod
+    def of(cls, token: str, listed: list[Any]) -> Lease:
+        start, count, deadline, attempt, *rest = listed
+        marks = tuple(each for each in rest if isinstance(each, bytes))
+        reason = next((each for each in rest if isinstance(each, str)), None)
+        return cls(token, start, count, deadline, attempt, marks, reason)
+
+    def listed(self) -> list[Any]:
+        reason = [] if self.reason is None else [self.reason]
+        return [self.start, self.count, self.deadline, self.attempt, *reason, *self.marks]
+
+    @property
+    def path(self) -> Path:
+        return ("leases", self.token)
+
+    @property
+    def size(self) -> int:
+        """Elements of the list: it grows with every mark, so it is the lease's version."""
+        return 4 + len(self.marks) + self.parked
+
+    @property
+    def parked(self) -> bool:
+        return self.reason is not None
+
+    @cached_property
+    def acked(self) -> frozenset[int]:
+        return self._first_marked(ACKED)
+
+    @cached_property
+    def moved(self) -> frozenset[int]:
+        return self._first_marked(MOVED)
+
+    @cached_property
+    def owed(self) -> tuple[int, ...]:
+        """The indexes that are not settled, in order."""
+        return tuple(index for index in range(self.count) if index not in self.acked and index not in self.moved)
+
+    @property
+    def owed_offsets(self) -> list[int]:
+        return [self.start + index for index in self.owed]
+
+    def owes(self, offset: int) -> bool:
+        return (offset - self.start) in self.owed
+
+    def is_due(self, now: int) -> bool:
+        """Whether its messages may be delivered again."""
+        return self.deadline <= now and bool(self.owed)
+
+    def _first_marked(self, letter: bytes) -> frozenset[int]:
+        seen: set[int] = set()
+        found: set[int] = set()
+        for each in self.marks:
+            fresh = _indexes(each) - seen
+            seen |= fresh
+            if each[:1] == letter:
+                found |= fresh
+        return frozenset(found)

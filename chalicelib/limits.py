@@ -1,0 +1,151 @@
+"""Every limit, with its unit and its reason. Contract limits (the ones a client can meet) come first.
+
+Names end in their unit. Nothing else in the code base spells a bare number that a client could run into.
+"""
+
+KIB = 1024
+MIB = 1024 * KIB
+
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+
+# -- what a client may send -------------------------------------------------------------------------------------------
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""Topic and group names: safe in a URL, in a key and in a log line."""
+
+BODY_BYTES_MAX = 4 * MIB
+"""One body, and all bodies of one request: what a 6 MB Lambda payload holds once it is base64 and JSON."""
+
+BATCH_MESSAGES_MAX = 256
+"""Messages in a produce or a pop, receipts in a settlement: one entry, one lease."""
+
+KEY_BYTES_MAX = 256
+TAG_CHARS_MAX = 128
+PROPERTIES_BYTES_MAX = 16 * KIB
+"""Names and values together, UTF-8: headers, not a second body."""
+
+ID_CHARS_MAX = 128
+"""`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
+
+REASON_CHARS_MAX = 256
+"""Why a message was nacked. It waits inside the cursor, which every pop pays for by the kilobyte."""
+
+QUEUES_MAX = 128
+QUEUES_DEFAULT = 4
+
+INVISIBLE_MS_MAX = 12 * HOUR_MS
+INVISIBLE_MS_DEFAULT = 30 * SECOND_MS
+
+WAIT_MS_MAX = 20 * SECOND_MS
+"""Long poll: API Gateway gives up after 29 s."""
+
+NACK_DELAY_MS_MAX = 365 * DAY_MS
+
+ATTEMPTS_DEFAULT = 16
+ATTEMPTS_MAX = 1_000
+
+IN_FLIGHT_DEFAULT = 1_000
+IN_FLIGHT_MAX = 100_000
+
+PAGE_DEFAULT = 100
+PAGE_MAX = 1_000
+
+POP_MESSAGES_DEFAULT = 10
+
+OFFSET_MAX = 10**15 - 1
+"""What 15 digits of a key can spell: at a million messages a second and queue, 31 years."""
+
+INSTANT_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+REQUEST_BYTES_MAX = 32 * MIB
+"""The request as JSON. 4 MiB of control characters, each written as a six-byte escape, are 24 MiB."""
+
+# -- what a response may hold -----------------------------------------------------------------------------------------
+
+RESPONSE_BODY_BYTES_MAX = 4 * MIB
+RESPONSE_JSON_BYTES_MAX = 5_500_000
+"""Lambda answers at most 6 MB."""
+
+MESSAGE_OVERHEAD_BYTES = 1_000
+"""What a message adds to a response beyond its own fields: names, ids, times, and the receipt."""
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+SEGMENT_ENTRIES_MAX = 32
+
+SEGMENT_FULL_BYTES = 600
+"""A segment with this many bytes of entries takes no more. With one more small entry and its keys it still fits the
+kilobyte that one write unit pays for."""
+
+INLINE_BYTES_MAX = 1_000
+"""An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
+kilobytes that it would add here, and leaves the log light."""
+
+PIECE_BYTES_MAX = 256 * KIB
+"""One payload item. DynamoDB takes 400 KB; the embedded store counts base64 and takes about 300."""
+
+INSTANCE_CACHE_BYTES_MAX = 64 * MIB
+"""Sealed segments and payloads, which never change, kept by one instance."""
+
+TAIL_AGE_MS_MAX = MINUTE_MS
+"""How long an instance believes where a queue's log ends before it looks again."""
+
+CONTENDED_MS = SECOND_MS
+"""After losing a race for a segment an instance sends only pointers to that queue: 14 fit a segment, not 3."""
+
+# -- the cursor -------------------------------------------------------------------------------------------------------
+
+LEASES_MAX = 1_000
+"""Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
+
+TAKEOVERS_MAX = 32
+"""Expired leases that one write takes over: an update expression is at most 4 KB long."""
+
+WITNESS_MS = 10 * MINUTE_MS
+"""How long after its deadline a lease that lost messages stays in the cursor, to tell its late receipts the truth."""
+
+WITNESSES_MAX = 16
+"""How many such leases stay, so that nacks do not fatten the cursor."""
+
+PRUNED_MAX = 16
+"""Leases that one write forgets."""
+
+DEAD_TOGETHER_MAX = 50
+"""Messages that go to the dead letters in one transaction, which takes 100 items."""
+
+HOME_MS = SECOND_MS
+"""A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
+longer."""
+
+BACKOFF_MS = tuple(
+    [10 * SECOND_MS, 30 * SECOND_MS]
+    + [minutes * MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)]
+)
+"""The wait before retry n after a nack that does not say; the last one repeats."""
+
+PURGE_MS = 5 * SECOND_MS
+"""How long the deletion of a topic goes on removing its log."""
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+METADATA_AGE_MS_MAX = 5 * SECOND_MS
+"""How long an instance believes what it read about a topic."""
+
+POLL_MS_MIN = 10
+POLL_MS_MAX = 200
+"""A waiting pop looks again after this long, growing from the first to the second."""
+
+STORE_DEADLINE_MS = 10 * SECOND_MS
+"""How long one request to the store may take, retries included, before the caller is told 503."""
+
+STORE_PAUSE_MS_MIN = 25
+STORE_PAUSE_MS_MAX = 2 * SECOND_MS
+"""Between two tries of a request to the store: a random time up to the first, then up to twice as long each time."""
+
+CONNECT_TIMEOUT_MS = SECOND_MS
+READ_TIMEOUT_MS = 3 * SECOND_MS
+"""For one try. DynamoDB answers within tens of milliseconds or, in practice, not at all."""

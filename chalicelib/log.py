@@ -1,0 +1,135 @@
+"""The log of a queue: a chain of segments, each a list of entries, each the messages of one produce call.
+
+A segment's key is the offset of its first message, and a full segment's `end` is the key of the next one, so every
+writer computes the same key and offsets are dense without a head item. Attributes of a segment:
+
+    end      offset after its last message
+    bytes    size of its entries; when it reaches `SEGMENT_FULL_BYTES` (or `SEGMENT_ENTRIES_MAX` entries) it is sealed
+    entries  list of entries, oldest first. An entry is a map:
+               i  id, 8 random bytes            n  number of messages
+               at stored_at_ms                  c  codec of the packed messages
+               w  their bytes before packing
+               d  the packed messages, inline; or p, the number of payload items that hold them (0: in S3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from chalicelib import keys
+from chalicelib.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
+from chalicelib.packing import Packed
+from chalicelib.sizes import value_bytes
+from chalicelib.writes import (
+    Absent,
+    Add,
+    All,
+    Append,
+    AtMost,
+    Either,
+    Exists,
+    Guard,
+    Item,
+    Lacks,
+    SizeBelow,
+    Write,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items."""
+
+    id: bytes
+    count: int
+    stored_at_ms: int
+    codec: str
+    wire_bytes: int
+    data: bytes | None
+    pieces: int = 0
+
+    @classmethod
+    def of(cls, item: Item) -> Entry:
+        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], item.get("d"), item.get("p", 0))
+
+    def as_item(self) -> dict[str, Any]:
+        place = {"p": self.pieces} if self.data is None else {"d": self.data}
+        head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
+        return {**head, **place}
+
+    @property
+    def size(self) -> int:
+        return 1 + value_bytes(self.as_item())
+
+    @property
+    def fits_inline(self) -> bool:
+        return self.size <= INLINE_BYTES_MAX
+
+    def pointing(self, pieces: int) -> Entry:
+        """The same entry with its messages elsewhere."""
+        return replace(self, data=None, pieces=pieces)
+
+
+def entry(entry_id: bytes, count: int, packed: Packed, now: int) -> Entry:
+    return Entry(entry_id, count, now, packed.codec, packed.wire_bytes, packed.data)
+
+
+def pieces_of(data: bytes) -> list[bytes]:
+    return [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
+
+
+@dataclass(frozen=True)
+class Segment:
+    log: str
+    base: int
+    end: int
+    filled_bytes: int
+    entries: tuple[Entry, ...]
+
+    @classmethod
+    def of(cls, item: Item) -> Segment:
+        entries = tuple(Entry.of(each) for each in item["entries"])
+        return cls(item["pk"], keys.base_of(item["sk"]), item["end"], item["bytes"], entries)
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.filled_bytes >= SEGMENT_FULL_BYTES or len(self.entries) >= SEGMENT_ENTRIES_MAX
+
+    @cached_property
+    def placed(self) -> tuple[tuple[int, Entry], ...]:
+        """The entries, each with the offset of its first message."""
+        return tuple(self._placed())
+
+    def offset_of(self, entry_id: bytes) -> int | None:
+        return next((offset for offset, entry in self.placed if entry.id == entry_id), None)
+
+    def _placed(self) -> Iterator[tuple[int, Entry]]:
+        offset = self.base
+        for entry in self.entries:
+            yield offset, entry
+            offset += entry.count
+
+
+_HAS_ROOM: Guard = Either(
+    Absent(("end",)),
+    All((AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))),
+)
+"""A property of the segment and never of the entry: once seen full it is full for every late request."""
+
+
+def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
+    """Appends to the open segment; the item after it says at which offset.
+
+    Refused, it shows a full segment (its `end` is where to go on) or none, when there had to be one. Only a writer that
+    has just seen the segment before full, or a queue without any, may create."""
+    item = entry.as_item()
+    is_known: tuple[Guard, ...] = () if may_create else (Exists(("end",)),)
+    return Write(
+        keys.segment(log, base),
+        (*is_known, _HAS_ROOM, Lacks(("entries",), item)),
+        (Add(("end",), entry.count, start=base), Append(("entries",), [item]), Add(("bytes",), entry.size)),
+        landed=lambda before: before is not None and item in before["entries"],
+    )

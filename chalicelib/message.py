@@ -1,0 +1,170 @@
+"""A message as its producer gave it, and as it stands in the log."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from chalicelib.errors import DecantError, InvalidField, MessageTooLarge
+from chalicelib.fields import Fields, encodable, shown
+from chalicelib.limits import (
+    BATCH_MESSAGES_MAX,
+    BODY_BYTES_MAX,
+    KEY_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    PROPERTIES_BYTES_MAX,
+    RESPONSE_JSON_BYTES_MAX,
+    TAG_CHARS_MAX,
+)
+
+FIELDS = frozenset({"body", "body_base64", "key", "tag", "properties", "queue"})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in."""
+
+    body: bytes
+    is_text: bool
+    key: str | None
+    tag: str | None
+    properties: dict[str, str]
+
+    def content(self) -> dict[str, Any]:
+        """The producer's fields as JSON has them, all four of them."""
+        body = {"body": self.body.decode()} if self.is_text else {"body_base64": base64.b64encode(self.body).decode()}
+        return {**body, "key": self.key, "tag": self.tag, "properties": self.properties}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A message in the log. Its id says where it is, so that it is found by id without an index."""
+
+    message: Message
+    queue: int
+    offset: int
+    entry_id: bytes
+    stored_at_ms: int
+
+    @property
+    def message_id(self) -> str:
+        return message_id(self.entry_id, self.queue, self.offset)
+
+    def as_json(self, topic: str) -> dict[str, Any]:
+        return {
+            "message_id": self.message_id,
+            "topic": topic,
+            "queue": self.queue,
+            "offset": self.offset,
+            **self.message.content(),
+            "stored_at_ms": self.stored_at_ms,
+        }
+
+
+ENTRY_ID_BYTES = 8
+
+
+def message_id(entry_id: bytes, queue: int, offset: int) -> str:
+    return f"{entry_id.hex()}{queue:02x}{offset:x}"
+
+
+def parse_message_id(text: str) -> tuple[bytes, int, int] | None:
+    """Entry id, queue and offset; None when the service never made such an id."""
+    try:
+        entry_id, queue, offset = bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
+    except ValueError:
+        return None
+    return (entry_id, queue, offset) if message_id(entry_id, queue, offset) == text else None
+
+
+def parse_batch(data: object, queues: int) -> list[tuple[Message, int | None]]:
+    """The `messages` of a produce, each with the queue it asks for; or an error that lists every bad one."""
+    if not isinstance(data, list) or not 1 <= len(data) <= BATCH_MESSAGES_MAX:
+        count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
+        raise InvalidField(f"field 'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages; it is {count}")
+    parsed: list[tuple[Message, int | None]] = []
+    errors: list[tuple[int, DecantError]] = []
+    for index, each in enumerate(data):
+        try:
+            parsed.append(parse(each, queues, f"messages[{index}]."))
+        except DecantError as error:
+            errors.append((index, error))
+    if errors:
+        raise _first(errors)
+    total = sum(len(message.body) for message, _ in parsed)
+    if total > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
+    return parsed
+
+
+def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
+    """The first error, listing them all. A size counts only when nothing else is wrong."""
+    listed = [{"index": index, "code": error.code, "detail": error.detail} for index, error in errors]
+    first = next((error for _, error in errors if not isinstance(error, MessageTooLarge)), errors[0][1])
+    return type(first)(first.detail, errors=listed)
+
+
+def parse(data: object, queues: int, where: str) -> tuple[Message, int | None]:
+    fields = Fields(data, FIELDS, where)
+    queue = fields.integer("queue", 0, queues - 1)
+    key, tag = _key(fields), _tag(fields)
+    properties = _properties(fields, where)
+    body = _body(fields, where)
+    message = Message(body, fields.given("body"), key, tag, properties)
+    _demand_deliverable(message, where)
+    return message, queue
+
+
+def _body(fields: Fields, where: str) -> bytes:
+    if fields.given("body") == fields.given("body_base64"):
+        raise InvalidField(f"exactly one of '{where}body' and '{where}body_base64' must be given")
+    text = fields.text("body")
+    body = text.encode() if text is not None else fields.data("body_base64")
+    if not body:
+        raise fields.wrong("body_base64", f"1 to {BODY_BYTES_MAX} bytes")
+    if len(body) > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the body of {where.rstrip('.')} is {len(body)} bytes; at most {BODY_BYTES_MAX} fit")
+    return body
+
+
+def _key(fields: Fields) -> str | None:
+    key = fields.text("key")
+    if key is not None and len(key.encode()) > KEY_BYTES_MAX:
+        raise fields.wrong("key", f"at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(key.encode())}")
+    return key
+
+
+def _tag(fields: Fields) -> str | None:
+    tag = fields.text("tag", TAG_CHARS_MAX)
+    if tag is not None and ("|" in tag or tag != tag.strip()):
+        raise fields.wrong("tag", "a string without '|' and without white space around it")
+    return tag
+
+
+def _properties(fields: Fields, where: str) -> dict[str, str]:
+    properties = fields.raw("properties")
+    if properties is None:
+        return {}
+    if not isinstance(properties, dict):
+        raise fields.wrong("properties", "an object of strings")
+    for name, value in properties.items():
+        if not isinstance(value, str) or not encodable(name) or not encodable(value):
+            raise InvalidField(f"'{where}properties.{shown(name)}' must be a string of text; it is {shown(value)}")
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
+    if size > PROPERTIES_BYTES_MAX:
+        raise InvalidField(f"'{where}properties' hold {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")
+    return properties
+
+
+def _demand_deliverable(message: Message, where: str) -> None:
+    """Refuses what no response could carry: a body of control characters is six times as long in JSON."""
+    if len(message.body) * 6 < RESPONSE_JSON_BYTES_MAX // 2:
+        return
+    size = len(orjson.dumps(message.content())) + MESSAGE_OVERHEAD_BYTES
+    if size > RESPONSE_JSON_BYTES_MAX:
+        raise MessageTooLarge(
+            f"{where.rstrip('.')} is {size} bytes as JSON; a response carries at most {RESPONSE_JSON_BYTES_MAX}"
+        )

@@ -1,0 +1,64 @@
+"""Packs the messages of one entry into bytes and back.
+
+Newline-delimited JSON, one object a message, so that a pipeline can parse it in bulk: `b` body as text, or `B` body in
+base64, then `k` key, `t` tag, `p` properties, each only where given. Compressed with zstd where that is smaller; the
+codec is named beside the data. Storage is billed by the kilobyte: level 9 costs 0.4 ms for 24 KB and saves a tenth
+over level 3 (see benchmarks/README.md).
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import zstandard
+
+from chalicelib.message import Message
+
+PLAIN = "json"
+ZSTD = "zstd"
+_LEVEL = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """`wire_bytes` is the length before compression: what the messages will weigh in a response, at most."""
+
+    codec: str
+    data: bytes
+    wire_bytes: int
+
+
+def pack(messages: list[Message]) -> Packed:
+    lines = b"\n".join(orjson.dumps(_line(message)) for message in messages)
+    small = zstandard.ZstdCompressor(level=_LEVEL).compress(lines)
+    codec, data = (ZSTD, small) if len(small) < len(lines) else (PLAIN, lines)
+    return Packed(codec, data, len(lines))
+
+
+def unpack(codec: str, data: bytes) -> list[Message]:
+    lines = zstandard.ZstdDecompressor().decompress(data) if codec == ZSTD else data
+    return [_message(orjson.loads(line)) for line in lines.split(b"\n")]
+
+
+def _line(message: Message) -> dict[str, Any]:
+    line: dict[str, Any] = {}
+    if message.is_text:
+        line["b"] = message.body.decode()
+    else:
+        line["B"] = base64.b64encode(message.body).decode()
+    if message.key is not None:
+        line["k"] = message.key
+    if message.tag is not None:
+        line["t"] = message.tag
+    if message.properties:
+        line["p"] = message.properties
+    return line
+
+
+def _message(line: dict[str, Any]) -> Message:
+    is_text = "b" in line
+    body = line["b"].encode() if is_text else base64.b64decode(line["B"])
+    return Message(body, is_text, line.get("k"), line.get("t"), line.get("p", {}))

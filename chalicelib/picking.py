@@ -1,0 +1,105 @@
+"""What one claim takes from a queue: messages whose lease ran out first, in place, then those nobody has taken yet.
+
+Pure: from the cursor as it was seen, the group's settings and the chain of segments read, to a plan; the guards of the
+plan make it safe whatever has happened since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from chalicelib.cursor import Change, Cursor, claim, move, no_lease_since, stays_at
+from chalicelib.group import Group
+from chalicelib.lease import Lease, runs
+from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.log import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
+
+    `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
+    `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: others that take
+    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due."""
+
+    takeovers: tuple[tuple[Lease, range], ...]
+    fresh: int
+    next_at_most: int
+    is_limited: bool
+    is_capped_closely: bool
+    is_partial: bool
+
+    @property
+    def count(self) -> int:
+        return self.fresh + sum(len(run) for _, run in self.takeovers)
+
+    def offsets(self, cursor: Cursor) -> list[int]:
+        """The offsets picked, if nobody else moves the cursor meanwhile."""
+        fresh = range(cursor.next, cursor.next + self.fresh)
+        return [lease.start + index for lease, run in self.takeovers for index in run] + list(fresh)
+
+
+def pick(
+    cursor: Cursor, group: Group, end: int, want: int, now: int, skip: Collection[str] = (), freed: int = 0
+) -> Pick:
+    """Plans to take up to `want` messages, in offset order. `skip`: leases that the same write acks `freed` messages
+    of, so that they make room but cannot be taken over."""
+    due = [lease for lease in cursor.due(now) if lease.token not in skip]
+    live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
+    room = max(0, group.max_in_flight - max(0, live))
+    takeovers = _takeovers(due, min(want, room))
+    taken = sum(len(run) for _, run in takeovers)
+    cap_room = max(0, room - waiting)  # what is due counts against the cap until it is taken, here or elsewhere
+    is_whole = taken == waiting
+    has_slot = len(cursor.leases) < LEASES_MAX
+    available = max(0, end - cursor.next)
+    fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
+    return Pick(
+        takeovers,
+        fresh,
+        next_at_most=min(end, cursor.next + cap_room) - fresh,
+        is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
+        is_capped_closely=waiting > room,
+        is_partial=len(takeovers) == TAKEOVERS_MAX,
+    )
+
+
+def _takeovers(due: Sequence[Lease], room: int) -> tuple[tuple[Lease, range], ...]:
+    taken: list[tuple[Lease, range]] = []
+    for lease in due:
+        for run in runs(lease.owed):
+            if room == 0 or len(taken) == TAKEOVERS_MAX:
+                return tuple(taken)
+            taken.append((lease, run[:room]))
+            room -= len(taken[-1][1])
+    return tuple(taken)
+
+
+def take(
+    picked: Pick, cursor: Cursor, chain: Sequence[Segment], tokens: Iterator[str], deadline: int, is_exact: bool
+) -> Change:
+    """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on."""
+    made = Change()
+    for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
+        taken = [run for each, run in picked.takeovers if each is lease]
+        new = [Lease(next(tokens), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
+        made += move(lease, [index for run in taken for index in run], new)
+    if picked.is_capped_closely:
+        made += no_lease_since(cursor)
+    if picked.fresh:
+        hint = _hint(chain, cursor.next + picked.fresh)
+        made += claim(next(tokens), picked.fresh, picked.next_at_most, hint, deadline)
+        made += stays_at(cursor) if is_exact else Change()
+    return made
+
+
+def _hint(chain: Sequence[Segment], offset: int) -> int | None:
+    """The base of the segment that holds the offset, or will."""
+    for segment in reversed(chain):
+        if segment.end <= offset and segment.is_sealed:
+            return segment.end
+        if segment.base <= offset:
+            return segment.base
+    return None

@@ -1,0 +1,44 @@
+"""Errors as RFC 9457 problems: the one table from code to status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from chalice.app import Response
+
+from chalicelib.errors import DecantError
+
+MEDIA_TYPE = "application/problem+json"
+
+RETRY_AFTER_S = 1
+
+PROBLEMS: dict[str, tuple[int, str]] = {
+    "InvalidJson": (400, "The request body is not a JSON object"),
+    "InvalidField": (400, "A field has a wrong value"),
+    "UnknownField": (400, "A field is not known"),
+    "InvalidName": (400, "A name is not allowed"),
+    "TopicNotFound": (404, "There is no such topic"),
+    "GroupNotFound": (404, "There is no such group"),
+    "MessageNotFound": (404, "There is no such message"),
+    "NotFound": (404, "There is no such path"),
+    "MethodNotAllowed": (405, "The path does not know this method"),
+    "MessageTooLarge": (413, "A message or a batch is too large"),
+    "Internal": (500, "A defect of the service"),
+    "StoreUnavailable": (503, "The store is not available"),
+}
+"""Code -> status and title."""
+
+
+def problem(error: DecantError) -> dict[str, Any]:
+    status, title = PROBLEMS[error.code]
+    head = {"type": f"urn:decant:problem:{error.code}", "title": title, "status": status, "code": error.code}
+    return {**head, "detail": error.detail, **error.members}
+
+
+def response(error: DecantError) -> Response:
+    body = problem(error)
+    headers: dict[str, str | list[str]] = {"Content-Type": MEDIA_TYPE}
+    if body["status"] == 503:
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    return Response(orjson.dumps(body).decode(), headers, body["status"])

@@ -1,0 +1,59 @@
+"""Receipts: what a consumer shows to settle a message. Opaque to clients, signed, versioned.
+
+A receipt names a message in a lease: topic and group by incarnation, the queue, the cursor's epoch, the token, the
+message's index in the lease and its offset, the lease's `count` of messages and its attempt, so that acking a whole
+lease needs no read. No deadline: whatever changes it makes a new token, and a token is all that a write checks. Text
+with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import astuple, dataclass
+
+_VERSION = "1"
+_SIGNATURE_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    topic_id: str
+    group_id: str
+    queue: int
+    epoch: int
+    token: str
+    index: int
+    offset: int
+    count: int
+    attempt: int
+
+    @property
+    def start(self) -> int:
+        return self.offset - self.index
+
+
+def sign(receipt: Receipt, key: bytes) -> str:
+    text = ":".join([_VERSION, *map(str, astuple(receipt))]).encode()
+    return base64.urlsafe_b64encode(text + _signature(text, key)).decode().rstrip("=")
+
+
+def read(text: str, key: bytes) -> Receipt | None:
+    """The receipt, or None when this service did not sign exactly this."""
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    signed, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(signature, _signature(signed, key)):
+        return None
+    version, topic_id, group_id, queue, epoch, token, *numbers = signed.decode().split(":")
+    if version != _VERSION:
+        return None
+    return Receipt(topic_id, group_id, int(queue), int(epoch), token, *map(int, numbers))
+
+
+def _signature(text: bytes, key: bytes) -> bytes:
+    return hmac.digest(key, text, hashlib.sha256)[:_SIGNATURE_BYTES]

@@ -1,0 +1,29 @@
+"""What an instance believes of cursors and groups, from what its last requests showed. Only ever a first guess: every
+write on a cursor is guarded, and a wrong guess costs one refused write or one more read."""
+
+from __future__ import annotations
+
+from chalicelib.cursor import Cursor
+from chalicelib.group import Group
+from chalicelib.service.cache import BoundedCache
+from chalicelib.writes import Key
+
+_KEPT_MAX = 10_000
+
+
+class Beliefs:
+    def __init__(self) -> None:
+        self._cursors: BoundedCache[Cursor] = BoundedCache(_KEPT_MAX, size_of=lambda _: 1)
+        self._groups: BoundedCache[Group] = BoundedCache(_KEPT_MAX, size_of=lambda _: 1)
+
+    def cursor(self, key: Key) -> Cursor | None:
+        return self._cursors.get(key)
+
+    def group(self, topic_id: str, name: str) -> Group | None:
+        return self._groups.get((topic_id, name))
+
+    def learn(self, cursor: Cursor) -> None:
+        self._cursors.keep(cursor.key, cursor)
+
+    def learn_group(self, group: Group) -> None:
+        self._groups.keep((group.topic_id, group.name), group)

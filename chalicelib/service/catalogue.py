@@ -1,0 +1,60 @@
+"""Which topics and groups there are. An instance believes what it read about a topic for a few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib import keys
+from chalicelib.errors import GroupNotFound, TopicNotFound
+from chalicelib.fields import checked_name
+from chalicelib.group import Group
+from chalicelib.limits import METADATA_AGE_MS_MAX
+from chalicelib.runtime import Runtime
+from chalicelib.store import Keys, Range, Store
+from chalicelib.topic import Topic
+
+
+class Catalogue:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._topics: dict[str, tuple[int, Topic]] = {}
+
+    def topic(self, name: str) -> Topic:
+        """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
+        read_at_ms, topic = self._topics.get(name, (0, None))
+        if topic is None or self._runtime.now() - read_at_ms > METADATA_AGE_MS_MAX:
+            topic = self.current_topic(name)
+        return topic
+
+    def current_topic(self, name: str) -> Topic:
+        """The topic as it is now. Raises TopicNotFound, InvalidName."""
+        checked_name("topic", name)
+        found = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
+        if not found:
+            self.forget(name)
+            raise TopicNotFound(f"topic '{name}' does not exist")
+        topic = Topic.of(found[0])
+        self._topics[name] = (self._runtime.now(), topic)
+        return topic
+
+    def forget(self, name: str) -> None:
+        self._topics.pop(name, None)
+
+    def group(self, topic: Topic, name: str) -> Group:
+        """The group as it is now. Raises GroupNotFound, InvalidName."""
+        checked_name("group", name)
+        found = self._store.read([Keys([keys.group(topic.id, name)], strong=True)])[0]
+        if not found:
+            raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
+        return Group.of(topic.id, name, found[0])
+
+    def groups(self, topic: Topic) -> list[Group]:
+        """All groups of the topic as they are now, by name."""
+        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST, strong=True)])[0]
+        return self.groups_named(topic, [item["sk"] for item in listed])
+
+    def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
+        """Those of these groups that exist, in this order."""
+        found = self._store.read([Keys([keys.group(topic.id, name)], strong=True) for name in names])
+        return [Group.of(topic.id, name, items[0]) for name, items in zip(names, found, strict=True) if items]

@@ -1,0 +1,158 @@
+"""Claims messages of one queue: plans, writes, and, refused, plans anew from what the write found."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chalicelib.cursor import Change, Cursor, create, popped, prune, write
+from chalicelib.errors import GroupNotFound
+from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.log import Segment
+from chalicelib.picking import Pick, pick, take
+from chalicelib.runtime import Runtime
+from chalicelib.service.beliefs import Beliefs
+from chalicelib.service.burial import Burial
+from chalicelib.service.log_reader import LogReader, Want, wire_bytes, within_reach
+from chalicelib.service.looking import View
+from chalicelib.settlement import Settlement, believe
+from chalicelib.space import Space
+from chalicelib.store import Store
+from chalicelib.writes import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """What a consumer asks for. `ack`: receipts to settle in the same call."""
+
+    max_messages: int
+    invisible_ms: int | None = None
+    wait_ms: int = 0
+    consumer_id: str | None = None
+    attempt_id: str | None = None
+    ack: tuple[str, ...] = ()
+
+    @property
+    def attempt_token(self) -> str | None:
+        """The token of the attempt: the same call again finds its own lease."""
+        if self.attempt_id is None:
+            return None
+        name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
+        return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim got: leases, and the segments that hold their messages.
+
+    `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
+    name all the leases that were due."""
+
+    cursor: Cursor
+    leases: list[Lease]
+    segments: list[Segment]
+    is_limited: bool
+    is_partial: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    picked: Pick
+    segments: list[Segment]
+    change: Change
+    tokens: tuple[str, ...]
+
+
+class Claimer:
+    def __init__(self, store: Store, runtime: Runtime, reader: LogReader, beliefs: Beliefs, burial: Burial) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._reader = reader
+        self._beliefs = beliefs
+        self._burial = burial
+
+    def claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None, space: Space) -> Claimed:
+        """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
+        `riding` is still to be acked."""
+        cursor = self._standing(view.cursors[queue])
+        if riding:
+            cursor = believe(cursor, riding.receipts)
+        while True:
+            if riding:
+                riding.cursor = cursor
+            cursor = self._without_exhausted(view, queue, cursor, riding)
+            plan = self._plan(view, queue, cursor, ask, riding, space)
+            if not plan.tokens:
+                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
+            try:
+                after = Cursor.of(self._store.write(write(cursor, plan.change)))
+            except Refused as refused:
+                cursor = self._found(view, refused)
+                continue
+            self._beliefs.learn(after)
+            if riding:
+                riding.cursor = after
+            leases = [after.leases[token] for token in plan.tokens if token in after.leases]
+            return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+
+    def _standing(self, cursor: Cursor) -> Cursor:
+        return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
+
+    def _found(self, view: View, refused: Refused) -> Cursor:
+        if refused.before is None:
+            raise GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
+        return Cursor.of(refused.before)
+
+    def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: Settlement | None) -> Cursor:
+        """Buries what was delivered often enough and never settled."""
+        skip = riding.tokens if riding else ()
+        while True:
+            due = cursor.due(self._runtime.now())
+            exhausted = [each for each in due if each.attempt >= view.group.max_attempts and each.token not in skip]
+            if not exhausted:
+                return cursor
+            lease = exhausted[0]
+            reason = lease.reason or "the lease expired"
+            cursor = self._burial.bury(view.group, queue, cursor, lease, lease.owed, reason)[0]
+
+    def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
+        now = self._runtime.now()
+        skip = riding.tokens if riding else set()
+        freed = riding.owed_count if riding else 0
+        picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, skip, freed)
+        segments = self._segments(view, queue, picked)
+        fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
+        is_exact = not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
+        if fitting < picked.count:
+            picked = pick(cursor, view.group, view.end(queue), fitting, now, skip, freed)
+        deadline = now + (ask.invisible_ms or view.group.invisible_ms)
+        taken = take(picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact)
+        settled = riding.acks()[0] if riding else Change()
+        return _Plan(
+            picked, segments, taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, skip), taken.tokens
+        )
+
+    def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:
+        """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""
+        log = view.topic.log(queue)
+        wants = [Want(log, lease.start + run.start, len(run), None) for lease, run in picked.takeovers]
+        chains = [*self._reader.chains(wants), view.chains[queue]]
+        by_base = {segment.base: segment for chain in chains for segment in chain}
+        return [by_base[base] for base in sorted(by_base)]
+
+    def _fitting(self, view: View, queue: int, offsets: list[int], segments: list[Segment], space: Space) -> int:
+        """How many of these messages the response has room for; they are read for it only where that is in doubt."""
+        if space.holds(wire_bytes(segments, offsets), len(offsets)):
+            return len(offsets)
+        reached = within_reach(segments, offsets, space.json_bytes)
+        return space.fitting(self._reader.stored(view.topic, queue, segments, reached))
+
+    def _tokens(self, cursor: Cursor, ask: Pop) -> Iterator[str]:
+        """Names for new leases: the attempt's own first, if no lease has it, then ones split off from it."""
+        token = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
+        if token not in cursor.leases:
+            yield token
+        while True:
+            yield token + self._runtime.name(SPLIT_CHARS)

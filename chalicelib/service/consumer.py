@@ -1,0 +1,149 @@
+"""Consuming: pop. Look at the cursors and the logs of all queues, claim from one, read what was claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from chalicelib.cursor import Cursor
+from chalicelib.lease import Lease
+from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN
+from chalicelib.log import Segment
+from chalicelib.message import Stored
+from chalicelib.receipt import Receipt
+from chalicelib.runtime import Runtime
+from chalicelib.service.claimer import Claimer, Pop
+from chalicelib.service.log_reader import LogReader, Want
+from chalicelib.service.looking import Looker, View
+from chalicelib.service.receipts import Receipts
+from chalicelib.service.settler import Settler
+from chalicelib.settlement import Failure, Settlement
+from chalicelib.space import Space
+from chalicelib.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message in the hands of a consumer."""
+
+    stored: Stored
+    attempt: int
+    invisible_until_ms: int
+    receipt: str
+
+
+@dataclass(slots=True)
+class Popped:
+    """`is_limited`: the group's cap on messages in flight held something back."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    is_paused: bool = False
+    is_limited: bool = False
+
+
+class Consumer:
+    def __init__(
+        self,
+        runtime: Runtime,
+        looker: Looker,
+        claimer: Claimer,
+        reader: LogReader,
+        settler: Settler,
+        receipts: Receipts,
+    ) -> None:
+        self._runtime = runtime
+        self._looker = looker
+        self._claimer = claimer
+        self._reader = reader
+        self._settler = settler
+        self._receipts = receipts
+
+    def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
+        """Leases up to `max_messages` ready messages of one queue. Answers none only if none was ready in any queue
+        for as long as `wait_ms`.
+
+        Raises GroupNotFound, and StoreUnavailable: what was leased by then comes back by itself."""
+        acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
+        give_up_at = self._runtime.now() + ask.wait_ms
+        pause_ms = POLL_MS_MIN
+        while True:
+            view = self._looker.look(topic, group, ask.max_messages, strong=ask.attempt_id is not None)
+            popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
+            failed += self._settler.acknowledge(topic, group, acks)
+            acks = []
+            left_ms = give_up_at - self._runtime.now()
+            if popped.deliveries or popped.is_paused or left_ms <= 0:
+                popped.failed = failed
+                return popped
+            self._runtime.sleep(min(pause_ms, left_ms))
+            pause_ms = min(2 * pause_ms, POLL_MS_MAX)
+
+    def _repeated(self, view: View, ask: Pop) -> Popped | None:
+        """What an earlier call with this `attempt_id` leased and still holds."""
+        token = ask.attempt_token
+        if token is None:
+            return None
+        now = self._runtime.now()
+        deliveries: list[Delivery] = []
+        for queue, cursor in enumerate(view.cursors):
+            held = [lease for lease in cursor.owing if lease.token.startswith(token) and lease.deadline > now]
+            deliveries += self._delivered(view, queue, cursor, held, [])
+        return Popped(deliveries) if deliveries else None
+
+    def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:
+        if view.group.paused:
+            return Popped(is_paused=True)
+        now = self._runtime.now()
+        since = {queue: view.waiting_since(queue, now) for queue in range(view.topic.queues)}
+        waiting = {queue: instant for queue, instant in since.items() if instant is not None}
+        is_limited = False
+        while waiting:
+            queue = self._choose(waiting, acks)
+            del waiting[queue]
+            riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
+            popped = self._claim(view, queue, ask, riding)
+            if popped.deliveries:
+                return popped
+            is_limited = is_limited or popped.is_limited
+        return Popped(is_limited=is_limited)
+
+    def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+        """Claims from one queue: in one write, unless more leases have run out than one write can name."""
+        deliveries: list[Delivery] = []
+        while True:
+            rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
+            space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
+            claimed = self._claimer.claim(view, queue, rest, riding, space)
+            deliveries += self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
+            view.cursors[queue] = claimed.cursor
+            if not (claimed.is_partial and claimed.leases) or len(deliveries) == ask.max_messages:
+                return Popped(deliveries, is_limited=claimed.is_limited)
+
+    def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement]) -> int:
+        """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
+        rides along for free, may be a little behind."""
+        oldest = min(waiting.values())
+        for settlement in acks:
+            if settlement.queue in waiting and waiting[settlement.queue] <= oldest + HOME_MS:
+                return settlement.queue
+        return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+    def _delivered(
+        self, view: View, queue: int, cursor: Cursor, leases: Sequence[Lease], segments: list[Segment]
+    ) -> list[Delivery]:
+        by_offset = {offset: lease for lease in leases for offset in lease.owed_offsets}
+        stored = self._reader.stored(view.topic, queue, segments, by_offset)
+        if missing := by_offset.keys() - {each.offset for each in stored}:
+            log = view.topic.log(queue)
+            wants = [Want(log, lease.start, lease.count, None) for lease in leases if missing & {*lease.owed_offsets}]
+            for chain in self._reader.chains(wants):
+                stored += self._reader.stored(view.topic, queue, chain, missing)
+        stored.sort(key=lambda each: each.offset)
+        return [self._delivery(view, cursor, by_offset[each.offset], each) for each in stored]
+
+    def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
+        index = stored.offset - lease.start
+        place = (stored.queue, cursor.epoch, lease.token, index, stored.offset, lease.count, lease.attempt)
+        receipt = self._receipts.sign(Receipt(view.topic.id, view.group.id, *place))
+        return Delivery(stored, lease.attempt, lease.deadline, receipt)

@@ -1,0 +1,157 @@
+"""Administering groups: making, changing, removing and resetting them, and telling how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib import group, keys
+from chalicelib.cursor import Cursor, create, reset
+from chalicelib.errors import GroupNotFound, InvalidField
+from chalicelib.group import Group
+from chalicelib.progress import QueueProgress, progress
+from chalicelib.runtime import Runtime
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.log_reader import LogReader, Want, stored_at
+from chalicelib.service.looking import cursors_of
+from chalicelib.service.pages import page
+from chalicelib.service.purge import Purge
+from chalicelib.service.tails import ends
+from chalicelib.service.timeline import Timeline
+from chalicelib.store import Range, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Refused
+
+_ID_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    group: Group
+    queues: list[QueueProgress]
+    oldest_ready_at_ms: dict[int, int]
+    """Queue -> when its first ready message was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneQueue:
+    """Where a reset moves one queue to."""
+
+    queue: int
+    offset: int
+
+
+class Groups:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        reader: LogReader,
+        timeline: Timeline,
+        purge: Purge,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._reader = reader
+        self._timeline = timeline
+        self._purge = purge
+
+    def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
+        """Creates the group, or changes the settings given. Returns it, and whether it is new."""
+        while True:
+            found = self._catalogue.groups_named(topic, [name])
+            try:
+                if found:
+                    return self._change(found[0], given), False
+                return self._create(topic, name, given), True
+            except Refused:
+                continue  # made or removed by someone else since it was read
+
+    def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
+        change = group.change(found, given)
+        if not change.effects:
+            return found
+        return Group.of(found.topic_id, found.name, self._store.write(change))
+
+    def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
+        starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
+        group_id = self._runtime.name(_ID_CHARS)
+        self._store.write(group.enlist(topic, name, group_id))
+        made = self._store.write(group.create(topic, name, group_id, starts, given, self._runtime.now()))
+        return Group.of(topic.id, name, made)
+
+    def details(self, topic: Topic, name: str) -> GroupDetails:
+        """The group and how far it is, queue by queue. Raises GroupNotFound."""
+        return self._details(topic, self._catalogue.group(topic, name), ends(self._store, topic))
+
+    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[GroupDetails], str | None]:
+        listed, rest = page(self._store, keys.groups(topic.id), limit, token)
+        found = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
+        queue_ends = ends(self._store, topic)
+        return [self._details(topic, each, queue_ends) for each in found], rest
+
+    def delete(self, topic: Topic, name: str) -> None:
+        """Removes the group; its cursors and dead letters, which then nobody can reach, after it."""
+        gone = self._catalogue.group(topic, name)
+        self._store.write(group.remove(gone))
+        with suppress(Refused):  # made again meanwhile
+            self._store.write(group.delist(gone))
+        self._purge.group(gone, topic.queues)
+
+    def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
+        """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and
+        retries from before are void. A reset that failed halfway is repaired by repeating it."""
+        found = self._catalogue.group(topic, name)
+        targets = self._targets(topic, to)
+        cursors = self._cursors(topic, found)
+        for queue, offset in targets.items():
+            self._reset(name, cursors[queue], offset)
+        return self.details(topic, name)
+
+    def _reset(self, name: str, cursor: Cursor, offset: int) -> None:
+        while True:
+            standing = cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
+            try:
+                self._store.write(reset(standing, offset))
+                return
+            except Refused as refused:
+                if refused.before is None:
+                    raise GroupNotFound(f"group '{name}' does not exist any more") from None
+                cursor = Cursor.of(refused.before)
+
+    def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
+        if not isinstance(to, OneQueue):
+            starts = self._offsets(topic, to) or [0] * topic.queues
+            return dict(enumerate(starts))
+        end = ends(self._store, topic)[to.queue]
+        if not 0 <= to.offset <= end:
+            raise InvalidField(f"field 'to.offset' must be from 0 to {end} in queue {to.queue}; it is {to.offset}")
+        return {to.queue: to.offset}
+
+    def _offsets(self, topic: Topic, start: str | int) -> list[int]:
+        """The offset in each queue that a start means; an empty list: the beginning."""
+        if start == "earliest":
+            return []
+        return ends(self._store, topic) if start == "latest" else self._timeline.offsets_at(topic, int(start))
+
+    def _cursors(self, topic: Topic, found: Group) -> list[Cursor]:
+        partition = Range(keys.group_partition(topic.id, found.name), keys.FIRST, keys.LAST, strong=True)
+        return cursors_of(found, topic, self._store.read([partition])[0])
+
+    def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
+        now = self._runtime.now()
+        queues = [
+            progress(queue, cursor, end, now)
+            for queue, (cursor, end) in enumerate(zip(self._cursors(topic, found), queue_ends, strict=True))
+        ]
+        return GroupDetails(found, queues, self._oldest(topic, queues))
+
+    def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:
+        heads = [(each.queue, each.first_ready) for each in queues if each.first_ready is not None]
+        wants = [Want(topic.log(queue), offset, 1, None) for queue, offset in heads]
+        chains = self._reader.chains(wants)
+        return {queue: stored_at(chain, offset) for (queue, offset), chain in zip(heads, chains, strict=True) if chain}

@@ -1,0 +1,183 @@
+"""Reads logs: walks the chain of segments from a hint to an offset and on, asking the store for what is not known.
+
+Sealed segments never change and are kept; an open one is read anew each time. Reads of several queues share a round
+trip, and the first reads can be guessed, so that they go out together with the read of the cursors.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from chalicelib import keys
+from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
+from chalicelib.log import Entry, Segment
+from chalicelib.message import Stored
+from chalicelib.service.cache import BoundedCache
+from chalicelib.service.payloads import Payloads
+from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Item
+
+_AHEAD_SEGMENTS_MAX = 32
+_AHEAD_SEGMENTS_MIN = 4
+"""Four segments of a kilobyte cost as much to read as one."""
+
+_ENTRY_BYTES = 500
+"""What an entry takes in memory beyond its data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if one is known."""
+
+    log: str
+    offset: int
+    count: int
+    hint: int | None
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was read for one call: segments by log and base, and the bases where there is none."""
+
+    segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
+    located: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Log and offset -> base of the segment that holds it."""
+
+
+class LogReader:
+    def __init__(self, store: Store, payloads: Payloads) -> None:
+        self._store = store
+        self._payloads = payloads
+        self._sealed: BoundedCache[Segment] = BoundedCache(
+            INSTANCE_CACHE_BYTES_MAX // 2,
+            size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
+        )
+        self._behind: set[str] = set()
+
+    def guess(self, wants: Iterable[Want]) -> list[Read]:
+        """The first reads that these wants need, by what is known."""
+        seen = Seen()
+        return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
+
+    def chains(self, wants: Sequence[Want], seen: Seen | None = None) -> list[list[Segment]]:
+        """For each want the segments, in order, from the one with its offset to the one with its last message, or to
+        the end of the log. An empty list: nothing is there yet."""
+        seen = seen or Seen()
+        while True:
+            walked = [self._walk(want, seen) for want in wants]
+            reads = _merged([read for _, read in walked if read])
+            if not reads:
+                return [segments for segments, _ in walked]
+            self.learn(seen, reads, self._store.read(reads))
+
+    def learn(self, seen: Seen, reads: Sequence[Read], answers: Sequence[Sequence[Item]]) -> None:
+        for read, items in zip(reads, answers, strict=True):
+            for item in items:
+                segment = Segment.of(item)
+                seen.segments[segment.log, segment.base] = segment
+                if segment.is_sealed:
+                    self._sealed.keep((segment.log, segment.base), segment)
+            if isinstance(read, Keys):
+                for key in read.keys:
+                    seen.segments.setdefault((key.pk, keys.base_of(key.sk)), None)
+            elif read.descending:
+                offset = keys.base_of(read.high)
+                seen.located[read.pk, offset] = keys.base_of(items[0]["sk"]) if items else offset
+            else:
+                seen.segments.setdefault((read.pk, keys.base_of(read.low)), None)
+
+    def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
+        """The messages at these offsets, with their payloads."""
+        wanted = sorted(offsets)
+        placed = [(first, entry) for first, entry in _entries(chain) if _touches(first, entry, wanted)]
+        messages = self._payloads.messages(topic.id, [entry for _, entry in placed])
+        return [
+            Stored(messages[entry.id][offset - first], queue, offset, entry.id, entry.stored_at_ms)
+            for first, entry in placed
+            for offset in _between(wanted, first, first + entry.count)
+        ]
+
+    def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
+        """The chain as far as it is known, and the read that would tell more (None: it is complete)."""
+        base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
+        if base is None:
+            return [], _locate(want)
+        chain: list[Segment] = []
+        last: Segment | None = None
+        while True:
+            place = (want.log, base)
+            segment = seen.segments.get(place) or self._sealed.get(place)
+            if segment is None:
+                is_end = place in seen.segments
+                return chain, None if is_end else self._next_read(want, base, last)
+            if segment.end > want.offset:
+                chain.append(segment)
+            if not segment.is_sealed:
+                if place in seen.segments:
+                    self._behind.discard(want.log)
+                return chain, None
+            if segment.end >= want.offset + want.count:
+                self._behind.add(want.log)
+                return chain, None
+            base, last = segment.end, segment
+
+    def _next_read(self, want: Want, base: int, last: Segment | None) -> Read:
+        """By key at the end of a log; ahead where there is a backlog, since many segments cost little more than one."""
+        key = keys.segment(want.log, base)
+        if want.log not in self._behind or want.count <= 1:
+            return Keys([key])
+        per_segment = max(1, last.end - last.base) if last else 1
+        ahead = (want.offset + want.count - base) // per_segment + 1
+        limit = min(max(ahead, _AHEAD_SEGMENTS_MIN), _AHEAD_SEGMENTS_MAX)
+        return Range(want.log, key.sk, keys.LAST, limit=limit)
+
+
+def wire_bytes(chain: Iterable[Segment], offsets: Sequence[int] | None = None) -> int:
+    """What the entries with messages at these offsets (None: all) weigh, each counted whole."""
+    return sum(
+        entry.wire_bytes for first, entry in _entries(chain) if offsets is None or _touches(first, entry, offsets)
+    )
+
+
+def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: int) -> list[int]:
+    """The first of these offsets, up to those of the entry with which more than `most_bytes` would have to be read."""
+    reached: list[int] = []
+    for first, entry in _entries(chain):
+        if most_bytes > 0 and _touches(first, entry, offsets):
+            reached += _between(offsets, first, first + entry.count)
+            most_bytes -= entry.wire_bytes
+    return reached
+
+
+def stored_at(chain: Sequence[Segment], offset: int) -> int:
+    """When the message at this offset of the chain was stored."""
+    return next(each.stored_at_ms for first, each in _entries(chain) if first <= offset < first + each.count)
+
+
+def _entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
+    return (placed for segment in chain for placed in segment.placed)
+
+
+def _between(offsets: Sequence[int], first: int, stop: int) -> Sequence[int]:
+    return offsets[bisect_left(offsets, first) : bisect_left(offsets, stop)]
+
+
+def _touches(first: int, entry: Entry, offsets: Sequence[int]) -> bool:
+    """Whether the entry holds one of these offsets, which are in order."""
+    place = bisect_left(offsets, first)
+    return place < len(offsets) and offsets[place] < first + entry.count
+
+
+def _locate(want: Want) -> Read:
+    offset = keys.segment(want.log, want.offset)
+    return Range(want.log, keys.FIRST, offset.sk, limit=1, descending=True)
+
+
+def _merged(reads: Sequence[Read]) -> list[Read]:
+    """All reads by key become one request."""
+    by_key = [key for read in reads if isinstance(read, Keys) for key in read.keys]
+    ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
+    return ([Keys(by_key)] if by_key else []) + ranges

@@ -1,0 +1,118 @@
+"""Appends entries to logs: finds each log's end, walks from full segments to the next, and remembers where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib import keys
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import CONTENDED_MS, STORE_DEADLINE_MS, TAIL_AGE_MS_MAX
+from chalicelib.log import Entry, Segment, append
+from chalicelib.runtime import Runtime
+from chalicelib.service.payloads import Payloads
+from chalicelib.store import Outcome, Range, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Refused, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where a log goes on. `may_create`: the segment before was seen full, so the next may be made here."""
+
+    base: int
+    may_create: bool
+    seen_at_ms: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One entry on its way into one log."""
+
+    log: str
+    entry: Entry
+    done: int | StoreUnavailable | None = None
+    crowded: bool = False
+
+
+class LogWriter:
+    def __init__(self, store: Store, runtime: Runtime, payloads: Payloads) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._payloads = payloads
+        self._tails: dict[str, Tail] = {}
+        self._crowded_until: dict[str, int] = {}
+
+    def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
+        """Appends an entry to each of these queues, side by side. Answers with each entry's first offset, or with why
+        it could not be stored; when `outcome` is not "unknown", that entry never will be."""
+        pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
+        for each in pending:
+            each.crowded = self.is_crowded(each.log)
+        deadline = self._runtime.now() + STORE_DEADLINE_MS
+        while waiting := [each for each in pending if each.done is None]:
+            try:
+                self._round(topic, waiting)
+            except StoreUnavailable as trouble:  # before any append of this round was sent
+                for each in waiting:
+                    each.done = StoreUnavailable(trouble.detail)
+            if self._runtime.now() > deadline:
+                for each in waiting:
+                    each.done = (
+                        each.done
+                        if each.done is not None
+                        else StoreUnavailable(f"too many writers compete for {each.log}")
+                    )
+        return [each.done for each in pending if each.done is not None]
+
+    def _round(self, topic: Topic, waiting: list[_Pending]) -> None:
+        """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
+        self._spill(topic.id, waiting)
+        writes = [self._write(each) for each in waiting]
+        for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
+            self._learn(each, outcome)
+
+    def is_crowded(self, log: str) -> bool:
+        """Whether others were lately seen to write to this log."""
+        return self._crowded_until.get(log, 0) > self._runtime.now()
+
+    def _spill(self, topic_id: str, waiting: list[_Pending]) -> None:
+        """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
+        spilling = [
+            each for each in waiting if each.entry.data is not None and (each.crowded or not each.entry.fits_inline)
+        ]
+        pointing = self._payloads.put(topic_id, [each.entry for each in spilling])
+        for each, entry in zip(spilling, pointing, strict=True):
+            each.entry = entry
+
+    def _write(self, pending: _Pending) -> Write:
+        tail = self._tails.get(pending.log)
+        if tail is None or self._runtime.now() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
+            tail = self._tails[pending.log] = self._find_tail(pending.log)
+        return append(pending.log, tail.base, pending.entry, tail.may_create)
+
+    def _find_tail(self, log: str) -> Tail:
+        newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
+        found = self._store.read([newest])[0]
+        base = keys.base_of(found[0]["sk"]) if found else 0
+        return Tail(base, may_create=not found, seen_at_ms=self._runtime.now())
+
+    def _learn(self, pending: _Pending, outcome: Outcome) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            pending.done = outcome
+            return
+        item = outcome.before if isinstance(outcome, Refused) else outcome
+        if item is None:  # the segment of an old tail is gone: look again
+            self._tails.pop(pending.log, None)
+            return
+        now = self._runtime.now()
+        segment = Segment.of(item)
+        if segment.is_sealed:
+            self._tails[pending.log] = Tail(segment.end, may_create=True, seen_at_ms=now)
+        else:
+            self._tails[pending.log] = Tail(segment.base, may_create=False, seen_at_ms=now)
+        if isinstance(outcome, Refused):
+            self._crowded_until[pending.log] = now + CONTENDED_MS
+            pending.crowded = True
+        else:
+            pending.done = segment.offset_of(pending.entry.id)

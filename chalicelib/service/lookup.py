@@ -1,0 +1,82 @@
+"""Reading messages without leasing them: by id, by queue and offset, by time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+from chalicelib.errors import MessageNotFound
+from chalicelib.fields import shown
+from chalicelib.limits import RESPONSE_JSON_BYTES_MAX
+from chalicelib.log import Segment
+from chalicelib.message import Stored, parse_message_id
+from chalicelib.service.log_reader import LogReader, Want, within_reach
+from chalicelib.service.timeline import Timeline
+from chalicelib.space import Space
+from chalicelib.topic import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Messages, and where each queue goes on; `is_all` when there was nothing more."""
+
+    messages: list[Stored]
+    positions: dict[int, int]
+    is_all: bool
+
+
+class Lookup:
+    def __init__(self, reader: LogReader, timeline: Timeline) -> None:
+        self._reader = reader
+        self._timeline = timeline
+
+    def by_id(self, topic: Topic, message_id: str) -> Stored:
+        """Raises MessageNotFound."""
+        place = parse_message_id(message_id)
+        if place is not None and place[1] < topic.queues:
+            entry_id, queue, offset = place
+            chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)])[0]
+            for stored in self._reader.stored(topic, queue, chain, [offset]):
+                if stored.entry_id == entry_id:
+                    return stored
+        raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
+
+    def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
+        """Queue -> the offset of its first message stored at `at_ms` or later."""
+        return dict(enumerate(self._timeline.offsets_at(topic, at_ms)))
+
+    def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
+        """Up to `limit` messages from these positions on, by when they were stored and in order within each queue;
+        fewer when a response would not hold them."""
+        wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
+        chains = dict(zip(positions, self._reader.chains(wants), strict=True))
+        ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]
+        order = list(islice(heapq.merge(*ahead), limit + 1))
+        chosen = order[:limit]
+        stored = {
+            (each.queue, each.offset): each
+            for queue, chain in chains.items()
+            for each in self._reachable(topic, queue, chain, [offset for _, of, offset in chosen if of == queue])
+        }
+        held = takewhile(lambda each: each is not None, (stored.get((queue, at)) for _, queue, at in chosen))
+        found = [each for each in held if each is not None]
+        messages = found[: Space().fitting(found)]
+        moved = dict(positions) | {each.queue: each.offset + 1 for each in messages}
+        return Found(messages, moved, is_all=len(messages) == len(order))
+
+    def _reachable(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: list[int]) -> list[Stored]:
+        return self._reader.stored(topic, queue, chain, within_reach(chain, offsets, RESPONSE_JSON_BYTES_MAX))
+
+
+def _ahead(queue: int, start: int, chain: Sequence[Segment]) -> list[tuple[int, int, int]]:
+    """When, in which queue and at which offset each message from `start` on was stored. Never earlier than the one
+    before it, so that a queue's own order wins where clocks differ."""
+    found: list[tuple[int, int, int]] = []
+    latest = 0
+    for segment in chain:
+        for first, entry in segment.placed:
+            latest = max(latest, entry.stored_at_ms)
+            found += [(latest, queue, offset) for offset in range(max(first, start), first + entry.count)]
+    return found

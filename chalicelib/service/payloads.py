@@ -1,0 +1,80 @@
+"""Payloads: the packed messages of entries that are too big for a segment.
+
+Written before the entry that points to them, under the entry's fresh random id, and never changed. A crash in between
+leaves a payload that nobody points to: a cost, not an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chalicelib import keys
+from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
+from chalicelib.log import Entry, pieces_of
+from chalicelib.message import Message
+from chalicelib.packing import unpack
+from chalicelib.service.cache import BoundedCache
+from chalicelib.store import Keys, Store
+from chalicelib.writes import Item, Key
+
+
+class Payloads:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: BoundedCache[tuple[int, list[Message]]] = BoundedCache(
+            INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
+        )
+
+    def put(self, topic_id: str, entries: Iterable[Entry]) -> list[Entry]:
+        """Stores the messages of these entries and returns the entries that point to them. One round trip, and one
+        more for each that goes to S3."""
+        pointing: list[Entry] = []
+        items: list[Item] = []
+        for entry in entries:
+            data = entry.data or b""
+            pieces = pieces_of(data)
+            if len(pieces) > 1 and self._store.keeps_blobs:
+                self._store.put_blob(keys.blob(topic_id, entry.id), data)
+                pieces = []
+            items += [_item(topic_id, entry, number, piece) for number, piece in enumerate(pieces)]
+            pointing.append(entry.pointing(len(pieces)))
+        if items:
+            self._store.put_all(items)
+        return pointing
+
+    def messages(self, topic_id: str, entries: Iterable[Entry]) -> dict[bytes, list[Message]]:
+        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each)."""
+        found: dict[bytes, list[Message]] = {}
+        missing: list[Entry] = []
+        for entry in entries:
+            kept = self._kept.get(entry.id)
+            if entry.data is not None:
+                found[entry.id] = unpack(entry.codec, entry.data)
+            elif kept is not None:
+                found[entry.id] = kept[1]
+            else:
+                missing.append(entry)
+        for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
+            found[entry.id] = unpack(entry.codec, data)
+            self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
+        return found
+
+    def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes]:
+        wanted = [keys.payload(topic_id, entry.id, number) for entry in entries for number in range(entry.pieces)]
+        pieces = self._pieces(wanted, strong=False)
+        pieces |= self._pieces([key for key in wanted if key not in pieces], strong=True)
+        return [self._data(topic_id, entry, pieces) for entry in entries]
+
+    def _pieces(self, wanted: list[Key], strong: bool) -> dict[Key, bytes]:
+        items = self._store.read([Keys(wanted, strong)])[0] if wanted else []
+        return {Key(item["pk"], item["sk"]): item["data"] for item in items}
+
+    def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes:
+        if entry.pieces == 0:
+            return self._store.get_blob(keys.blob(topic_id, entry.id))
+        return b"".join(pieces[keys.payload(topic_id, entry.id, number)] for number in range(entry.pieces))
+
+
+def _item(topic_id: str, entry: Entry, number: int, data: bytes) -> Item:
+    key = keys.payload(topic_id, entry.id, number)
+    return {"pk": key.pk, "sk": key.sk, "data": data}

@@ -1,0 +1,46 @@
+"""Removes what a deleted topic or group leaves behind. Nothing can reach it any more, so this is about cost alone."""
+
+from __future__ import annotations
+
+from chalicelib import keys, topic
+from chalicelib.group import Group
+from chalicelib.log import Segment
+from chalicelib.runtime import Runtime
+from chalicelib.store import Range, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Item, Key
+
+_PAGE = 100
+
+
+class Purge:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def group(self, gone: Group, queues: int) -> None:
+        """Removes a deleted group's cursors and dead letters."""
+        self._store.remove_all([gone.cursor_key(queue) for queue in range(queues)])
+        while letters := self._page(keys.dead_partition(gone.topic_id, gone.id)):
+            self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
+
+    def topic(self, gone: Topic, until_ms: int) -> None:
+        """Removes a deleted topic's log, and then its grave; what is not done by `until_ms` stays noted there."""
+        for queue in range(gone.queues):
+            while segments := self._page(gone.log(queue)):
+                if self._runtime.now() > until_ms:
+                    return
+                self._remove(gone, segments)
+        self._store.write(topic.unbury(gone))
+
+    def _remove(self, gone: Topic, segments: list[Item]) -> None:
+        """Payloads first: a segment is what they are found by."""
+        entries = [entry for item in segments for entry in Segment.of(item).entries if entry.data is None]
+        self._store.remove_all(
+            [keys.payload(gone.id, entry.id, piece) for entry in entries for piece in range(entry.pieces)]
+        )
+        self._store.remove_blobs([keys.blob(gone.id, entry.id) for entry in entries if not entry.pieces])
+        self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
+
+    def _page(self, pk: str) -> list[Item]:
+        return self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, strong=True)])[0]

@@ -1,0 +1,62 @@
+"""All parts of the service, put together over one store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.runtime import Runtime
+from chalicelib.service.beliefs import Beliefs
+from chalicelib.service.burial import Burial
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.claimer import Claimer
+from chalicelib.service.consumer import Consumer
+from chalicelib.service.groups import Groups
+from chalicelib.service.log_reader import LogReader
+from chalicelib.service.log_writer import LogWriter
+from chalicelib.service.looking import Looker
+from chalicelib.service.lookup import Lookup
+from chalicelib.service.payloads import Payloads
+from chalicelib.service.producer import Producer
+from chalicelib.service.purge import Purge
+from chalicelib.service.receipts import Receipts
+from chalicelib.service.settler import Settler
+from chalicelib.service.timeline import Timeline
+from chalicelib.service.topics import Topics
+from chalicelib.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    store: Store
+    catalogue: Catalogue
+    topics: Topics
+    groups: Groups
+    producer: Producer
+    consumer: Consumer
+    settler: Settler
+    lookup: Lookup
+
+
+def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> Service:
+    """One instance of the service: its caches are its own, everything else is in the store."""
+    payloads = Payloads(store)
+    reader = LogReader(store, payloads)
+    beliefs = Beliefs()
+    catalogue = Catalogue(store, runtime)
+    receipts = Receipts(store, runtime, signing_key)
+    burial = Burial(store, runtime)
+    settler = Settler(store, runtime, catalogue, receipts, beliefs, burial)
+    looker = Looker(store, catalogue, reader, beliefs)
+    claimer = Claimer(store, runtime, reader, beliefs, burial)
+    timeline = Timeline(store, reader)
+    purge = Purge(store, runtime)
+    return Service(
+        store,
+        catalogue,
+        Topics(store, runtime, catalogue, purge),
+        Groups(store, runtime, catalogue, reader, timeline, purge),
+        Producer(runtime, LogWriter(store, runtime, payloads)),
+        Consumer(runtime, looker, claimer, reader, settler, receipts),
+        settler,
+        Lookup(reader, timeline),
+    )

@@ -1,0 +1,172 @@
+"""Settling: ack, nack and extend by receipt. The usual case is one write and no read; see `settlement`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from chalicelib import keys
+from chalicelib.cursor import Cursor, write
+from chalicelib.errors import StoreUnavailable
+from chalicelib.group import Group
+from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.limits import BACKOFF_MS
+from chalicelib.receipt import Receipt
+from chalicelib.runtime import Runtime
+from chalicelib.service.beliefs import Beliefs
+from chalicelib.service.burial import Burial
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.receipts import Receipts
+from chalicelib.settlement import RECEIPT_INVALID, Failure, Plan, Settlement, believe, unknown
+from chalicelib.store import Outcome, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Key, Refused
+
+Planner = Callable[[Settlement], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    receipt: str
+    new_receipt: str
+    invisible_until_ms: int
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        receipts: Receipts,
+        beliefs: Beliefs,
+        burial: Burial,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._receipts = receipts
+        self._beliefs = beliefs
+        self._burial = burial
+
+    def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
+        """Settles messages for good: those whose receipt is not among the failures."""
+        settlements, failed = self.open(topic, group, texts)
+        return failed + self.acknowledge(topic, group, settlements)
+
+    def acknowledge(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Failure]:
+        self._settle(topic, group, settlements, Settlement.acks)
+        return [failure for settlement in settlements for failure in settlement.unacked()]
+
+    def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
+        """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
+        last attempt they go to the dead letters."""
+        settings = self._catalogue.group(topic, group)
+        settlements, failed = self.open(topic, group, texts)
+        for settlement in settlements:
+            self._bury_exhausted(settings, settlement, reason)
+        now = self._runtime.now()
+
+        def parked(lease: Lease, run: range) -> Lease:
+            wait_ms = backoff_ms(lease.attempt) if delay_ms is None else delay_ms
+            return self._parked(lease, run, now + wait_ms, reason)
+
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(parked))
+        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def extend(
+        self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int
+    ) -> tuple[list[Extended], list[Failure]]:
+        """Moves messages into leases of their own that last `invisible_ms` from now; the receipts shown are lost."""
+        settlements, failed = self.open(topic, group, texts)
+        deadline = self._runtime.now() + invisible_ms
+
+        def extended(lease: Lease, run: range) -> Lease:
+            return self._extended(lease, run, deadline)
+
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(extended))
+        return self._extensions(settlements, deadline), failed + [
+            failure for settlement in settlements for failure in settlement.unmoved()
+        ]
+
+    def _extensions(self, settlements: Sequence[Settlement], deadline: int) -> list[Extended]:
+        return [
+            Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.offset]), deadline)
+            for settlement in settlements
+            for text, receipt in settlement.receipts
+            if receipt.offset in settlement.moved
+        ]
+
+    def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[Settlement], list[Failure]]:
+        """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
+        by_key: dict[Key, list[tuple[str, Receipt]]] = {}
+        failed: list[Failure] = []
+        for text in texts:
+            receipt = self._receipts.read(text)
+            if receipt is None or receipt.topic_id != topic.id:
+                failed.append(Failure(text, RECEIPT_INVALID))
+                continue
+            key = keys.cursor(topic.id, group, receipt.group_id, receipt.queue)
+            by_key.setdefault(key, []).append((text, receipt))
+        if not by_key:
+            self._catalogue.group(topic, group)
+        settlements = [Settlement(self._believed(key, found), found) for key, found in by_key.items()]
+        return settlements, failed
+
+    def _believed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
+        known = self._beliefs.cursor(key)
+        nothing = unknown(key, receipts)
+        return believe(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
+
+    def _settle(self, topic: Topic, group: str, settlements: Sequence[Settlement], plan: Planner) -> None:
+        """Plans and writes, the cursors side by side, until no plan has anything left to change.
+
+        Raises GroupNotFound when no cursor is there because the group is not."""
+        while planned := [(each, *made) for each in settlements if not each.is_foreign and (made := plan(each))[0]]:
+            outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
+            for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
+                self._learn(settlement, moved, outcome)
+            _raise_trouble(outcomes)
+        if settlements and all(each.is_foreign for each in settlements):
+            self._catalogue.group(topic, group)
+
+    def _learn(self, settlement: Settlement, moved: dict[int, Lease], outcome: Outcome) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            return
+        if isinstance(outcome, Refused):
+            settlement.learn(outcome.before)
+        else:
+            settlement.learn(outcome)
+            settlement.moved |= moved
+        if not settlement.is_foreign:
+            self._beliefs.learn(settlement.cursor)
+
+    def _bury_exhausted(self, group: Group, settlement: Settlement, reason: str) -> None:
+        while exhausted := [each for each in settlement.owed() if each[0].attempt >= group.max_attempts]:
+            lease, indexes = exhausted[0]
+            cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, lease, indexes, reason)
+            settlement.moved |= {lease.start + index: lease for index in buried}
+            settlement.cursor = cursor
+
+    def _parked(self, lease: Lease, run: range, due: int, reason: str) -> Lease:
+        token = PARKED + self._runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
+        return Lease(token, lease.start + run.start, len(run), due, lease.attempt, (), reason)
+
+    def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
+        token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
+        return Lease(token, lease.start + run.start, len(run), deadline, lease.attempt)
+
+    def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
+        index = receipt.offset - lease.start
+        return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
+
+
+def _raise_trouble(outcomes: Sequence[Outcome]) -> None:
+    """Another cursor's write may have landed, so the outcome of the whole is unknown; a repeat is safe."""
+    for outcome in outcomes:
+        if isinstance(outcome, StoreUnavailable):
+            raise StoreUnavailable(outcome.detail, outcome="unknown")
+
+
+def backoff_ms(attempt: int) -> int:
+    return BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1]

@@ -1,0 +1,50 @@
+"""Finds where in a log an instant is: a binary search over offsets, all queues at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.log import Segment
+from chalicelib.service.log_reader import LogReader, Want
+from chalicelib.service.tails import ends
+from chalicelib.store import Store
+from chalicelib.topic import Topic
+
+
+@dataclass(slots=True)
+class _Search:
+    """The first message stored at or after the instant lies in `low..high`."""
+
+    queue: int
+    low: int
+    high: int
+
+
+class Timeline:
+    def __init__(self, store: Store, reader: LogReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def offsets_at(self, topic: Topic, at_ms: int) -> list[int]:
+        """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
+
+        Messages stored within the clocks' skew of each other may stand on either side."""
+        searches = [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))]
+        while going := [search for search in searches if search.low < search.high]:
+            wants = [Want(topic.log(each.queue), (each.low + each.high) // 2, 1, None) for each in going]
+            for search, chain in zip(going, self._reader.chains(wants), strict=True):
+                _narrow(search, chain, at_ms)
+        return [search.low for search in searches]
+
+
+def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
+    """Halves at the segment in the middle, or ends in it."""
+    segment = chain[0]
+    later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]
+    if not later:
+        search.low = min(search.high, segment.end)
+    elif later[0] == segment.base:
+        search.high = max(search.low, segment.base)
+    else:
+        search.low = search.high = later[0]

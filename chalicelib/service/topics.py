@@ -1,0 +1,74 @@
+"""Administering topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib import group, keys, topic
+from chalicelib.fields import checked_name
+from chalicelib.limits import PURGE_MS
+from chalicelib.runtime import Runtime
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.pages import page
+from chalicelib.service.purge import Purge
+from chalicelib.service.tails import ends
+from chalicelib.store import Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Refused
+
+_ID_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """`queue_ends`: for each queue the offset that its next message gets."""
+
+    topic: Topic
+    groups: list[str]
+    queue_ends: list[int]
+
+
+class Topics:
+    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, purge: Purge) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._purge = purge
+
+    def put(self, name: str, queues: int | None) -> tuple[Topic, bool]:
+        """Creates the topic, or checks that it is as wanted. Returns it, and whether it is new."""
+        checked_name("topic", name)
+        topic_id = self._runtime.name(_ID_CHARS)
+        self._catalogue.forget(name)
+        try:
+            made = self._store.write(topic.create(name, topic_id, queues, self._runtime.now()))
+            return Topic.of(made), True
+        except Refused as refused:
+            found = Topic.of(refused.before or {})
+            topic.demand_unchanged(found, queues)
+            return found, False
+
+    def details(self, name: str) -> TopicDetails:
+        found = self._catalogue.current_topic(name)
+        return TopicDetails(found, [each.name for each in self._catalogue.groups(found)], ends(self._store, found))
+
+    def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
+        items, rest = page(self._store, keys.topics(), limit, token)
+        return [Topic.of(item) for item in items], rest
+
+    def delete(self, name: str) -> None:
+        """Removes the topic. Then nothing under its id can be reached, and what it leaves is removed as far as time
+        allows; the grave remembers the rest."""
+        found = self._catalogue.current_topic(name)
+        self._catalogue.forget(name)
+        self._store.write(topic.bury(found))
+        try:
+            self._store.write(topic.remove(found))
+        except Refused:
+            return  # someone else was faster, and has made it again since
+        for gone in self._catalogue.groups(found):
+            self._store.write(group.remove(gone))
+            self._store.write(group.delist(gone))
+            self._purge.group(gone, found.queues)
+        self._purge.topic(found, self._runtime.now() + PURGE_MS)

@@ -1,0 +1,126 @@
+"""Plans of settling by receipt: what a write on the cursor must change so that these receipts count.
+
+A plan is made from what is believed of the cursor, which may be no more than what the receipts say. Its guards make a
+wrong belief harmless: the write is refused, shows the cursor as it is, and the next plan is made from that. When
+nothing is left to change, the cursor says what each receipt was worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from chalicelib.cursor import Change, Cursor, Standing, ack, forget, move
+from chalicelib.lease import Lease, runs
+from chalicelib.limits import TAKEOVERS_MAX
+from chalicelib.receipt import Receipt
+from chalicelib.writes import Item, Key
+
+LEASE_LOST = "LeaseLost"
+RECEIPT_INVALID = "ReceiptInvalid"
+
+Plan = tuple[Change, dict[int, Lease]]
+"""What to change (nothing: it is done), and the offsets that this moves into new leases."""
+
+Split = Callable[[Lease, range], Lease]
+"""Makes the lease that a run of a lease's messages moves into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A receipt that settled nothing, and why: `LEASE_LOST` or `RECEIPT_INVALID`."""
+
+    receipt: str
+    code: str
+
+
+@dataclass(slots=True)
+class Settlement:
+    """The receipts of one call that belong to one cursor, with what is known of it so far."""
+
+    cursor: Cursor
+    receipts: list[tuple[str, Receipt]]
+    moved: dict[int, Lease] = field(default_factory=dict)
+    """Offsets that this call has moved out of their leases, and the lease of each now."""
+    is_foreign: bool = False
+    """There is no such cursor: the receipts are of another group, or of one since deleted."""
+
+    def standing(self, receipt: Receipt) -> Standing:
+        if receipt.epoch != self.cursor.epoch:
+            return Standing.LOST
+        return self.cursor.standing(receipt.token, receipt.offset)
+
+    @property
+    def tokens(self) -> set[str]:
+        return {receipt.token for _, receipt in self.receipts}
+
+    @property
+    def queue(self) -> int:
+        return self.receipts[0][1].queue
+
+    @property
+    def owed_count(self) -> int:
+        return sum(len(indexes) for _, indexes in self.owed())
+
+    def owed(self) -> list[tuple[Lease, list[int]]]:
+        """The leases that still owe messages to these receipts, and which."""
+        found: dict[str, set[int]] = {}
+        for _, receipt in self.receipts:
+            if self.standing(receipt) is Standing.OWED:
+                found.setdefault(receipt.token, set()).add(receipt.index)
+        return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in found.items()]
+
+    def acks(self) -> Plan:
+        """Settles what is owed; takes away leases that this, or someone else, has acked to the end."""
+        change = Change()
+        for lease, indexes in self.owed():
+            change += ack(lease, indexes)
+        done = [lease for lease in map(self.cursor.leases.get, self.tokens) if lease and not lease.owed]
+        return change + forget(lease for lease in done if not lease.moved), {}
+
+    def moves(self, split: Split) -> Plan:
+        """Moves what is owed into new leases, as many as one write can name, and says which offset goes where."""
+        change = Change()
+        moved: dict[int, Lease] = {}
+        for lease, indexes in self.owed():
+            chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
+            if not chosen:
+                break
+            new = [split(lease, run) for run in chosen]
+            change += move(lease, [index for run in chosen for index in run], new)
+            moved |= {offset: each for each in new for offset in each.owed_offsets}
+        return change, moved
+
+    def learn(self, item: Item | None) -> None:
+        """Takes the cursor that a write left or found."""
+        if item is None:
+            self.is_foreign = True
+        else:
+            self.cursor = Cursor.of(item)
+
+    def unacked(self) -> list[Failure]:
+        return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
+
+    def unmoved(self) -> list[Failure]:
+        return self._failures(lambda receipt: receipt.offset in self.moved)
+
+    def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
+        if self.is_foreign:
+            return [Failure(text, RECEIPT_INVALID) for text, _ in self.receipts]
+        return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
+
+
+def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+    """The cursor as it is known, and where it is not, as the receipts say: untouched since their pop."""
+    told = {
+        receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
+        for _, receipt in receipts
+        if receipt.epoch == known.epoch
+    }
+    return replace(known, leases={**told, **known.leases})
+
+
+def unknown(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+    """A cursor of which nothing is known but what the receipts say."""
+    epoch = max(receipt.epoch for _, receipt in receipts)
+    return Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})

@@ -1,0 +1,76 @@
+"""The storage port: what the core asks of a store. `memory` and `dynamodb` implement it; one contract suite runs both.
+
+Each verb is one round trip. Any of them may raise `StoreUnavailable` (with `outcome="unknown"` when a write may have
+landed nevertheless); a write may also land late, after its caller has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.writes import Item, Key, Refused, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Read these items by key. What is not there is left out; the order is that of the keys."""
+
+    keys: Sequence[Key]
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Read a partition from sort key `low` to `high`, both included, at most `limit` items (None: all)."""
+
+    pk: str
+    low: str
+    high: str
+    limit: int | None = None
+    descending: bool = False
+    strong: bool = False
+
+
+Read = Keys | Range
+Outcome = Item | Refused | StoreUnavailable
+
+
+class Store(Protocol):
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        """Answers each read, all at once: one round trip however many. A read that is not strong may be stale."""
+
+    def write(self, write: Write) -> Item:
+        """Applies one write atomically and returns the item after it (empty after a removal).
+
+        Raises `Refused` when a guard does not hold, unless the write recognises that it has already landed: then it
+        returns the item found."""
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        """Applies writes to different items side by side, each for itself; one round trip."""
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        """Applies writes to different items in one transaction: all or none. Costs double, so never on a hot path.
+
+        Raises `Refused` with the item of the first write whose guard does not hold."""
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        """Stores items that are written once under a fresh random key and never change: no guard, no order."""
+
+    def remove_all(self, keys: Sequence[Key]) -> None:
+        """Removes items that nobody can reach any more."""
+
+    @property
+    def keeps_blobs(self) -> bool:
+        """Whether there is a place for payloads that are too big for items."""
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        """Stores an object that is written once under a fresh random name and never changes."""
+
+    def get_blob(self, name: str) -> bytes:
+        """Returns an object stored by `put_blob`."""
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        """Removes objects that nobody can reach any more."""

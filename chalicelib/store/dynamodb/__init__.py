@@ -1,0 +1,1 @@
+"""The store on DynamoDB and S3. The only package that imports boto3."""

@@ -1,0 +1,109 @@
+"""Writes as DynamoDB's condition and update expressions.
+
+Every name goes in as a placeholder, since many are reserved words (`end`, `next`, `count`). A size is asked for only
+where the path is there: DynamoDB calls it false otherwise, some emulators an error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.store.dynamodb.values import typed
+from chalicelib.writes import (
+    Absent,
+    Add,
+    All,
+    Append,
+    AtMost,
+    Effect,
+    Either,
+    Equals,
+    Exists,
+    Guard,
+    Lacks,
+    Path,
+    Remove,
+    RemoveItem,
+    Set,
+    SizeBelow,
+    SizeIs,
+    Write,
+)
+
+
+class Expressions:
+    """Collects the placeholders of one request."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+
+    def parameters(self, write: Write) -> dict[str, Any]:
+        """The expression parameters of an update, or of a deletion."""
+        condition = " AND ".join(self._guard(guard) for guard in write.guards)
+        is_removal = isinstance(write.effects[0], RemoveItem)
+        update = None if is_removal else self._update(write.effects)
+        found = {
+            "ConditionExpression": condition,
+            "UpdateExpression": update,
+            "ExpressionAttributeNames": {placeholder: name for name, placeholder in self._names.items()},
+            "ExpressionAttributeValues": self._values,
+        }
+        return {name: value for name, value in found.items() if value}
+
+    def _update(self, effects: tuple[Effect, ...]) -> str:
+        removed = [self._path(effect.path) for effect in effects if isinstance(effect, Remove)]
+        assigned = [self._assignment(effect) for effect in effects if isinstance(effect, Set | Add | Append)]
+        parts = [f"SET {', '.join(assigned)}"] if assigned else []
+        return " ".join(parts + ([f"REMOVE {', '.join(removed)}"] if removed else []))
+
+    def _assignment(self, effect: Set | Add | Append) -> str:
+        path = self._path(effect.path)
+        match effect:
+            case Set(_, value):
+                return f"{path} = {self._value(value)}"
+            case Add(_, amount, start):
+                return f"{path} = if_not_exists({path}, {self._value(start)}) + {self._value(amount)}"
+            case Append(_, elements, onto):
+                before = f"if_not_exists({path}, {self._value([])})" if onto is None else self._path(onto)
+                return f"{path} = list_append({before}, {self._value(elements)})"
+
+    def _guard(self, guard: Guard) -> str:
+        match guard:
+            case All(guards):
+                return "(" + " AND ".join(self._guard(each) for each in guards) + ")"
+            case Either(first, second):
+                return f"({self._guard(first)} OR {self._guard(second)})"
+        path = self._path(guard.path)
+        match guard:
+            case Exists():
+                return f"attribute_exists({path})"
+            case Absent():
+                return f"attribute_not_exists({path})"
+            case Equals(_, value):
+                return f"{path} = {self._value(value)}"
+            case AtMost(_, value):
+                return f"{path} <= {self._value(value)}"
+            case SizeIs(_, size):
+                return f"(attribute_exists({path}) AND size({path}) = {self._value(size)})"
+            case SizeBelow(_, size):
+                return f"(attribute_exists({path}) AND size({path}) < {self._value(size)})"
+            case Lacks(_, element):
+                return f"NOT contains({path}, {self._value(element)})"
+
+    def _path(self, path: Path) -> str:
+        text = ""
+        for step in path:
+            if isinstance(step, int):
+                text += f"[{step}]"
+            else:
+                text += ("." if text else "") + self._name(step)
+        return text
+
+    def _name(self, name: str) -> str:
+        return self._names.setdefault(name, f"#{len(self._names)}")
+
+    def _value(self, value: Any) -> str:
+        placeholder = f":{len(self._values)}"
+        self._values[placeholder] = typed(value)
+        return placeholder

@@ -1,0 +1,92 @@
+"""Sends requests, again where that helps, and says what is known when it does not.
+
+The client's own retries are off: only here is it known how much time there is, and whether a request that failed may
+have been applied all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+)
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.runtime import Runtime
+
+T = TypeVar("T")
+
+_THROTTLED = frozenset(
+    {
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "Throttling",
+        "SlowDown",
+        "TransactionConflictException",
+        "TransactionInProgressException",
+    }
+)
+"""Codes of requests that were surely not applied."""
+
+_NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError)
+
+
+class Requests:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def send(self, request: Callable[[], T]) -> T:
+        """Sends until it is answered or `STORE_DEADLINE_MS` have passed; between tries it waits a random time, up to
+        twice as long each time. Raises StoreUnavailable, and any answer that no repeat would change."""
+        give_up_at = self._runtime.now() + STORE_DEADLINE_MS
+        pause_ms = STORE_PAUSE_MS_MIN
+        may_have_landed = False
+        while True:
+            try:
+                return request()
+            except (ClientError, BotoCoreError) as trouble:
+                if not _is_passing(trouble):
+                    raise
+                may_have_landed = may_have_landed or not _is_surely_unapplied(trouble)
+                wait_ms = self._runtime.choice(range(1, pause_ms + 1))
+                if self._runtime.now() + wait_ms > give_up_at:
+                    raise unavailable(trouble, may_have_landed) from trouble
+            self._runtime.sleep(wait_ms)
+            pause_ms = min(2 * pause_ms, STORE_PAUSE_MS_MAX)
+
+
+def unavailable(trouble: Exception, may_have_landed: bool) -> StoreUnavailable:
+    members = {"outcome": "unknown"} if may_have_landed else {}
+    return StoreUnavailable(f"the store did not answer in time ({type(trouble).__name__})", **members)
+
+
+def _code(trouble: Exception) -> str:
+    return str(trouble.response["Error"]["Code"]) if isinstance(trouble, ClientError) else ""
+
+
+def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
+    """Whether the same request may do better later."""
+    if isinstance(trouble, ClientError):
+        status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
+        return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
+    return not isinstance(trouble, NoCredentialsError | ParamValidationError)
+
+
+def _is_conflict(trouble: ClientError | BotoCoreError) -> bool:
+    """Whether a transaction was cancelled for no other reason than that others were writing."""
+    reasons = trouble.response.get("CancellationReasons", []) if isinstance(trouble, ClientError) else []
+    codes = {reason["Code"] for reason in reasons} - {"None"}
+    return bool(codes) and "ConditionalCheckFailed" not in codes and "ValidationError" not in codes
+
+
+def _is_surely_unapplied(trouble: ClientError | BotoCoreError) -> bool:
+    return _code(trouble) in _THROTTLED or isinstance(trouble, _NEVER_SENT) or _is_conflict(trouble)

@@ -1,0 +1,187 @@
+"""The storage port on one DynamoDB table, with S3 for payloads that are too big for items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from botocore.exceptions import ClientError
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.runtime import Runtime
+from chalicelib.store import Outcome, Range, Read
+from chalicelib.store.dynamodb.expressions import Expressions
+from chalicelib.store.dynamodb.requests import Requests
+from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
+from chalicelib.writes import Item, Key, Refused, RemoveItem, Write
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_s3 import S3Client
+
+T = TypeVar("T")
+
+_GET_MAX = 100
+"""Keys in one BatchGetItem."""
+_PUT_MAX = 25
+"""Requests in one BatchWriteItem."""
+_TOKEN_CHARS = 32
+"""By its token DynamoDB recognises the repeat of a transaction, for ten minutes."""
+_SIDE_BY_SIDE_MAX = 16
+"""Requests of one caller under way at once."""
+
+
+class DynamoStore:
+    """Implements `chalicelib.store.Store`."""
+
+    def __init__(
+        self,
+        client: DynamoDBClient,
+        table: str,
+        runtime: Runtime,
+        s3: S3Client | None = None,
+        bucket: str | None = None,
+    ) -> None:
+        self._client: Any = client
+        self._table = table
+        self._runtime = runtime
+        self._requests = Requests(runtime)
+        self._s3: Any = s3
+        self._bucket = bucket
+
+    @property
+    def keeps_blobs(self) -> bool:
+        return self._bucket is not None
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        chunks: list[tuple[int, Callable[[], list[Item]]]] = []
+        for place, read in enumerate(reads):
+            if isinstance(read, Range):
+                chunks.append((place, partial(self._range, read)))
+            else:
+                chunks += [(place, partial(self._keys, keys, read.strong)) for keys in _chunked(read.keys, _GET_MAX)]
+        answers: list[list[Item]] = [[] for _ in reads]
+        for (place, _), items in zip(chunks, self._side_by_side([chunk for _, chunk in chunks]), strict=True):
+            answers[place] += items
+        return answers
+
+    def write(self, write: Write) -> Item:
+        request, parameters = self._request(write)
+        try:
+            answer = self._requests.send(lambda: request(**parameters))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            found: Any = error.response.get("Item")
+            before = plain_item(found) if found else None
+            if not write.landed(before):
+                raise Refused(before) from None
+            return before or {}
+        return plain_item(answer.get("Attributes", {}))
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        return self._side_by_side([partial(self._outcome, write) for write in writes])
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        items = [self._transacted(write) for write in writes]
+        token = self._runtime.name(_TOKEN_CHARS)
+        try:
+            self._requests.send(
+                lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "TransactionCanceledException":
+                raise
+            for reason in error.response["CancellationReasons"]:
+                if reason["Code"] == "ConditionalCheckFailed":
+                    raise Refused(plain_item(reason["Item"]) if reason.get("Item") else None) from None
+            raise
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        self._write_batch([{"PutRequest": {"Item": typed_item(item)}} for item in items])
+
+    def remove_all(self, keys: Sequence[Key]) -> None:
+        self._write_batch([{"DeleteRequest": {"Key": typed_item(key._asdict())}} for key in keys])
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        self._requests.send(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
+
+    def get_blob(self, name: str) -> bytes:
+        return self._requests.send(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._requests.send(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
+
+    def _keys(self, keys: Sequence[Key], strong: bool) -> list[Item]:
+        """Asks again for what a full response left out."""
+        found: dict[Key, Item] = {}
+        asked: Any = {self._table: {"Keys": [typed_item(key._asdict()) for key in keys], "ConsistentRead": strong}}
+        while asked:
+            answer = self._requests.send(partial(self._client.batch_get_item, RequestItems=asked))
+            for typed_found in answer["Responses"].get(self._table, []):
+                item = plain_item(typed_found)
+                found[Key(item["pk"], item["sk"])] = item
+            asked = answer.get("UnprocessedKeys")
+        return [found[key] for key in keys if key in found]
+
+    def _range(self, read: Range) -> list[Item]:
+        query: dict[str, Any] = {
+            "TableName": self._table,
+            "KeyConditionExpression": "pk = :pk AND sk BETWEEN :low AND :high",
+            "ExpressionAttributeValues": {":pk": typed(read.pk), ":low": typed(read.low), ":high": typed(read.high)},
+            "ConsistentRead": read.strong,
+            "ScanIndexForward": not read.descending,
+        }
+        items: list[Item] = []
+        while True:
+            if read.limit is not None:
+                query["Limit"] = read.limit - len(items)
+            answer = self._requests.send(lambda: self._client.query(**query))
+            items += [plain_item(found) for found in answer["Items"]]
+            if "LastEvaluatedKey" not in answer or len(items) == read.limit:
+                return items
+            query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def _request(self, write: Write) -> tuple[Callable[..., Any], dict[str, Any]]:
+        parameters = {**self._parameters(write), "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        if isinstance(write.effects[0], RemoveItem):
+            return self._client.delete_item, parameters
+        return self._client.update_item, {**parameters, "ReturnValues": "ALL_NEW"}
+
+    def _transacted(self, write: Write) -> dict[str, Any]:
+        verb = "Delete" if isinstance(write.effects[0], RemoveItem) else "Update"
+        return {verb: {**self._parameters(write), "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}}
+
+    def _parameters(self, write: Write) -> dict[str, Any]:
+        return {"TableName": self._table, "Key": typed_item(write.key._asdict()), **Expressions().parameters(write)}
+
+    def _outcome(self, write: Write) -> Outcome:
+        try:
+            return self.write(write)
+        except (Refused, StoreUnavailable) as trouble:
+            return trouble
+
+    def _write_batch(self, requests: Sequence[dict[str, Any]]) -> None:
+        self._side_by_side([partial(self._write_chunk, chunk) for chunk in _chunked(requests, _PUT_MAX)])
+
+    def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> None:
+        asked: Any = {self._table: list(requests)}
+        while asked:
+            answer = self._requests.send(partial(self._client.batch_write_item, RequestItems=asked))
+            asked = answer.get("UnprocessedItems")
+
+    def _side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
+        if len(calls) == 1:
+            return [calls[0]()]
+        return list(self._pool.map(lambda call: call(), calls))
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="decant-store")
+
+
+def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:
+    return [things[at : at + most] for at in range(0, len(things), most)]

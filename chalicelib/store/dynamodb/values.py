@@ -1,0 +1,44 @@
+"""Attribute values in DynamoDB's typed JSON, for the few types that items are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.writes import Item
+
+Typed = dict[str, Any]
+
+
+def typed(value: Any) -> Typed:
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, int):
+        return {"N": str(value)}
+    if isinstance(value, bytes):
+        return {"B": value}
+    if isinstance(value, list):
+        return {"L": [typed(element) for element in value]}
+    return {"M": typed_item(value)}
+
+
+def typed_item(item: Mapping[str, Any]) -> dict[str, Typed]:
+    return {name: typed(value) for name, value in item.items()}
+
+
+def plain(value: Mapping[str, Any]) -> Any:
+    ((kind, content),) = value.items()
+    match kind:
+        case "N":
+            return int(content)
+        case "L":
+            return [plain(element) for element in content]
+        case "M":
+            return plain_item(content)
+    return content
+
+
+def plain_item(item: Mapping[str, Any]) -> Item:
+    return {name: plain(value) for name, value in item.items()}

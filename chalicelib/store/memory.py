@@ -1,0 +1,145 @@
+"""The store in memory: real, complete, and metered as DynamoDB bills. Tests and the simulation run on it.
+
+Items are never changed in place, so what a reader was given stays what it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+
+from chalicelib.sizes import item_bytes, read_units, write_units
+from chalicelib.store import Keys, Outcome, Range, Read
+from chalicelib.store.evaluate import after, holds
+from chalicelib.store.meter import Meter
+from chalicelib.writes import Item, Key, Refused, Write
+
+
+class MemoryStore:
+    """Implements `chalicelib.store.Store`. One lock makes every request atomic."""
+
+    def __init__(self, keeps_blobs: bool = False) -> None:
+        self.keeps_blobs = keeps_blobs
+        self.meter = Meter()
+        self._lock = threading.RLock()
+        self._items: dict[str, dict[str, Item]] = {}
+        self._order: dict[str, list[str]] = {}
+        self._blobs: dict[str, bytes] = {}
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        with self._lock:
+            self.meter.round_trips += 1
+            return [self._keys(read) if isinstance(read, Keys) else self._range(read) for read in reads]
+
+    def write(self, write: Write) -> Item:
+        with self._lock:
+            self.meter.round_trips += 1
+            return self._write(write)
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        with self._lock:
+            self.meter.round_trips += 1
+            return [self._outcome(write) for write in writes]
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        with self._lock:
+            self._count(writes=[2 * self._units(write) for write in writes])
+            self.meter.round_trips += 1
+            for write in writes:
+                self._demand(write, self._get(write.key))
+            for write in writes:
+                self._put(write.key, after(self._get(write.key), write))
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        with self._lock:
+            self._count(writes=[write_units(None, item) for item in items])
+            self.meter.round_trips += 1
+            for item in items:
+                self._put(Key(item["pk"], item["sk"]), item)
+
+    def remove_all(self, keys: Sequence[Key]) -> None:
+        with self._lock:
+            self._count(writes=[write_units(self._get(key), None) for key in keys])
+            self.meter.round_trips += 1
+            for key in keys:
+                self._put(key, None)
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        with self._lock:
+            self.meter.round_trips += 1
+            self._blobs[name] = data
+
+    def get_blob(self, name: str) -> bytes:
+        with self._lock:
+            self.meter.round_trips += 1
+            return self._blobs[name]
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        with self._lock:
+            for name in names:
+                self._blobs.pop(name, None)
+
+    def _keys(self, read: Keys) -> list[Item]:
+        items = [self._get(key) for key in read.keys]
+        self._count(reads=[read_units(item_bytes(item or {}), read.strong) for item in items])
+        return [item for item in items if item is not None]
+
+    def _range(self, read: Range) -> list[Item]:
+        order = self._order.get(read.pk, [])
+        names = order[bisect_left(order, read.low) : bisect_right(order, read.high)]
+        if read.descending:
+            names.reverse()
+        items = [self._items[read.pk][name] for name in names[: read.limit]]
+        self._count(reads=[read_units(sum(map(item_bytes, items)), read.strong)])
+        return items
+
+    def _outcome(self, write: Write) -> Outcome:
+        try:
+            return self._write(write)
+        except Refused as refused:
+            return refused
+
+    def _write(self, write: Write) -> Item:
+        before = self._get(write.key)
+        self._count(writes=[self._units(write)])
+        try:
+            self._demand(write, before)
+        except Refused:
+            if write.landed(before):
+                return before or {}
+            raise
+        item = after(before, write)
+        self._put(write.key, item)
+        return item or {}
+
+    def _units(self, write: Write) -> int:
+        before = self._get(write.key)
+        is_applied = all(holds(guard, before) for guard in write.guards)
+        return write_units(before, after(before, write) if is_applied else None)
+
+    def _demand(self, write: Write, before: Item | None) -> None:
+        if not all(holds(guard, before) for guard in write.guards):
+            raise Refused(before)
+
+    def _get(self, key: Key) -> Item | None:
+        return self._items.get(key.pk, {}).get(key.sk)
+
+    def _put(self, key: Key, item: Item | None) -> None:
+        partition = self._items.setdefault(key.pk, {})
+        order = self._order.setdefault(key.pk, [])
+        if item is None:
+            if partition.pop(key.sk, None) is not None:
+                order.remove(key.sk)
+            return
+        if key.sk not in partition:
+            insort(order, key.sk)
+        partition[key.sk] = item
+
+    def _count(self, reads: Iterable[float] = (), writes: Iterable[float] = ()) -> None:
+        for units in reads:
+            self.meter.read_units += units
+            self.meter.requests += 1
+        for units in writes:
+            self.meter.write_units += units
+            self.meter.requests += 1

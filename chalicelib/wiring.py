@@ -1,0 +1,68 @@
+"""Where real parts are chosen: the store, the clock, the signing key. Everything is built at the first request, since
+packaging imports the application too.
+
+Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
+(for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
+in the table), and what boto3 reads.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from chalicelib.api import Api
+from chalicelib.runtime import system
+from chalicelib.service.service import build
+from chalicelib.store import Store
+
+TABLE_DEFAULT = "decant"
+_KEY_CHARS_MIN = 16
+
+
+class _Instance:
+    """The one instance of the service in this process."""
+
+    lock = threading.Lock()
+    api: Api | None = None
+
+
+def api() -> Api:
+    with _Instance.lock:
+        if _Instance.api is None:
+            _Instance.api = Api(build(store(), system(), signing_key()))
+        return _Instance.api
+
+
+def use(api: Api | None) -> None:
+    """Puts another instance in place (None: the next request builds one)."""
+    _Instance.api = api
+
+
+def store() -> Store:
+    from chalicelib.store.dynamodb import client, table
+    from chalicelib.store.dynamodb.store import DynamoStore
+
+    name, bucket = os.environ.get("DECANT_TABLE", TABLE_DEFAULT), os.environ.get("DECANT_BUCKET")
+    if is_embedded():
+        from chalicelib.store import embedded
+
+        embedded.start()
+    dynamodb = client.dynamodb()
+    if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
+        table.ensure(dynamodb, name)
+    return DynamoStore(dynamodb, name, system(), client.s3() if bucket else None, bucket)
+
+
+def is_embedded() -> bool:
+    """Said so, or `chalice local` without an endpoint: then there is no table to be surprised about."""
+    chosen = os.environ.get("DECANT_STORE")
+    is_local = os.environ.get("AWS_CHALICE_CLI_MODE") == "true" and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
+    return chosen == "embedded" or (chosen is None and is_local)
+
+
+def signing_key() -> bytes | None:
+    configured = os.environ.get("DECANT_SIGNING_KEY")
+    if configured is not None and len(configured) < _KEY_CHARS_MIN:
+        raise ValueError(f"DECANT_SIGNING_KEY must have at least {_KEY_CHARS_MIN} characters")
+    return configured.encode() if configured else None

@@ -1,0 +1,154 @@
+"""The vocabulary of state changes: what a write expects (guards), what it changes (effects), how it knows itself.
+
+Every state change of the system is one `Write`, built by a named constructor in `topic`, `group`, `log` or `cursor`,
+and applied by a store as one atomic conditional request. The stores interpret this vocabulary and know nothing else, so
+what holds on the memory store holds on DynamoDB.
+
+A path names a place inside an item: `("leases", token)`, `("next", 0)`. The right-hand side of every effect reads the
+item as it was before the write, and no two effects of a write touch the same place, as in DynamoDB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Item = Mapping[str, Any]
+"""One item. Attributes are str, int, bytes, bool, list or dict. Never changed in place: stores hand out their own."""
+
+Path = tuple[str | int, ...]
+
+
+class Key(NamedTuple):
+    pk: str
+    sk: str
+
+
+# -- guards -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    path: Path
+    value: str | int
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    path: Path
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeIs:
+    """The list or map is there and has this many elements."""
+
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBelow:
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lacks:
+    """No element of the list equals this one (a list that is not there lacks everything)."""
+
+    path: Path
+    element: Any
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    guards: tuple[Guard, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    first: Guard
+    second: Guard
+
+
+Guard = Exists | Absent | Equals | AtMost | SizeIs | SizeBelow | Lacks | All | Either
+
+# -- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    path: Path
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Adds to a number, which counts as `start` when it is not there."""
+
+    path: Path
+    amount: int
+    start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Sets the path to a list: that at `onto` (default: at the path itself, or an empty one), and these elements."""
+
+    path: Path
+    elements: list[Any]
+    onto: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveItem:
+    """Deletes the whole item; stands alone."""
+
+
+Effect = Set | Add | Append | Remove | RemoveItem
+
+# -- writes -----------------------------------------------------------------------------------------------------------
+
+
+def never_landed(_before: Item | None) -> bool:
+    """For writes whose caller looks at what it found instead: the effect may stand already, by whoever."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One conditional request on one item.
+
+    `landed` is asked with the item that a refused write found: is this write's own effect already in it? A client
+    library repeats a request whose reply was lost, and the repeat must not be taken for a defeat.
+    """
+
+    key: Key
+    guards: tuple[Guard, ...]
+    effects: tuple[Effect, ...]
+    landed: Callable[[Item | None], bool] = never_landed
+
+
+class Refused(Exception):
+    """A guard did not hold, and the write had not landed before. `before`: the item found, None when there was none."""
+
+    def __init__(self, before: Item | None) -> None:
+        super().__init__("write refused")
+        self.before = before
