@@ -6,11 +6,11 @@ Every operation checks its whole input before it stores anything, and raises a `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from chalicelib import group, message, topic, views
-from chalicelib.errors import InvalidField
+from chalicelib.errors import GroupNotFound, InvalidField
 from chalicelib.fields import Fields, checked_name, decoded_token, encoded_token
 from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
@@ -32,6 +32,7 @@ from chalicelib.service.service import Service
 from chalicelib.topic import Topic
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _POP_FIELDS = frozenset({"max_messages", "invisible_ms", "wait_ms", "consumer_id", "attempt_id", "ack"})
 
@@ -101,23 +102,23 @@ class Api:
         """The group with its progress, and whether it is new."""
         checked_name("group", group_name)
         settings = group.parse_settings(body)
-        found = self._topic(name)
+        found = self._current_topic(name)
         _, is_new = self._service.groups.put(found, group_name, settings)
         return views.group_details(name, self._service.groups.details(found, group_name)), is_new
 
     def get_group(self, name: str, group_name: str) -> Json:
-        return views.group_details(name, self._service.groups.details(self._topic(name), group_name))
+        return views.group_details(name, self._service.groups.details(self._current_topic(name), group_name))
 
     def list_groups(self, name: str, query: Mapping[str, str]) -> Json:
         limit, token = _page(_parameters(query))
-        found, rest = self._service.groups.page(self._topic(name), limit, token)
+        found, rest = self._service.groups.page(self._current_topic(name), limit, token)
         return {"groups": [views.group_totals(name, each) for each in found], "next": rest}
 
     def delete_group(self, name: str, group_name: str) -> None:
-        self._service.groups.delete(self._topic(name), group_name)
+        self._service.groups.delete(self._current_topic(name), group_name)
 
     def reset(self, name: str, group_name: str, body: Json) -> Json:
-        found = self._topic(name)
+        found = self._current_topic(name)
         to = _reset_target(Fields(body, {"to"}), found.queues)
         return views.group_details(name, self._service.groups.reset(found, group_name, to))
 
@@ -126,12 +127,13 @@ class Api:
     def pop(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         ask = _pop(Fields(body, _POP_FIELDS))
-        return views.popped(name, self._service.consumer.pop(self._topic(name), group_name, ask), len(ask.ack))
+        popped = self._in_topic(name, lambda found: self._service.consumer.pop(found, group_name, ask))
+        return views.popped(name, popped, len(ask.ack))
 
     def ack(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         receipts = _receipts(Fields(body, {"receipts"}))
-        failed = self._service.settler.ack(self._topic(name), group_name, receipts)
+        failed = self._in_topic(name, lambda found: self._service.settler.ack(found, group_name, receipts))
         return {"acked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
     def nack(self, name: str, group_name: str, body: Json) -> Json:
@@ -140,7 +142,9 @@ class Api:
         receipts = _receipts(fields)
         delay_ms = fields.integer("delay_ms", 0, NACK_DELAY_MS_MAX)
         reason = fields.text("reason", REASON_CHARS_MAX, chars_min=0) or ""
-        failed = self._service.settler.nack(self._topic(name), group_name, receipts, delay_ms, reason)
+        failed = self._in_topic(
+            name, lambda found: self._service.settler.nack(found, group_name, receipts, delay_ms, reason)
+        )
         return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
     def extend(self, name: str, group_name: str, body: Json) -> Json:
@@ -150,7 +154,9 @@ class Api:
         invisible_ms = fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX)
         if invisible_ms is None:
             raise fields.wrong("invisible_ms", f"given: an integer from 1 to {INVISIBLE_MS_MAX}")
-        extended, failed = self._service.settler.extend(self._topic(name), group_name, receipts, invisible_ms)
+        extended, failed = self._in_topic(
+            name, lambda found: self._service.settler.extend(found, group_name, receipts, invisible_ms)
+        )
         return {"extended": views.extended(extended), "failed": views.failures(failed)}
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -161,7 +167,23 @@ class Api:
         return {"status": "ok"}
 
     def _topic(self, name: str) -> Topic:
+        """As an instance believes it for a few seconds: for what is done often."""
         return self._service.catalogue.topic(name)
+
+    def _in_topic(self, name: str, operation: Callable[[Topic], T]) -> T:
+        """Runs an operation on the topic as believed, and, when that has no such group, on the topic as it is."""
+        believed = self._topic(name)
+        try:
+            return operation(believed)
+        except GroupNotFound:
+            current = self._current_topic(name)
+            if current.id == believed.id:
+                raise
+            return operation(current)
+
+    def _current_topic(self, name: str) -> Topic:
+        """As it is now: a group must not be made for a topic that was just replaced."""
+        return self._service.catalogue.current_topic(name)
 
 
 def _pop(fields: Fields) -> Pop:

@@ -58,16 +58,12 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
 
 def remove(topic: Topic) -> Write:
     """Removes this incarnation; with it everything that carries its id is out of reach."""
-    return Write(
-        keys.topic(topic.name),
-        (Equals(("id",), topic.id),),
-        (RemoveItem(),),
-        landed=lambda before: before is None,
-    )
+    return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (RemoveItem(),))
 
 
 def bury(topic: Topic) -> Write:
-    """Notes, before the topic is removed, that its log is to be."""
+    """Notes that the log of a topic is to be removed. Goes together with the topic's own removal: a grave of a living
+    topic must never be."""
     return Write(keys.grave(topic.id), (), (Set(("queues",), topic.queues),))
 
 

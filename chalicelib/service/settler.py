@@ -101,8 +101,10 @@ class Settler:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_key: dict[Key, list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
-        for text in texts:
-            receipt = self._receipts.read(text)
+        signed = [(text, self._receipts.read(text)) for text in texts]
+        if any(receipt and receipt.topic_id != topic.id for _, receipt in signed):
+            topic = self._catalogue.current_topic(topic.name)  # perhaps it was made again a moment ago
+        for text, receipt in signed:
             if receipt is None or receipt.topic_id != topic.id:
                 failed.append(Failure(text, RECEIPT_INVALID))
                 continue

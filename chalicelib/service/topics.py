@@ -62,11 +62,10 @@ class Topics:
         allows; the grave remembers the rest."""
         found = self._catalogue.current_topic(name)
         self._catalogue.forget(name)
-        self._store.write(topic.bury(found))
         try:
-            self._store.write(topic.remove(found))
+            self._store.write_together([topic.remove(found), topic.bury(found)])
         except Refused:
-            return  # someone else was faster, and has made it again since
+            return  # someone else was faster
         for gone in self._catalogue.groups(found):
             self._store.write(group.remove(gone))
             self._store.write(group.delist(gone))
