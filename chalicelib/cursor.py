@@ -85,6 +85,10 @@ class Cursor:
     def due(self, now: int) -> list[Lease]:
         return [lease for lease in self.owing if lease.is_due(now)]
 
+    def held(self, token: str, now: int) -> list[Lease]:
+        """The leases that the pop of this token made, or that were split off, and that still run."""
+        return [lease for lease in self.owing if lease.token.startswith(token) and lease.deadline > now]
+
     def live(self, now: int) -> int:
         """Messages in the hands of consumers."""
         return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)

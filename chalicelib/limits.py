@@ -68,7 +68,10 @@ REQUEST_BYTES_MAX = 32 * MIB
 
 RESPONSE_BODY_BYTES_MAX = 4 * MIB
 RESPONSE_JSON_BYTES_MAX = 5_500_000
-"""Lambda answers at most 6 MB."""
+"""Where a response takes no second message. Lambda answers at most 6 MiB."""
+
+MESSAGE_JSON_BYTES_MAX = 6_000_000
+"""One message always fits a response: 4 MiB in base64, with properties, are 5.7 MB."""
 
 MESSAGE_OVERHEAD_BYTES = 1_000
 """What a message adds to a response beyond its own fields: names, ids, times, and the receipt."""

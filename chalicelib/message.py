@@ -14,9 +14,9 @@ from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     KEY_BYTES_MAX,
+    MESSAGE_JSON_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
     PROPERTIES_BYTES_MAX,
-    RESPONSE_JSON_BYTES_MAX,
     TAG_CHARS_MAX,
 )
 
@@ -161,10 +161,10 @@ def _properties(fields: Fields, where: str) -> dict[str, str]:
 
 def _demand_deliverable(message: Message, where: str) -> None:
     """Refuses what no response could carry: a body of control characters is six times as long in JSON."""
-    if len(message.body) * 6 < RESPONSE_JSON_BYTES_MAX // 2:
+    if len(message.body) * 6 < MESSAGE_JSON_BYTES_MAX // 2:
         return
     size = len(orjson.dumps(message.content())) + MESSAGE_OVERHEAD_BYTES
-    if size > RESPONSE_JSON_BYTES_MAX:
+    if size > MESSAGE_JSON_BYTES_MAX:
         raise MessageTooLarge(
-            f"{where.rstrip('.')} is {size} bytes as JSON; a response carries at most {RESPONSE_JSON_BYTES_MAX}"
+            f"{where.rstrip('.')} is {size} bytes as JSON; a response carries at most {MESSAGE_JSON_BYTES_MAX}"
         )

@@ -12,7 +12,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, fields
 
 _VERSION = "1"
 _SIGNATURE_BYTES = 16
@@ -35,8 +35,11 @@ class Receipt:
         return self.offset - self.index
 
 
+_FIELDS = tuple(field.name for field in fields(Receipt))
+
+
 def sign(receipt: Receipt, key: bytes) -> str:
-    text = ":".join([_VERSION, *map(str, astuple(receipt))]).encode()
+    text = ":".join([_VERSION, *(str(getattr(receipt, name)) for name in _FIELDS)]).encode()
     return base64.urlsafe_b64encode(text + _signature(text, key)).decode().rstrip("=")
 
 

@@ -2,7 +2,7 @@
 
 A plan is made from what is believed of the cursor, which may be no more than what the receipts say. Its guards make a
 wrong belief harmless: the write is refused, shows the cursor as it is, and the next plan is made from that. When
-nothing is left to change, the cursor says what each receipt was worth.
+nothing is left to change, the cursor says what each receipt was worth; if it was only believed until then, it is read.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class Settlement:
     receipts: list[tuple[str, Receipt]]
     moved: dict[int, Lease] = field(default_factory=dict)
     """Offsets that this call has moved out of their leases, and the lease of each now."""
+    is_confirmed: bool = False
+    """Whether the cursor was seen in this call: a belief may be from before a reset."""
     is_foreign: bool = False
     """There is no such cursor: the receipts are of another group, or of one since deleted."""
 
@@ -93,6 +95,7 @@ class Settlement:
 
     def learn(self, item: Item | None) -> None:
         """Takes the cursor that a write left or found."""
+        self.is_confirmed = True
         if item is None:
             self.is_foreign = True
         else:

@@ -82,6 +82,8 @@ class Claimer:
         while True:
             if riding:
                 riding.cursor = cursor
+            if held := self._held(cursor, ask):
+                return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
             plan = self._plan(view, queue, cursor, ask, riding, space)
             if not plan.tokens:
@@ -93,9 +95,13 @@ class Claimer:
                 continue
             self._beliefs.learn(after)
             if riding:
-                riding.cursor = after
+                riding.cursor, riding.is_confirmed = after, True
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
             return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+
+    def _held(self, cursor: Cursor, ask: Pop) -> list[Lease]:
+        """What the same attempt has leased meanwhile, in a call of its own."""
+        return cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
 
     def _standing(self, cursor: Cursor) -> Cursor:
         return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))

@@ -87,8 +87,7 @@ class Consumer:
         now = self._runtime.now()
         deliveries: list[Delivery] = []
         for queue, cursor in enumerate(view.cursors):
-            held = [lease for lease in cursor.owing if lease.token.startswith(token) and lease.deadline > now]
-            deliveries += self._delivered(view, queue, cursor, held, [])
+            deliveries += self._delivered(view, queue, cursor, cursor.held(token, now), [])
         return Popped(deliveries) if deliveries else None
 
     def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib import keys
-from chalicelib.cursor import Cursor, write
+from chalicelib.cursor import Change, Cursor, write
 from chalicelib.errors import StoreUnavailable
 from chalicelib.group import Group
 from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease
@@ -18,9 +18,9 @@ from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.receipts import Receipts
 from chalicelib.settlement import RECEIPT_INVALID, Failure, Plan, Settlement, believe, unknown
-from chalicelib.store import Outcome, Store
+from chalicelib.store import Keys, Outcome, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Key, Refused
+from chalicelib.writes import Item, Key, Refused
 
 Planner = Callable[[Settlement], Plan]
 
@@ -124,13 +124,28 @@ class Settler:
         """Plans and writes, the cursors side by side, until no plan has anything left to change.
 
         Raises GroupNotFound when no cursor is there because the group is not."""
-        while planned := [(each, *made) for each in settlements if not each.is_foreign and (made := plan(each))[0]]:
+        while planned := self._planned(settlements, plan):
             outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
             for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
                 self._learn(settlement, moved, outcome)
             _raise_trouble(outcomes)
         if settlements and all(each.is_foreign for each in settlements):
             self._catalogue.group(topic, group)
+
+    def _planned(
+        self, settlements: Sequence[Settlement], plan: Planner
+    ) -> list[tuple[Settlement, Change, dict[int, Lease]]]:
+        """What is left to write. That nothing is left has to be seen, not believed."""
+        while True:
+            planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
+            believed = [each for each, change, _ in planned if not change and not each.is_confirmed]
+            if not believed:
+                return [(each, change, moved) for each, change, moved in planned if change]
+            for each, items in zip(believed, self._read([each.cursor.key for each in believed]), strict=True):
+                each.learn(items[0] if items else None)
+
+    def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
+        return self._store.read([Keys([key], strong=True) for key in cursors])
 
     def _learn(self, settlement: Settlement, moved: dict[int, Lease], outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):

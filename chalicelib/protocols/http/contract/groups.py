@@ -1,0 +1,186 @@
+"""Groups: create, change, look at, list, delete, and move them."""
+
+from __future__ import annotations
+
+from chalicelib.limits import (
+    ATTEMPTS_DEFAULT,
+    ATTEMPTS_MAX,
+    IN_FLIGHT_DEFAULT,
+    IN_FLIGHT_MAX,
+    INVISIBLE_MS_DEFAULT,
+    INVISIBLE_MS_MAX,
+)
+from chalicelib.protocols.http.contract.operation import Body, Family, Operation
+from chalicelib.protocols.http.contract.values import (
+    END_OFFSET,
+    OFFSET,
+    QUEUE,
+    Json,
+    answer,
+    array,
+    flag,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    page,
+    request,
+    string,
+    without_defaults,
+)
+
+_SETTINGS: Json = {
+    "start": one_of(
+        "Where the group began, or shall begin: the first message that can be read, only what comes after, or what was"
+        " stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.",
+        {"type": "string", "enum": ["earliest", "latest"]},
+        instant("The instant."),
+        default="earliest",
+    ),
+    "invisible_ms": integer(
+        "How long a lease lasts when pop does not say, in milliseconds.",
+        1,
+        INVISIBLE_MS_MAX,
+        default=INVISIBLE_MS_DEFAULT,
+    ),
+    "max_attempts": integer(
+        "How often a message is delivered before it counts as dead.", 1, ATTEMPTS_MAX, default=ATTEMPTS_DEFAULT
+    ),
+    "max_in_flight": integer(
+        "How many messages of one queue may be leased at a time.", 1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT
+    ),
+    "paused": flag("Whether pop delivers nothing; what it acks still counts.", default=False),
+}
+_READY = integer("Messages that a pop can take now, those of expired leases included.")
+_IN_FLIGHT = integer("Messages that are leased.")
+_GROUP: Json = {
+    "group": string("The group's name."),
+    "topic": string("The topic's name."),
+    **without_defaults(_SETTINGS),
+    "created_at_ms": instant("When the group was created."),
+    "ready": _READY,
+    "in_flight": _IN_FLIGHT,
+    "retrying": integer("Messages that wait for their retry after a nack; not part of `lag`."),
+    "dead": integer("Messages that were delivered `max_attempts` times without an ack."),
+    "lag": integer("`ready` and `in_flight` together."),
+}
+_QUEUE_PROGRESS = answer(
+    "Where the group stands in one queue.",
+    {
+        "queue": QUEUE,
+        "committed_offset": integer("The lowest offset that is not settled; a nacked message is passed."),
+        "next_offset": integer("The lowest offset that was never taken."),
+        "end_offset": END_OFFSET,
+        "ready": _READY,
+        "in_flight": _IN_FLIGHT,
+        "oldest_ready_at_ms": nullable(instant("When the first ready message was stored. Null: none is ready.")),
+        "last_pop_at_ms": nullable(instant("When a pop last took messages. Null: none did yet.")),
+        "last_consumer_id": nullable(string("Who took them. Null: it did not say, or none did.")),
+    },
+)
+_RESET_TO = one_of(
+    "Where to: to the first message that can be read, past the last one, to what was stored at or after an instant, or"
+    " to an offset of one queue, from its first to its end offset.",
+    {"type": "string", "enum": ["earliest", "latest"]},
+    request("To an instant.", {}, {"at_ms": instant("The instant.")}),
+    request("To an offset of one queue; the others stay.", {}, {"queue": QUEUE, "offset": OFFSET}),
+)
+_SCHEMAS: Json = {
+    "GroupSettings": request(
+        "The settings of a group. What is not given gets its default when the group is created, and stays as it is when"
+        " the group is changed.",
+        _SETTINGS,
+    ),
+    "Group": answer("A group, its settings and its progress over all queues.", _GROUP),
+    "GroupDetail": answer(
+        "A group, its settings, and its progress over all queues and in each.",
+        {**_GROUP, "queues": array("One entry for each queue.", _QUEUE_PROGRESS)},
+    ),
+    "GroupList": page("groups", "Group"),
+    "ResetRequest": request("Where to move the group.", {}, {"to": _RESET_TO}),
+}
+
+_EXAMPLE = {
+    "group": "billing",
+    "topic": "orders",
+    "start": "earliest",
+    "invisible_ms": 60000,
+    "max_attempts": 5,
+    "max_in_flight": 1000,
+    "paused": False,
+    "created_at_ms": 1767225600000,
+    "ready": 3,
+    "in_flight": 1,
+    "retrying": 0,
+    "dead": 0,
+    "lag": 4,
+}
+_DETAIL = {
+    **_EXAMPLE,
+    "queues": [
+        {
+            "queue": 0,
+            "committed_offset": 17,
+            "next_offset": 18,
+            "end_offset": 21,
+            "ready": 3,
+            "in_flight": 1,
+            "oldest_ready_at_ms": 1767225661000,
+            "last_pop_at_ms": 1767225662000,
+            "last_consumer_id": "worker-1",
+        }
+    ],
+}
+_FOUND = Body("GroupDetail", _DETAIL)
+
+GROUPS = Family(
+    "Groups",
+    "A group reads every message of its topic, at its own pace; what one group does, no other sees.",
+    _SCHEMAS,
+    (
+        Operation(
+            "get",
+            "/topics/{topic}/groups",
+            "listGroups",
+            "List the groups of a topic",
+            "Paging while groups are created neither repeats nor skips one.",
+            {200: ("A page of groups.", Body("GroupList", {"groups": [_EXAMPLE], "next": None}))},
+            parameters=("limit", "next"),
+        ),
+        Operation(
+            "put",
+            "/topics/{topic}/groups/{group}",
+            "putGroup",
+            "Create or change a group",
+            "Changes the settings that are given, and only those.",
+            {200: ("The group was there, and is changed.", _FOUND), 201: ("The group was created.", _FOUND)},
+            request=Body("GroupSettings", {"invisible_ms": 60000, "max_attempts": 5}),
+        ),
+        Operation(
+            "get",
+            "/topics/{topic}/groups/{group}",
+            "getGroup",
+            "Look at a group",
+            "Its settings and its progress.",
+            {200: ("The group.", _FOUND)},
+        ),
+        Operation(
+            "delete",
+            "/topics/{topic}/groups/{group}",
+            "deleteGroup",
+            "Delete a group",
+            "A group made again under the same name has nothing of it, and no old receipt touches it.",
+            {204: ("The group is deleted.", None)},
+        ),
+        Operation(
+            "post",
+            "/topics/{topic}/groups/{group}/reset",
+            "resetGroup",
+            "Move a group",
+            "Leases from before neither bring messages back nor settle anything, and retries that wait are dropped; the"
+            " same goes for one queue when only that one is moved.",
+            {200: ("The group is moved; this is its progress.", _FOUND)},
+            request=Body("ResetRequest", {"to": "earliest"}),
+        ),
+    ),
+)

@@ -1,0 +1,46 @@
+"""What an operation of the contract is made of. Named tuples: they cost a cold start a third of what dataclasses do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from chalicelib.protocols.http.contract.values import Json
+
+
+class Body(NamedTuple):
+    """What a request or an answer holds: the name of its schema, and an example."""
+
+    schema: str
+    example: Any
+
+
+class Operation(NamedTuple):
+    """`answers`: what each status that is no error means, and its body. The errors follow from the rest: `problems`."""
+
+    method: str
+    path: str
+    id: str
+    summary: str
+    text: str
+    answers: Mapping[int, tuple[str, Body | None]]
+    request: Body | None = None
+    parameters: tuple[str, ...] = ()
+    """Those that are not in the path."""
+    takes_messages: bool = False
+    """A request can be too large."""
+    asks_store: bool = True
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return re.findall(r"{(\w+)}", self.path)
+
+
+class Family(NamedTuple):
+    """Operations that belong together, under one tag of the document."""
+
+    tag: str
+    text: str
+    schemas: Mapping[str, Json]
+    operations: tuple[Operation, ...]

@@ -1,0 +1,28 @@
+"""The service over each of the stores, as many instances of it as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.runtime import system
+from chalicelib.service.service import build
+from chalicelib.store import Store
+from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
+
+__all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
+
+
+@pytest.fixture
+def instance(store: Store) -> Callable[[], Api]:
+    """Makes instances of the service, each with caches of its own, on one store."""
+    return lambda: Api(build(store, system()))
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"t{uuid4().hex}"

@@ -1,0 +1,70 @@
+"""What happened, as the callers saw it: facts for the checker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Place = tuple[int, int]
+"""Queue and offset."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A produce of one message. `place` None: it failed; `is_unknown`: or its answer was lost."""
+
+    body: str
+    key: str | None
+    began_ms: int
+    place: Place | None = None
+    is_unknown: bool = False
+
+
+@dataclass(slots=True)
+class Delivered:
+    group: str
+    place: Place
+    body: str
+    message_id: str
+    attempt: int
+    began_ms: int
+    """When the pop was called; the lease began no earlier."""
+    at_ms: int
+    """When the pop answered."""
+    until_ms: int
+    receipt: str
+
+
+@dataclass(slots=True)
+class Settled:
+    """An ack, nack or extend of one receipt. `outcome`: "ok", "LeaseLost", "ReceiptInvalid" or "unknown"."""
+
+    verb: str
+    group: str
+    place: Place
+    receipt: str
+    began_ms: int
+    at_ms: int
+    outcome: str
+    until_ms: int = 0
+    new_receipt: str = ""
+
+
+@dataclass(slots=True)
+class Reset:
+    group: str
+    began_ms: int
+    at_ms: int
+
+
+@dataclass(slots=True)
+class History:
+    sent: list[Sent] = field(default_factory=list)
+    delivered: list[Delivered] = field(default_factory=list)
+    settled: list[Settled] = field(default_factory=list)
+    resets: list[Reset] = field(default_factory=list)
+    log: dict[Place, str] = field(default_factory=dict)
+    """What lies in the log in the end."""
+    ends: dict[int, int] = field(default_factory=dict)
+    drained: dict[str, set[Place]] = field(default_factory=dict)
+    """Group -> what was delivered once all faults had ceased, until there was nothing left."""
+    dead: dict[str, set[Place]] = field(default_factory=dict)
