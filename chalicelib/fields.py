@@ -95,8 +95,8 @@ class Fields:
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self.wrong(name, f"a list of {least} to {most} strings")
         for index, element in enumerate(value):
-            if not isinstance(element, str):
-                raise InvalidField(f"{self._where}{name}[{index}] must be a string, not {shown(element)}")
+            if not isinstance(element, str) or not encodable(element):
+                raise InvalidField(f"'{self._where}{name}[{index}]' must be a string of text; it is {shown(element)}")
         return value
 
     def wrong(self, name: str, wanted: str) -> InvalidField:

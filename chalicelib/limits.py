@@ -88,6 +88,9 @@ INLINE_BYTES_MAX = 1_000
 """An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
 kilobytes that it would add here, and leaves the log light."""
 
+CROWDED_BYTES_MAX = 100
+"""The same where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
+
 PIECE_BYTES_MAX = 256 * KIB
 """One payload item. DynamoDB takes 400 KB; the embedded store counts base64 and takes about 300."""
 
@@ -102,7 +105,7 @@ CONTENDED_MS = SECOND_MS
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
-LEASES_MAX = 1_000
+LEASES_MAX = 2_000
 """Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
 
 TAKEOVERS_MAX = 32
@@ -111,7 +114,7 @@ TAKEOVERS_MAX = 32
 WITNESS_MS = 10 * MINUTE_MS
 """How long after its deadline a lease that lost messages stays in the cursor, to tell its late receipts the truth."""
 
-WITNESSES_MAX = 16
+WITNESSES_MAX = 32
 """How many such leases stay, so that nacks do not fatten the cursor."""
 
 PRUNED_MAX = 16

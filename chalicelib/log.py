@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib import keys
-from chalicelib.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
+from chalicelib.limits import PIECE_BYTES_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
 from chalicelib.packing import Packed
 from chalicelib.sizes import value_bytes
 from chalicelib.writes import (
@@ -64,9 +64,9 @@ class Entry:
     def size(self) -> int:
         return 1 + value_bytes(self.as_item())
 
-    @property
-    def fits_inline(self) -> bool:
-        return self.size <= INLINE_BYTES_MAX
+    def fits(self, size_max: int) -> bool:
+        """Whether it may lie in a segment as it is: its messages are elsewhere already, or small enough."""
+        return self.data is None or self.size <= size_max
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages elsewhere."""

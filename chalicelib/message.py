@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,11 +74,9 @@ def message_id(entry_id: bytes, queue: int, offset: int) -> str:
 
 def parse_message_id(text: str) -> tuple[bytes, int, int] | None:
     """Entry id, queue and offset; None when the service never made such an id."""
-    try:
-        entry_id, queue, offset = bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
-    except ValueError:
+    if not re.fullmatch("[0-9a-f]{18}(0|[1-9a-f][0-9a-f]{0,11})", text):
         return None
-    return (entry_id, queue, offset) if message_id(entry_id, queue, offset) == text else None
+    return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
 
 
 def parse_batch(data: object, queues: int) -> list[tuple[Message, int | None]]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from chalicelib.cursor import Change, Cursor, claim, move, no_lease_since, stays_at
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.log import Segment
 
 
@@ -22,7 +22,8 @@ class Pick:
 
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: others that take
-    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due."""
+    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due.
+    `skips`: what it acks in part was due as well."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -30,10 +31,22 @@ class Pick:
     is_limited: bool
     is_capped_closely: bool
     is_partial: bool
+    skips: bool
 
     @property
     def count(self) -> int:
         return self.fresh + sum(len(run) for _, run in self.takeovers)
+
+    def stretches(self) -> list[range]:
+        """The offsets taken over as few stretches of the log, each to be read at once, with small gaps."""
+        found: list[range] = []
+        for lease, run in self.takeovers:
+            start, stop = lease.start + run.start, lease.start + run.stop
+            if found and start - found[-1].stop <= BATCH_MESSAGES_MAX:
+                found[-1] = range(found[-1].start, max(stop, found[-1].stop))
+            else:
+                found.append(range(start, stop))
+        return found
 
     def offsets(self, cursor: Cursor) -> list[int]:
         """The offsets picked, if nobody else moves the cursor meanwhile."""
@@ -63,6 +76,7 @@ def pick(
         is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
         is_capped_closely=waiting > room,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
+        skips=any(lease.token in skip for lease in cursor.due(now)),
     )
 
 

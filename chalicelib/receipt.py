@@ -40,7 +40,7 @@ _FIELDS = tuple(field.name for field in fields(Receipt))
 
 def sign(receipt: Receipt, key: bytes) -> str:
     text = ":".join([_VERSION, *(str(getattr(receipt, name)) for name in _FIELDS)]).encode()
-    return base64.urlsafe_b64encode(text + _signature(text, key)).decode().rstrip("=")
+    return _encoded(text + _signature(text, key))
 
 
 def read(text: str, key: bytes) -> Receipt | None:
@@ -49,6 +49,8 @@ def read(text: str, key: bytes) -> Receipt | None:
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         return None
+    if _encoded(raw) != text:  # other spellings of the same bytes
+        return None
     signed, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _signature(signed, key)):
         return None
@@ -56,6 +58,10 @@ def read(text: str, key: bytes) -> Receipt | None:
     if version != _VERSION:
         return None
     return Receipt(topic_id, group_id, int(queue), int(epoch), token, *map(int, numbers))
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def _signature(text: bytes, key: bytes) -> bytes:

@@ -19,8 +19,11 @@ from chalicelib.writes import Item, Key
 LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"
 
-Plan = tuple[Change, dict[int, Lease]]
-"""What to change (nothing: it is done), and the offsets that this moves into new leases."""
+Moved = dict[tuple[str, int], Lease]
+"""The token and offset of a message that left its lease, and the lease that it went into."""
+
+Plan = tuple[Change, Moved]
+"""What to change (nothing: it is done), and what this moves."""
 
 Split = Callable[[Lease, range], Lease]
 """Makes the lease that a run of a lease's messages moves into."""
@@ -40,8 +43,8 @@ class Settlement:
 
     cursor: Cursor
     receipts: list[tuple[str, Receipt]]
-    moved: dict[int, Lease] = field(default_factory=dict)
-    """Offsets that this call has moved out of their leases, and the lease of each now."""
+    moved: Moved = field(default_factory=dict)
+    """What this call has moved."""
     is_confirmed: bool = False
     """Whether the cursor was seen in this call: a belief may be from before a reset."""
     is_foreign: bool = False
@@ -60,9 +63,9 @@ class Settlement:
     def queue(self) -> int:
         return self.receipts[0][1].queue
 
-    @property
-    def owed_count(self) -> int:
-        return sum(len(indexes) for _, indexes in self.owed())
+    def freed(self, now: int) -> int:
+        """How many messages in flight the acks of these receipts settle."""
+        return sum(len(indexes) for lease, indexes in self.owed() if lease.deadline > now)
 
     def owed(self) -> list[tuple[Lease, list[int]]]:
         """The leases that still owe messages to these receipts, and which."""
@@ -81,16 +84,16 @@ class Settlement:
         return change + forget(lease for lease in done if not lease.moved), {}
 
     def moves(self, split: Split) -> Plan:
-        """Moves what is owed into new leases, as many as one write can name, and says which offset goes where."""
+        """Moves what is owed into new leases, as many as one write can name."""
         change = Change()
-        moved: dict[int, Lease] = {}
+        moved: Moved = {}
         for lease, indexes in self.owed():
             chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
             if not chosen:
                 break
             new = [split(lease, run) for run in chosen]
             change += move(lease, [index for run in chosen for index in run], new)
-            moved |= {offset: each for each in new for offset in each.owed_offsets}
+            moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
         return change, moved
 
     def learn(self, item: Item | None) -> None:
@@ -105,7 +108,7 @@ class Settlement:
         return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
 
     def unmoved(self) -> list[Failure]:
-        return self._failures(lambda receipt: receipt.offset in self.moved)
+        return self._failures(lambda receipt: (receipt.token, receipt.offset) in self.moved)
 
     def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
         if self.is_foreign:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from chalicelib import dead
 from chalicelib.cursor import Cursor, buried, write
-from chalicelib.errors import GroupNotFound
 from chalicelib.group import Group
 from chalicelib.lease import Lease
 from chalicelib.limits import DEAD_TOGETHER_MAX
@@ -22,10 +21,10 @@ class Burial:
 
     def bury(
         self, group: Group, queue: int, cursor: Cursor, lease: Lease, indexes: Sequence[int], reason: str
-    ) -> tuple[Cursor, list[int]]:
+    ) -> tuple[Cursor | None, list[int]]:
         """Buries these messages of a lease, as many as one transaction takes: none is ever both dead and alive.
 
-        Returns the cursor as it then is and the indexes that were buried (none: the lease had changed)."""
+        Returns the cursor as it then is (None: there is none), and what was buried (nothing: the lease had changed)."""
         chosen = list(indexes[:DEAD_TOGETHER_MAX])
         now = self._runtime.now()
         letters = [dead.letter(group, queue, lease.start + index, lease.attempt, reason, now) for index in chosen]
@@ -34,6 +33,4 @@ class Burial:
         except Refused:
             chosen = []
         found = self._store.read([Keys([cursor.key], strong=True)])[0]
-        if not found:
-            raise GroupNotFound(f"group '{group.name}' does not exist any more")
-        return Cursor.of(found[0]), chosen
+        return (Cursor.of(found[0]) if found else None), chosen

@@ -48,7 +48,7 @@ class Claimed:
     """What a claim got: leases, and the segments that hold their messages.
 
     `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
-    name all the leases that were due."""
+    take all the leases that were due; another may."""
 
     cursor: Cursor
     leases: list[Lease]
@@ -75,19 +75,19 @@ class Claimer:
 
     def claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
-        `riding` is still to be acked."""
+        `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
         cursor = self._standing(view.cursors[queue])
         if riding:
             cursor = believe(cursor, riding.receipts)
         while True:
             if riding:
                 riding.cursor = cursor
-            if held := self._held(cursor, ask):
+            if space.is_whole and (held := self._held(cursor, ask)):
                 return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
             plan = self._plan(view, queue, cursor, ask, riding, space)
             if not plan.tokens:
-                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
+                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=plan.picked.skips)
             try:
                 after = Cursor.of(self._store.write(write(cursor, plan.change)))
             except Refused as refused:
@@ -97,10 +97,11 @@ class Claimer:
             if riding:
                 riding.cursor, riding.is_confirmed = after, True
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
-            return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+            is_partial = plan.picked.is_partial or plan.picked.skips
+            return Claimed(after, leases, plan.segments, plan.picked.is_limited, is_partial)
 
     def _held(self, cursor: Cursor, ask: Pop) -> list[Lease]:
-        """What the same attempt has leased meanwhile, in a call of its own."""
+        """What the same attempt has leased meanwhile, in another call."""
         return cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
 
     def _standing(self, cursor: Cursor) -> Cursor:
@@ -108,8 +109,11 @@ class Claimer:
 
     def _found(self, view: View, refused: Refused) -> Cursor:
         if refused.before is None:
-            raise GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
+            raise self._gone(view)
         return Cursor.of(refused.before)
+
+    def _gone(self, view: View) -> GroupNotFound:
+        return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
 
     def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: Settlement | None) -> Cursor:
         """Buries what was delivered often enough and never settled."""
@@ -121,12 +125,15 @@ class Claimer:
                 return cursor
             lease = exhausted[0]
             reason = lease.reason or "the lease expired"
-            cursor = self._burial.bury(view.group, queue, cursor, lease, lease.owed, reason)[0]
+            found, _ = self._burial.bury(view.group, queue, cursor, lease, lease.owed, reason)
+            if found is None:
+                raise self._gone(view)
+            cursor = found
 
     def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
         now = self._runtime.now()
         skip = riding.tokens if riding else set()
-        freed = riding.owed_count if riding else 0
+        freed = riding.freed(now) if riding else 0
         picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, skip, freed)
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
@@ -143,7 +150,7 @@ class Claimer:
     def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:
         """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""
         log = view.topic.log(queue)
-        wants = [Want(log, lease.start + run.start, len(run), None) for lease, run in picked.takeovers]
+        wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
         chains = [*self._reader.chains(wants), view.chains[queue]]
         by_base = {segment.base: segment for chain in chains for segment in chain}
         return [by_base[base] for base in sorted(by_base)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib.cursor import Cursor
-from chalicelib.lease import Lease
+from chalicelib.lease import Lease, runs
 from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN
 from chalicelib.log import Segment
 from chalicelib.message import Stored
@@ -108,7 +108,8 @@ class Consumer:
         return Popped(is_limited=is_limited)
 
     def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
-        """Claims from one queue: in one write, unless more leases have run out than one write can name."""
+        """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that it
+        acks in part."""
         deliveries: list[Delivery] = []
         while True:
             rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
@@ -116,8 +117,11 @@ class Consumer:
             claimed = self._claimer.claim(view, queue, rest, riding, space)
             deliveries += self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
             view.cursors[queue] = claimed.cursor
-            if not (claimed.is_partial and claimed.leases) or len(deliveries) == ask.max_messages:
+            if len(deliveries) == ask.max_messages or not claimed.is_partial:
                 return Popped(deliveries, is_limited=claimed.is_limited)
+            if riding:
+                self._settler.acknowledge(view.topic, view.group.name, [riding])
+                view.cursors[queue], riding = riding.cursor, None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement]) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
@@ -134,10 +138,9 @@ class Consumer:
         by_offset = {offset: lease for lease in leases for offset in lease.owed_offsets}
         stored = self._reader.stored(view.topic, queue, segments, by_offset)
         if missing := by_offset.keys() - {each.offset for each in stored}:
-            log = view.topic.log(queue)
-            wants = [Want(log, lease.start, lease.count, None) for lease in leases if missing & {*lease.owed_offsets}]
-            for chain in self._reader.chains(wants):
-                stored += self._reader.stored(view.topic, queue, chain, missing)
+            wants = [Want(view.topic.log(queue), run.start, len(run), None) for run in runs(missing)]
+            for run, chain in zip(runs(missing), self._reader.chains(wants), strict=True):
+                stored += self._reader.stored(view.topic, queue, chain, run)
         stored.sort(key=lambda each: each.offset)
         return [self._delivery(view, cursor, by_offset[each.offset], each) for each in stored]
 

@@ -112,7 +112,7 @@ class LogReader:
             segment = seen.segments.get(place) or self._sealed.get(place)
             if segment is None:
                 is_end = place in seen.segments
-                return chain, None if is_end else self._next_read(want, base, last)
+                return chain, None if is_end else self._next_read(want, base, last, seen)
             if segment.end > want.offset:
                 chain.append(segment)
             if not segment.is_sealed:
@@ -124,10 +124,12 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def _next_read(self, want: Want, base: int, last: Segment | None) -> Read:
-        """By key at the end of a log; ahead where there is a backlog, since many segments cost little more than one."""
+    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read:
+        """By key where the log probably ends; ahead where there is a backlog, or where one read was not enough, since
+        many segments cost little more than one."""
         key = keys.segment(want.log, base)
-        if want.log not in self._behind or want.count <= 1:
+        is_second = last is not None and (want.log, last.base) in seen.segments
+        if want.count <= 1 or not (is_second or want.log in self._behind):
             return Keys([key])
         per_segment = max(1, last.end - last.base) if last else 1
         ahead = (want.offset + want.count - base) // per_segment + 1

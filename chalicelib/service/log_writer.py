@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from chalicelib import keys
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import CONTENDED_MS, STORE_DEADLINE_MS, TAIL_AGE_MS_MAX
+from chalicelib.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, STORE_DEADLINE_MS, TAIL_AGE_MS_MAX
 from chalicelib.log import Entry, Segment, append
 from chalicelib.runtime import Runtime
 from chalicelib.service.payloads import Payloads
@@ -52,21 +52,16 @@ class LogWriter:
         deadline = self._runtime.now() + STORE_DEADLINE_MS
         while waiting := [each for each in pending if each.done is None]:
             try:
-                self._round(topic, waiting)
+                self._round(topic, waiting, deadline)
             except StoreUnavailable as trouble:  # before any append of this round was sent
                 for each in waiting:
                     each.done = StoreUnavailable(trouble.detail)
-            if self._runtime.now() > deadline:
-                for each in waiting:
-                    each.done = (
-                        each.done
-                        if each.done is not None
-                        else StoreUnavailable(f"too many writers compete for {each.log}")
-                    )
         return [each.done for each in pending if each.done is not None]
 
-    def _round(self, topic: Topic, waiting: list[_Pending]) -> None:
+    def _round(self, topic: Topic, waiting: list[_Pending], deadline: int) -> None:
         """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
+        if self._runtime.now() > deadline:
+            raise StoreUnavailable("too many writers compete for one queue")
         self._spill(topic.id, waiting)
         writes = [self._write(each) for each in waiting]
         for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
@@ -79,7 +74,7 @@ class LogWriter:
     def _spill(self, topic_id: str, waiting: list[_Pending]) -> None:
         """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
         spilling = [
-            each for each in waiting if each.entry.data is not None and (each.crowded or not each.entry.fits_inline)
+            each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
         ]
         pointing = self._payloads.put(topic_id, [each.entry for each in spilling])
         for each, entry in zip(spilling, pointing, strict=True):

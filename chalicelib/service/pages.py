@@ -1,13 +1,15 @@
-"""Paging through a partition by sort key: `next` is where to go on, opaque to clients."""
+"""Paging through a partition whose sort keys are names: `next` is where to go on, opaque to clients."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 
 from chalicelib import keys
 from chalicelib.errors import InvalidField
 from chalicelib.fields import shown
+from chalicelib.limits import NAME_PATTERN
 from chalicelib.store import Range, Store
 from chalicelib.writes import Item
 
@@ -33,6 +35,6 @@ def _place(token: str) -> str:
         place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         place = ""
-    if not place or _token(place) != token:
+    if not re.fullmatch(NAME_PATTERN, place) or _token(place) != token:
         raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
     return place

@@ -17,7 +17,7 @@ from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.receipts import Receipts
-from chalicelib.settlement import RECEIPT_INVALID, Failure, Plan, Settlement, believe, unknown
+from chalicelib.settlement import RECEIPT_INVALID, Failure, Moved, Plan, Settlement, believe, unknown
 from chalicelib.store import Keys, Outcome, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, Key, Refused
@@ -91,10 +91,10 @@ class Settler:
 
     def _extensions(self, settlements: Sequence[Settlement], deadline: int) -> list[Extended]:
         return [
-            Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.offset]), deadline)
+            Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.token, receipt.offset]), deadline)
             for settlement in settlements
             for text, receipt in settlement.receipts
-            if receipt.offset in settlement.moved
+            if (receipt.token, receipt.offset) in settlement.moved
         ]
 
     def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[Settlement], list[Failure]]:
@@ -132,9 +132,7 @@ class Settler:
         if settlements and all(each.is_foreign for each in settlements):
             self._catalogue.group(topic, group)
 
-    def _planned(
-        self, settlements: Sequence[Settlement], plan: Planner
-    ) -> list[tuple[Settlement, Change, dict[int, Lease]]]:
+    def _planned(self, settlements: Sequence[Settlement], plan: Planner) -> list[tuple[Settlement, Change, Moved]]:
         """What is left to write. That nothing is left has to be seen, not believed."""
         while True:
             planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
@@ -147,7 +145,7 @@ class Settler:
     def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
         return self._store.read([Keys([key], strong=True) for key in cursors])
 
-    def _learn(self, settlement: Settlement, moved: dict[int, Lease], outcome: Outcome) -> None:
+    def _learn(self, settlement: Settlement, moved: Moved, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
             return
         if isinstance(outcome, Refused):
@@ -162,7 +160,10 @@ class Settler:
         while exhausted := [each for each in settlement.owed() if each[0].attempt >= group.max_attempts]:
             lease, indexes = exhausted[0]
             cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, lease, indexes, reason)
-            settlement.moved |= {lease.start + index: lease for index in buried}
+            settlement.moved |= {(lease.token, lease.start + index): lease for index in buried}
+            if cursor is None:
+                settlement.is_foreign = True
+                return
             settlement.cursor = cursor
 
     def _parked(self, lease: Lease, run: range, due: int, reason: str) -> Lease:

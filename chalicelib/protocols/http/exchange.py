@@ -48,13 +48,14 @@ def body_of(request: Request) -> Any:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        return _lenient(raw, error)
+        return _lenient(raw if isinstance(raw, bytes) else raw.encode(), error)
 
 
-def _lenient(raw: str | bytes, error: ValueError) -> Any:
+def _lenient(raw: bytes, error: ValueError) -> Any:
     """JSON can spell half a surrogate pair, which orjson refuses: then a field is wrong, and not the JSON."""
     try:
-        return json.loads(raw, parse_constant=_refuse)
+        text = raw.decode()  # or json would guess at UTF-16, and let surrogates pass in UTF-8
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise InvalidJson(f"the request body is not JSON: {error}") from None
 

@@ -1,0 +1,58 @@
+# `make run` and `make test` want Python 3.11 or newer, and set up the rest by themselves: in .venv, and in .emulators
+# where there is npm. PYTHON= names another interpreter; PORT= and the other settings of the server pass through.
+
+PYTHON ?= python3
+
+VENV := .venv
+BIN := $(VENV)/bin
+DYNOXIDE := @dynoxide/linux-x64
+DYNOXIDE_VERSION := 1.2.1
+EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help run test lint bench emulators emulators-if-possible clean
+
+help: ## say what there is to make
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+run: $(VENV)/.run ## serve on 127.0.0.1:8000, or on PORT, until Ctrl-C
+	@exec $(BIN)/python -m local
+
+test: lint emulators-if-possible ## check style and types, run all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
+	@exec $(BIN)/python -m benchmarks
+
+emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against
+
+clean: ## remove what the others have made
+	rm -rf $(VENV) .emulators .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A laptop may lack npm, or be of a kind that the emulator is not made for: its tests are skipped there. Not in CI.
+emulators-if-possible:
+	@if command -v npm >/dev/null; then $(MAKE) emulators || test -z "$$CI"; \
+	elif test -n "$$CI"; then echo "decant: npm is needed in CI, to install the emulator" >&2; exit 1; \
+	else echo "npm is not here: tests against the emulator are skipped"; fi
+
+$(EMULATOR):
+	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)
+
+$(VENV)/.run: requirements.txt requirements-run.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	{ echo "decant: Python 3.11 or newer is needed; PYTHON= names another than $(PYTHON)" >&2; exit 1; }
+	@echo "setting up $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-run.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.run requirements-dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@

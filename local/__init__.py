@@ -1,0 +1,6 @@
+"""`python -m local` serves the app on this machine. Nothing of this package is deployed."""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 - whoever comes with an older one is to read this, not a SyntaxError
+    sys.exit("decant: Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info))

@@ -1,0 +1,86 @@
+"""Serves the app on 127.0.0.1: `python -m local`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from errno import EADDRINUSE
+
+from chalice.local import LocalDevServer
+
+from app import app
+from local import server
+from local.store import StoreUnusable, open_store
+
+HELP = """
+environment:
+  PORT                        port to listen on, 0 for any free one (default 8000)
+  AWS_ENDPOINT_URL_DYNAMODB   a DynamoDB endpoint to use; without it, the store is an embedded one, in memory
+  DECANT_TABLE                name of the table, which is made if it is missing (default decant)
+  DECANT_STORE                'dynamodb', without an endpoint: the one of AWS
+  LOG                         1: a line on stderr for each request
+"""
+
+READY = """Decant listens on http://{host}:{port}
+store: {store}
+Try, each in its turn:
+  curl -s -X PUT localhost:{port}/topics/orders && curl -s -X PUT localhost:{port}/topics/orders/groups/billing
+  curl -s localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
+  curl -s localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
+"""
+
+
+class Unstartable(Exception):
+    """The reason, in one line."""
+
+
+def main(arguments: list[str]) -> int:
+    """Serves until it is interrupted. The exit code."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+    argparse.ArgumentParser(
+        prog="python -m local",
+        description="Serves Decant on 127.0.0.1, until Ctrl-C.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args(arguments)
+    try:
+        serve()
+    except KeyboardInterrupt:
+        return 0
+    except (Unstartable, StoreUnusable) as reason:
+        print(f"decant: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve() -> None:
+    listening = listen(port_of(os.environ.get("PORT") or "8000"))
+    store = open_store()
+    port = listening.server.server_address[1]
+    print(READY.format(host=server.HOST, port=port, store=store), end="", flush=True)
+    listening.server.serve_forever()
+
+
+def port_of(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= 65_535):
+        raise Unstartable(f"PORT must be a number from 0 to 65535; it is {text!r}")
+    return int(text)
+
+
+def listen(port: int) -> LocalDevServer:
+    try:
+        return server.listen(app, port, is_logging=os.environ.get("LOG", "0") not in ("", "0"))
+    except OSError as error:
+        reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
+        raise Unstartable(f"cannot listen on port {port}: {reason}") from error
+
+
+if __name__ == "__main__":
+    exit_code = main(sys.argv[1:])
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    os._exit(exit_code)  # not sys.exit: long polls may still run, and would find an interpreter half taken down

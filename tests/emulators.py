@@ -1,0 +1,82 @@
+"""A real DynamoDB emulator, for what moto cannot show: atomicity under load, and consumed capacity.
+
+Where it is not installed, tests that want it are skipped, and fail in CI: there its absence is an accident.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from botocore.config import Config
+from mypy_boto3_dynamodb import DynamoDBClient
+
+ROOT = Path(__file__).parent.parent
+DYNOXIDE = ROOT / ".emulators/node_modules/@dynoxide/linux-x64/dynoxide"
+
+START_SECONDS = 10
+STOP_SECONDS = 5
+
+
+@contextlib.contextmanager
+def dynoxide() -> Iterator[str]:
+    """Runs an empty emulator of its own on loopback, in memory, and gives its endpoint."""
+    if not DYNOXIDE.exists():
+        _absent(f"{DYNOXIDE.name} is not here: `make emulators` installs it")
+    port = free_port()
+    process = subprocess.Popen([DYNOXIDE, "serve", "--port", str(port)], stdout=subprocess.DEVNULL)
+    try:
+        _wait_until_listening(process, port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        _stop(process)
+
+
+def client_of(endpoint: str) -> DynamoDBClient:
+    """A client for an emulator, whatever the environment says about regions and credentials."""
+    client: DynamoDBClient = boto3.client(
+        "dynamodb",
+        endpoint_url=endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+        config=Config(retries={"total_max_attempts": 1}, max_pool_connections=64),
+    )
+    return client
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _absent(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.02)
+    pytest.fail(f"the emulator does not listen on port {port}; exit code {process.poll()}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,30 @@
+"""Instances of the service for tests: on any store, with a clock that stands still and chance from a seed."""
+
+from __future__ import annotations
+
+from random import Random
+
+from chalicelib.api import Api
+from chalicelib.runtime import Runtime
+from chalicelib.service.service import build
+from chalicelib.store import Store
+
+SIGNING_KEY = b"0123456789abcdef"
+
+
+class Clock:
+    """Time in ms; sleeping only moves it on."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def now(self) -> int:
+        return self.ms
+
+    def sleep(self, ms: int) -> None:
+        self.ms += ms
+
+
+def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
+    """A fresh process: its caches are empty."""
+    return Api(build(store, Runtime(clock.now, clock.sleep, Random(seed).randbytes), SIGNING_KEY))

@@ -1,0 +1,348 @@
+"""`python -m local` as a newcomer, a shell and an odd HTTP client meet it: a real process on a real port."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from email.message import Message
+from typing import Any
+
+import pytest
+
+from chalicelib.limits import REQUEST_BYTES_MAX
+from tests.emulators import ROOT, client_of, dynoxide, free_port
+
+START_SECONDS = 30
+"""A slow machine imports moto for some seconds."""
+
+
+class Running:
+    """A server under way, with what it has printed up to its last line of help."""
+
+    def __init__(self, process: subprocess.Popen[str], banner: str) -> None:
+        self.process = process
+        self.banner = banner
+        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", banner)[0])
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Message, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+
+    def say(self, raw: bytes) -> bytes:
+        """Sends these bytes, and returns all that comes until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            connection.sendall(raw)
+            return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+    def end(self, ending: signal.Signals) -> tuple[int, str]:
+        """The exit code, and all that was on stderr."""
+        self.process.send_signal(ending)
+        _, errors = self.process.communicate(timeout=5)
+        return self.process.returncode, errors
+
+
+def environment(**settings: str) -> dict[str, str]:
+    ours = ("AWS_", "DECANT_", "PORT", "LOG")
+    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **settings}
+
+
+def launched(*arguments: str, **settings: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "local", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment(**settings), stdout=pipe, stderr=pipe, text=True)
+
+
+@contextlib.contextmanager
+def running(**settings: str) -> Iterator[Running]:
+    process = launched(**{"PORT": "0", **settings})
+    killer = threading.Timer(START_SECONDS, process.kill)
+    killer.start()
+    try:
+        assert process.stdout is not None
+        lines: list[str] = []
+        while not lines or (lines[-1] and "/pop" not in lines[-1]):
+            lines.append(process.stdout.readline())
+        killer.cancel()
+        assert lines[-1], process.communicate()
+        yield Running(process, "".join(lines))
+    finally:
+        killer.cancel()
+        process.kill()
+        process.communicate()
+
+
+def refusal(*arguments: str, **settings: str) -> str:
+    """The one line with which it declines to start."""
+    process = launched(*arguments, **settings)
+    with contextlib.ExitStack() as stack:
+        stack.callback(process.kill)
+        printed, errors = process.communicate(timeout=START_SECONDS)
+    assert process.returncode not in (0, None)
+    assert printed == ""
+    assert len(errors.splitlines()) == 1, errors
+    return errors
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as server:
+        yield server
+
+
+def problem_of(answer: tuple[int, Message, bytes]) -> tuple[int, str]:
+    status, headers, body = answer
+    assert headers["content-type"] == "application/problem+json"
+    assert json.loads(body)["status"] == status
+    return status, json.loads(body)["code"]
+
+
+def in_raw(answer: bytes) -> tuple[int, str]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"connection: close" in head.lower()
+    assert b"application/problem+json" in head
+    return int(head.split()[1]), json.loads(body)["code"]
+
+
+# -- the newcomer -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_the_lines_that_it_prints_work_when_pasted(server: Running) -> None:
+    lines = [line.strip() for line in server.banner.splitlines() if "curl" in line]
+    assert len(lines) == 3
+    answers = [subprocess.check_output(["/bin/sh", "-c", line], text=True) for line in lines]
+    assert json.loads(answers[2])["messages"][0]["body"] == "hello"
+
+
+def test_it_says_which_store_it_uses(server: Running) -> None:
+    assert "store: embedded" in server.banner
+
+
+def test_an_endpoint_gets_its_table() -> None:
+    with dynoxide() as endpoint, running(AWS_ENDPOINT_URL_DYNAMODB=endpoint, DECANT_TABLE="mine") as server:
+        assert endpoint in server.banner
+        assert server.ask("PUT", "/topics/orders")[0] == 201
+        assert client_of(endpoint).list_tables()["TableNames"] == ["mine"]
+
+
+def test_help_names_the_environment() -> None:
+    process = launched("--help")
+    printed, _ = process.communicate(timeout=START_SECONDS)
+    assert process.returncode == 0
+    for name in ("PORT", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "LOG"):
+        assert name in printed
+
+
+# -- start and end ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_cleanly_even_during_a_long_poll(ending: signal.Signals) -> None:
+    with running() as server:
+        server.ask("PUT", "/topics/orders")
+        server.ask("PUT", "/topics/orders/groups/billing")
+        poll = http.client.HTTPConnection("127.0.0.1", server.port)
+        poll.request("POST", "/topics/orders/groups/billing/pop", '{"wait_ms": 20000}')
+        time.sleep(0.3)
+        started = time.monotonic()
+        assert server.end(ending) == (0, "")
+        assert time.monotonic() - started < 1.5
+        poll.close()
+
+
+def test_a_taken_port_is_one_clear_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert f"cannot listen on port {port}: it is taken" in refusal(PORT=port)
+
+
+@pytest.mark.parametrize("port", ["http", "-1", "65536", "8000.5", "٣"])
+def test_a_port_that_is_no_port_is_one_clear_line(port: str) -> None:
+    assert "PORT must be a number from 0 to 65535" in refusal(PORT=port)
+
+
+def test_an_unreachable_endpoint_is_one_clear_line() -> None:
+    endpoint = f"http://127.0.0.1:{free_port()}"
+    assert endpoint in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
+
+
+def test_an_endpoint_that_never_answers_is_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert endpoint in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
+
+
+def test_what_is_no_endpoint_is_one_clear_line() -> None:
+    assert "nonsense" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB="nonsense")
+
+
+def test_an_unknown_store_is_one_clear_line() -> None:
+    assert "'sqlite'" in refusal(PORT="0", DECANT_STORE="sqlite")
+
+
+def test_an_old_python_is_one_clear_line() -> None:
+    old = "import sys; sys.version_info = (3, 10, 4, 'final', 0); import local"
+    ended = subprocess.run([sys.executable, "-c", old], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (1, "decant: Python 3.11 or newer is needed, this is 3.10\n")
+
+
+def test_requests_are_logged_when_asked_for() -> None:
+    with running(LOG="1") as server:
+        server.ask("GET", "/health")
+        _, errors = server.end(signal.SIGTERM)
+    assert '"GET /health HTTP/1.1" 200' in errors
+
+
+# -- HTTP -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kept_connection_answers_without_delay(server: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.connect()
+    kept = connection.sock
+    seconds = []
+    for _ in range(100):
+        started = time.perf_counter()
+        connection.request("GET", "/openapi.json")
+        connection.getresponse().read()
+        seconds.append(time.perf_counter() - started)
+    assert connection.sock is kept
+    assert statistics.median(seconds) < 0.02  # headers and body apart would take 0.04
+    connection.close()
+
+
+def test_headers_and_body_come_in_one_piece(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(65_536).endswith(b"}")
+
+
+def test_each_thread_sees_its_own_request(server: Running) -> None:
+    found: dict[str, str] = {}
+
+    def put(name: str) -> None:
+        found[name] = json.loads(server.ask("PUT", f"/topics/{name}", '{"queues": 1}')[2])["topic"]
+
+    threads = [threading.Thread(target=put, args=(f"topic-{number}",)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {f"topic-{number}": f"topic-{number}" for number in range(16)}
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer é"}])
+@pytest.mark.parametrize("path", ["/nowhere", "/", "//", "/topics/a/b/c/d", "/health/x", "/%2e%2e", "/[", "*"])
+def test_an_unknown_path_is_a_problem(server: Running, path: str, headers: dict[str, str]) -> None:
+    assert problem_of(server.ask("GET", path, **headers)) == (404, "NotFound")
+
+
+@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method: str) -> None:
+    assert problem_of(server.ask(method, "/health")) == (405, "MethodNotAllowed")
+
+
+def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.request("HEAD", "/nowhere")
+    response = connection.getresponse()
+    assert (response.status, response.read()) == (404, b"")
+    assert int(response.headers["content-length"]) > 0
+    connection.request("GET", "/health")
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_an_answer_without_content_has_neither_length_nor_type(server: Running) -> None:
+    server.ask("PUT", "/topics/short-lived")
+    status, headers, body = server.ask("DELETE", "/topics/short-lived")
+    assert (status, body) == (204, b"")
+    assert "content-length" not in headers
+    assert "content-type" not in headers
+
+
+def test_chunks_are_put_together(server: Running) -> None:
+    server.ask("PUT", "/topics/chunked")
+    chunks = iter([b'{"messages": [{"body"', b': "in two chunks"}]}'])
+    status, _, body = server.ask("POST", "/topics/chunked/messages", chunks)
+    assert status == 200, body
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe", b'{"messages": [{"body": "\xe4"}]}', b"{"])
+def test_a_body_that_is_no_json_is_a_problem_of_the_app(server: Running, body: bytes) -> None:
+    server.ask("PUT", "/topics/orders")
+    assert problem_of(server.ask("POST", "/topics/orders/messages", body)) == (400, "InvalidJson")
+
+
+CHUNKED = "Transfer-Encoding: chunked"
+
+
+@pytest.mark.parametrize(
+    ("header", "body"),
+    [
+        ("Content-Length: many", ""),
+        ("Content-Length: -1", ""),
+        ("Content-Length: +2", "{}"),
+        ("Content-Length: 2\r\nContent-Length: 3", "{} "),
+        (f"Content-Length: 2\r\n{CHUNKED}", "0\r\n\r\n"),
+        ("Transfer-Encoding: gzip, chunked", "0\r\n\r\n"),
+        (CHUNKED, "two\r\n{}\r\n0\r\n\r\n"),
+        (CHUNKED, "-2\r\n{}\r\n0\r\n\r\n"),
+        (CHUNKED, "1\r\n{}\r\n0\r\n\r\n"),
+        (CHUNKED, "0;" + "x" * 2_000),
+    ],
+)
+def test_a_body_of_unclear_length_is_refused_and_the_connection_closed(server: Running, header: str, body: str) -> None:
+    raw = f"PUT /topics/a HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n{body}"
+    assert in_raw(server.say(raw.encode())) == (400, "InvalidField")
+
+
+@pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 70_000])
+def test_what_is_no_http_is_refused(server: Running, raw: bytes) -> None:
+    assert in_raw(server.say(raw)) == (400, "InvalidField")
+
+
+def test_a_request_that_announces_too_much_is_refused_before_it_comes(server: Running) -> None:
+    raw = f"PUT /topics/a HTTP/1.1\r\nContent-Length: {REQUEST_BYTES_MAX + 1}\r\nExpect: 100-continue\r\n\r\n"
+    assert in_raw(server.say(raw.encode())) == (413, "MessageTooLarge")
+
+
+def test_a_request_that_sends_too_much_all_the_same_reads_why(server: Running) -> None:
+    assert problem_of(server.ask("PUT", "/topics/a", bytes(REQUEST_BYTES_MAX + 1))) == (413, "MessageTooLarge")
+
+
+def test_chunks_that_are_too_much_together_are_refused(server: Running) -> None:
+    chunks = (bytes(1_000_000) for _ in range(REQUEST_BYTES_MAX // 1_000_000 + 1))
+    assert problem_of(server.ask("PUT", "/topics/a", chunks)) == (413, "MessageTooLarge")
+
+
+def test_a_client_that_waits_to_send_is_told_to_go_on(server: Running) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(b"PUT /topics/waits HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert connection.recv(1_000).startswith(b"HTTP/1.1 100")
+        connection.sendall(b"{}")
+        assert connection.recv(10_000).startswith(b"HTTP/1.1 20")
+
+
+def test_a_client_that_goes_away_leaves_no_trace() -> None:
+    with running() as server:
+        for raw in (b"PUT /topics/gone HTTP/1.1\r\nContent-Length: 100\r\n\r\n{", b"GET /he", b""):
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(raw)
+        assert server.ask("GET", "/topics/gone")[0] == 404
+        assert server.end(signal.SIGTERM) == (0, "")
