@@ -108,8 +108,11 @@ CONTENDED_MS = SECOND_MS
 LEASES_MAX = 2_000
 """Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
 
-TAKEOVERS_MAX = 32
-"""Expired leases that one write takes over: an update expression is at most 4 KB long."""
+TAKEOVERS_MAX = 24
+"""Leases that one write takes over or splits off: an expression is at most 4 KB long."""
+
+ACKED_TOGETHER_MAX = 24
+"""Leases that one write acks messages of, besides."""
 
 WITNESS_MS = 10 * MINUTE_MS
 """How long after its deadline a lease that lost messages stays in the cursor, to tell its late receipts the truth."""

@@ -22,8 +22,7 @@ class Pick:
 
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: others that take
-    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due.
-    `skips`: what it acks in part was due as well."""
+    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -31,7 +30,6 @@ class Pick:
     is_limited: bool
     is_capped_closely: bool
     is_partial: bool
-    skips: bool
 
     @property
     def count(self) -> int:
@@ -76,16 +74,14 @@ def pick(
         is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
         is_capped_closely=waiting > room,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
-        skips=any(lease.token in skip for lease in cursor.due(now)),
     )
 
 
 def _takeovers(due: Sequence[Lease], room: int) -> tuple[tuple[Lease, range], ...]:
     taken: list[tuple[Lease, range]] = []
-    for lease in due:
-        for run in runs(lease.owed):
-            if room == 0 or len(taken) == TAKEOVERS_MAX:
-                return tuple(taken)
+    owed = [(lease, run) for lease in due for run in runs(lease.owed)]
+    for lease, run in sorted(owed, key=lambda each: each[0].start + each[1].start)[:TAKEOVERS_MAX]:
+        if room > 0:
             taken.append((lease, run[:room]))
             room -= len(taken[-1][1])
     return tuple(taken)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from chalicelib.cursor import Change, Cursor, Standing, ack, forget, move
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import TAKEOVERS_MAX
+from chalicelib.limits import ACKED_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.receipt import Receipt
 from chalicelib.writes import Item, Key
 
@@ -63,9 +63,14 @@ class Settlement:
     def queue(self) -> int:
         return self.receipts[0][1].queue
 
+    def is_late(self, cursor: Cursor, now: int) -> bool:
+        """Whether a lease of these receipts has run out: its other messages can be taken over."""
+        return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
+
     def freed(self, now: int) -> int:
-        """How many messages in flight the acks of these receipts settle."""
-        return sum(len(indexes) for lease, indexes in self.owed() if lease.deadline > now)
+        """How many messages in flight `acks` settles."""
+        acked = self.owed()[:ACKED_TOGETHER_MAX]
+        return sum(len(indexes) for lease, indexes in acked if lease.deadline > now)
 
     def owed(self) -> list[tuple[Lease, list[int]]]:
         """The leases that still owe messages to these receipts, and which."""
@@ -76,12 +81,14 @@ class Settlement:
         return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in found.items()]
 
     def acks(self) -> Plan:
-        """Settles what is owed; takes away leases that this, or someone else, has acked to the end."""
+        """Settles what is owed, of as many leases as one write can name; takes away leases that others acked to the
+        end."""
         change = Change()
-        for lease, indexes in self.owed():
+        for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX]:
             change += ack(lease, indexes)
-        done = [lease for lease in map(self.cursor.leases.get, self.tokens) if lease and not lease.owed]
-        return change + forget(lease for lease in done if not lease.moved), {}
+        told = map(self.cursor.leases.get, self.tokens)
+        done = [lease for lease in told if lease and not lease.owed and not lease.moved]
+        return change + forget(done[:ACKED_TOGETHER_MAX]), {}
 
     def moves(self, split: Split) -> Plan:
         """Moves what is owed into new leases, as many as one write can name."""

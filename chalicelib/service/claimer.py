@@ -48,7 +48,7 @@ class Claimed:
     """What a claim got: leases, and the segments that hold their messages.
 
     `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
-    take all the leases that were due; another may."""
+    name all the leases that were due."""
 
     cursor: Cursor
     leases: list[Lease]
@@ -87,7 +87,7 @@ class Claimer:
             cursor = self._without_exhausted(view, queue, cursor, riding)
             plan = self._plan(view, queue, cursor, ask, riding, space)
             if not plan.tokens:
-                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=plan.picked.skips)
+                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:
                 after = Cursor.of(self._store.write(write(cursor, plan.change)))
             except Refused as refused:
@@ -97,8 +97,7 @@ class Claimer:
             if riding:
                 riding.cursor, riding.is_confirmed = after, True
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
-            is_partial = plan.picked.is_partial or plan.picked.skips
-            return Claimed(after, leases, plan.segments, plan.picked.is_limited, is_partial)
+            return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _held(self, cursor: Cursor, ask: Pop) -> list[Lease]:
         """What the same attempt has leased meanwhile, in another call."""

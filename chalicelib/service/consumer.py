@@ -108,20 +108,20 @@ class Consumer:
         return Popped(is_limited=is_limited)
 
     def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
-        """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that it
-        acks in part."""
+        """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is
+        just being acked."""
         deliveries: list[Delivery] = []
+        if riding and riding.is_late(view.cursors[queue], self._runtime.now()):
+            self._settler.acknowledge(view.topic, view.group.name, [riding])
+            view.cursors[queue], riding = riding.cursor, None
         while True:
             rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
             space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
             claimed = self._claimer.claim(view, queue, rest, riding, space)
             deliveries += self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
             view.cursors[queue] = claimed.cursor
-            if len(deliveries) == ask.max_messages or not claimed.is_partial:
+            if len(deliveries) == ask.max_messages or not (claimed.is_partial and claimed.leases):
                 return Popped(deliveries, is_limited=claimed.is_limited)
-            if riding:
-                self._settler.acknowledge(view.topic, view.group.name, [riding])
-                view.cursors[queue], riding = riding.cursor, None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement]) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack

@@ -180,6 +180,6 @@ def _locate(want: Want) -> Read:
 
 def _merged(reads: Sequence[Read]) -> list[Read]:
     """All reads by key become one request."""
-    by_key = [key for read in reads if isinstance(read, Keys) for key in read.keys]
+    by_key = list(dict.fromkeys(key for read in reads if isinstance(read, Keys) for key in read.keys))
     ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
     return ([Keys(by_key)] if by_key else []) + ranges

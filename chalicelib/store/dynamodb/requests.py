@@ -7,7 +7,7 @@ have been applied all the same.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
@@ -44,11 +44,17 @@ class Requests:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def send(self, request: Callable[[], T]) -> T:
-        """Sends until it is answered or `STORE_DEADLINE_MS` have passed; between tries it waits a random time, up to
-        twice as long each time. Raises StoreUnavailable, and any answer that no repeat would change."""
-        give_up_at = self._runtime.now() + STORE_DEADLINE_MS
-        pause_ms = STORE_PAUSE_MS_MIN
+    def read(self, request: Callable[[], T]) -> T:
+        """Like `write`, for what leaves nothing behind: its outcome is never in doubt."""
+        try:
+            return self.write(request)
+        except StoreUnavailable as unavailable:
+            raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
+
+    def write(self, request: Callable[[], T]) -> T:
+        """Sends until it is answered or there is no time left. Raises StoreUnavailable, and any answer that no repeat
+        would change."""
+        patience = _Patience(self._runtime)
         may_have_landed = False
         while True:
             try:
@@ -57,16 +63,38 @@ class Requests:
                 if not _is_passing(trouble):
                     raise
                 may_have_landed = may_have_landed or not _is_surely_unapplied(trouble)
-                wait_ms = self._runtime.choice(range(1, pause_ms + 1))
-                if self._runtime.now() + wait_ms > give_up_at:
-                    raise unavailable(trouble, may_have_landed) from trouble
-            self._runtime.sleep(wait_ms)
-            pause_ms = min(2 * pause_ms, STORE_PAUSE_MS_MAX)
+                if not patience.pause():
+                    members = {"outcome": "unknown"} if may_have_landed else {}
+                    raise StoreUnavailable(_detail(type(trouble).__name__), **members) from trouble
+
+    def until_taken(self, request: Callable[[Any], Any], asked: Any) -> None:
+        """Sends a batch, then what of it DynamoDB left undone, until nothing is."""
+        patience = _Patience(self._runtime)
+        while asked := request(asked):
+            if not patience.pause():
+                raise StoreUnavailable(_detail("it leaves requests undone"))
 
 
-def unavailable(trouble: Exception, may_have_landed: bool) -> StoreUnavailable:
-    members = {"outcome": "unknown"} if may_have_landed else {}
-    return StoreUnavailable(f"the store did not answer in time ({type(trouble).__name__})", **members)
+class _Patience:
+    """Waits between tries, a random time, up to twice as long each time, within `STORE_DEADLINE_MS` in all."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._give_up_at = runtime.now() + STORE_DEADLINE_MS
+        self._pause_ms = STORE_PAUSE_MS_MIN
+
+    def pause(self) -> bool:
+        """False, without having waited: there is no time left."""
+        wait_ms = self._runtime.choice(range(1, self._pause_ms + 1))
+        if self._runtime.now() + wait_ms > self._give_up_at:
+            return False
+        self._runtime.sleep(wait_ms)
+        self._pause_ms = min(2 * self._pause_ms, STORE_PAUSE_MS_MAX)
+        return True
+
+
+def _detail(reason: str) -> str:
+    return f"the store did not answer in time ({reason})"
 
 
 def _code(trouble: Exception) -> str:

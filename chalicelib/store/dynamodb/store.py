@@ -61,16 +61,17 @@ class DynamoStore:
             if isinstance(read, Range):
                 chunks.append((place, partial(self._range, read)))
             else:
-                chunks += [(place, partial(self._keys, keys, read.strong)) for keys in _chunked(read.keys, _GET_MAX)]
+                unique = list(dict.fromkeys(read.keys))
+                chunks += [(place, partial(self._keys, keys, read.strong)) for keys in _chunked(unique, _GET_MAX)]
         answers: list[list[Item]] = [[] for _ in reads]
         for (place, _), items in zip(chunks, self._side_by_side([chunk for _, chunk in chunks]), strict=True):
             answers[place] += items
-        return answers
+        return [_ordered(read, items) for read, items in zip(reads, answers, strict=True)]
 
     def write(self, write: Write) -> Item:
         request, parameters = self._request(write)
         try:
-            answer = self._requests.send(lambda: request(**parameters))
+            answer = self._requests.write(lambda: request(**parameters))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
@@ -88,7 +89,7 @@ class DynamoStore:
         items = [self._transacted(write) for write in writes]
         token = self._runtime.name(_TOKEN_CHARS)
         try:
-            self._requests.send(
+            self._requests.write(
                 lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
             )
         except ClientError as error:
@@ -106,26 +107,26 @@ class DynamoStore:
         self._write_batch([{"DeleteRequest": {"Key": typed_item(key._asdict())}} for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
-        self._requests.send(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
+        self._requests.write(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
 
     def get_blob(self, name: str) -> bytes:
-        return self._requests.send(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
+        return self._requests.read(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         for name in names:
-            self._requests.send(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
+            self._requests.write(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
 
     def _keys(self, keys: Sequence[Key], strong: bool) -> list[Item]:
-        """Asks again for what a full response left out."""
-        found: dict[Key, Item] = {}
-        asked: Any = {self._table: {"Keys": [typed_item(key._asdict()) for key in keys], "ConsistentRead": strong}}
-        while asked:
-            answer = self._requests.send(partial(self._client.batch_get_item, RequestItems=asked))
-            for typed_found in answer["Responses"].get(self._table, []):
-                item = plain_item(typed_found)
-                found[Key(item["pk"], item["sk"])] = item
-            asked = answer.get("UnprocessedKeys")
-        return [found[key] for key in keys if key in found]
+        items: list[Item] = []
+
+        def get(asked: Any) -> Any:
+            answer = self._requests.read(partial(self._client.batch_get_item, RequestItems=asked))
+            items.extend(plain_item(found) for found in answer["Responses"].get(self._table, []))
+            return answer.get("UnprocessedKeys")
+
+        typed_keys = [typed_item(key._asdict()) for key in keys]
+        self._requests.until_taken(get, {self._table: {"Keys": typed_keys, "ConsistentRead": strong}})
+        return items
 
     def _range(self, read: Range) -> list[Item]:
         query: dict[str, Any] = {
@@ -139,7 +140,7 @@ class DynamoStore:
         while True:
             if read.limit is not None:
                 query["Limit"] = read.limit - len(items)
-            answer = self._requests.send(lambda: self._client.query(**query))
+            answer = self._requests.read(lambda: self._client.query(**query))
             items += [plain_item(found) for found in answer["Items"]]
             if "LastEvaluatedKey" not in answer or len(items) == read.limit:
                 return items
@@ -168,10 +169,11 @@ class DynamoStore:
         self._side_by_side([partial(self._write_chunk, chunk) for chunk in _chunked(requests, _PUT_MAX)])
 
     def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> None:
-        asked: Any = {self._table: list(requests)}
-        while asked:
-            answer = self._requests.send(partial(self._client.batch_write_item, RequestItems=asked))
-            asked = answer.get("UnprocessedItems")
+        def put(asked: Any) -> Any:
+            answer = self._requests.write(partial(self._client.batch_write_item, RequestItems=asked))
+            return answer.get("UnprocessedItems")
+
+        self._requests.until_taken(put, {self._table: list(requests)})
 
     def _side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         if len(calls) == 1:
@@ -185,3 +187,11 @@ class DynamoStore:
 
 def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:
     return [things[at : at + most] for at in range(0, len(things), most)]
+
+
+def _ordered(read: Read, items: list[Item]) -> list[Item]:
+    """In the order of the keys, an item as often as its key."""
+    if isinstance(read, Range):
+        return items
+    found = {Key(item["pk"], item["sk"]): item for item in items}
+    return [found[key] for key in read.keys if key in found]
