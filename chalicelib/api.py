@@ -23,6 +23,7 @@ from chalicelib.limits import (
     PAGE_MAX,
     POP_MESSAGES_DEFAULT,
     REASON_CHARS_MAX,
+    RECEIPT_CHARS_MAX,
     WAIT_MS_MAX,
 )
 from chalicelib.service.claimer import Pop
@@ -193,12 +194,12 @@ def _pop(fields: Fields) -> Pop:
         fields.integer("wait_ms", 0, WAIT_MS_MAX) or 0,
         fields.text("consumer_id", ID_CHARS_MAX),
         fields.text("attempt_id", ID_CHARS_MAX),
-        tuple(fields.strings("ack", BATCH_MESSAGES_MAX, least=0) or ()),
+        tuple(fields.strings("ack", BATCH_MESSAGES_MAX, RECEIPT_CHARS_MAX, least=0) or ()),
     )
 
 
 def _receipts(fields: Fields) -> list[str]:
-    receipts = fields.strings("receipts", BATCH_MESSAGES_MAX)
+    receipts = fields.strings("receipts", BATCH_MESSAGES_MAX, RECEIPT_CHARS_MAX)
     if receipts is None:
         raise fields.wrong("receipts", f"given: a list of 1 to {BATCH_MESSAGES_MAX} strings")
     return receipts

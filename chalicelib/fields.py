@@ -88,15 +88,16 @@ class Fields:
         except (binascii.Error, ValueError):
             raise self.wrong(name, "valid base64 (standard alphabet, padded)") from None
 
-    def strings(self, name: str, most: int, least: int = 1) -> list[str] | None:
+    def strings(self, name: str, most: int, chars_max: int, least: int = 1) -> list[str] | None:
         value = self._data.get(name)
         if value is None:
             return None
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self.wrong(name, f"a list of {least} to {most} strings")
         for index, element in enumerate(value):
-            if not isinstance(element, str) or not encodable(element):
-                raise InvalidField(f"'{self._where}{name}[{index}]' must be a string of text; it is {shown(element)}")
+            if not isinstance(element, str) or len(element) > chars_max or not encodable(element):
+                wanted = f"text of at most {chars_max} characters"
+                raise InvalidField(f"'{self._where}{name}[{index}]' must be {wanted}; it is {shown(element)}")
         return value
 
     def wrong(self, name: str, wanted: str) -> InvalidField:

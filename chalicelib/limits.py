@@ -30,6 +30,9 @@ PROPERTIES_BYTES_MAX = 16 * KIB
 ID_CHARS_MAX = 128
 """`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
 
+RECEIPT_CHARS_MAX = 1_000
+"""Ours have some 150. Those that fail are in the answer, which has to be carried."""
+
 REASON_CHARS_MAX = 256
 """Why a message was nacked. It waits inside the cursor, which every pop pays for by the kilobyte."""
 
@@ -80,9 +83,9 @@ MESSAGE_OVERHEAD_BYTES = 1_000
 
 SEGMENT_ENTRIES_MAX = 32
 
-SEGMENT_FULL_BYTES = 600
+SEGMENT_FULL_BYTES = 700
 """A segment with this many bytes of entries takes no more. With one more small entry and its keys it still fits the
-kilobyte that one write unit pays for."""
+kilobyte that one write unit pays for; and it holds sixteen pointers, one for each of as many writers."""
 
 INLINE_BYTES_MAX = 1_000
 """An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
@@ -101,7 +104,7 @@ TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance believes where a queue's log ends before it looks again."""
 
 CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends only pointers to that queue: 14 fit a segment, not 3."""
+"""After losing a race for a segment an instance sends only pointers to that queue: 16 fit a segment, not 3."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from chalicelib.limits import (
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
+    OFFSET_MAX,
     PROPERTIES_BYTES_MAX,
     TAG_CHARS_MAX,
 )
@@ -74,7 +75,7 @@ def message_id(entry_id: bytes, queue: int, offset: int) -> str:
 
 def parse_message_id(text: str) -> tuple[bytes, int, int] | None:
     """Entry id, queue and offset; None when the service never made such an id."""
-    if not re.fullmatch("[0-9a-f]{18}(0|[1-9a-f][0-9a-f]{0,11})", text):
+    if not re.fullmatch("[0-9a-f]{18}(0|[1-9a-f][0-9a-f]{0,12})", text) or int(text[18:], 16) > OFFSET_MAX:
         return None
     return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
 

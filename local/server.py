@@ -88,7 +88,8 @@ class NoSuchPath(LocalGatewayException):
 class Gateway(LocalGateway):
     def _generate_lambda_event(self, method: str, path: str, headers: dict[str, Any], body: bytes | None) -> Any:
         try:
-            return super()._generate_lambda_event(method, path, headers, body)
+            # Chalice would take what follows a semicolon for parameters of the path, and drop it.
+            return super()._generate_lambda_event(method, path.replace(";", "%3B"), headers, body)
         except ValueError:
             raise NoSuchPath({}) from None
 

@@ -131,8 +131,7 @@ class LogReader:
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or want.log in self._behind):
             return Keys([key])
-        per_segment = max(1, last.end - last.base) if last else 1
-        ahead = (want.offset + want.count - base) // per_segment + 1
+        ahead = (want.offset + want.count - base) // (last.end - last.base) + 1 if last else 0
         limit = min(max(ahead, _AHEAD_SEGMENTS_MIN), _AHEAD_SEGMENTS_MAX)
         return Range(want.log, key.sk, keys.LAST, limit=limit)
 

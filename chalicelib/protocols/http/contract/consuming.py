@@ -10,6 +10,7 @@ from chalicelib.limits import (
     NACK_DELAY_MS_MAX,
     POP_MESSAGES_DEFAULT,
     REASON_CHARS_MAX,
+    RECEIPT_CHARS_MAX,
     RESPONSE_BODY_BYTES_MAX,
     RESPONSE_JSON_BYTES_MAX,
     WAIT_MS_MAX,
@@ -32,7 +33,7 @@ from chalicelib.settlement import LEASE_LOST, RECEIPT_INVALID
 
 _GROUP_PATH = "/topics/{topic}/groups/{group}"
 
-_RECEIPT = string("What a pop, or the last extend, gave for the message. Opaque.")
+_RECEIPT = string("What a pop, or the last extend, gave for the message. Opaque.", maxLength=RECEIPT_CHARS_MAX)
 _UNTIL = instant("When the lease ends, and the message can be delivered again.")
 _RECEIPTS: Json = {"receipts": batch("The receipts of the messages.", _RECEIPT)}
 _FAILED: Json = {"failed": array("The receipts that did not count, and why.", ref("Failure"))}

@@ -1,0 +1,113 @@
+"""`python -m benchmarks`: measures, and prints tables in Markdown."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from benchmarks.backlog import Plan, backlog
+from benchmarks.compression import compression
+from benchmarks.costs import costs
+from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
+from benchmarks.side_by_side import side_by_side
+
+_INTERRUPTED = 130
+
+PARTS = ("costs", "http", "backlog", "compression")
+
+ABOUT = """
+parts:
+  costs         (a) units, round trips, CPU time and rate of each operation; needs the emulator
+  http          (b) the same loop over HTTP on Decant and on moto's SQS; needs moto's server
+  backlog       (c) pops with 1 000 and with 100 000 messages stored
+  compression   (d) bytes and CPU time of compression levels
+
+Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much of each part is measured."""
+
+    cycles: int
+    rounds: int
+    plan: Plan
+    entries: int
+
+
+FULL = Effort(cycles=100, rounds=200, plan=Plan(100_000, singles=50_000, singles_seconds=180, pops=90), entries=40)
+QUICK = Effort(cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5)
+"""Under a minute."""
+
+
+def main(arguments: list[str]) -> int:
+    """Measures and prints. The exit code."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)  # or the servers would be left behind
+    given = _parser().parse_args(arguments)
+    chosen = [part for part in PARTS if part in (given.only or PARTS)]
+    try:
+        _demand(chosen)
+        _measure(chosen, QUICK if given.quick else FULL)
+    except Unmeasurable as reason:
+        print(f"benchmarks: {reason}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measures what Decant costs and how fast it is. Takes some minutes.",
+        epilog=ABOUT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--quick", action="store_true", help="measure less of everything: under a minute, and rougher")
+    parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="measure these parts only")
+    return parser
+
+
+def _demand(chosen: list[str]) -> None:
+    """What is missing is said before minutes have passed."""
+    if "costs" in chosen:
+        demand_emulator()
+    if "http" in chosen:
+        demand_moto_server()
+
+
+def _measure(chosen: list[str], effort: Effort) -> None:
+    parts: dict[str, Callable[[], str]] = {
+        "costs": lambda: costs(effort.cycles),
+        "http": lambda: side_by_side(effort.rounds),
+        "backlog": lambda: backlog(effort.plan),
+        "compression": lambda: compression(effort.entries),
+    }
+    print(f"{_machine()}\n", flush=True)
+    for part in chosen:
+        load = _load()
+        print(f"{parts[part]()}\n{load}\n", flush=True)
+
+
+def _machine() -> str:
+    return (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}, "
+        f"boto3 {version('boto3')}, moto {version('moto')}"
+    )
+
+
+def _load() -> str:
+    """What else the machine was doing."""
+    return f"Load average when this part began: {os.getloadavg()[0]:.1f}."
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

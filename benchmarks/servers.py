@@ -1,0 +1,118 @@
+"""What is measured runs in processes of its own, on free ports of loopback, and is stopped whatever happens."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from unittest import mock
+
+from chalicelib.runtime import system
+from chalicelib.store.dynamodb import client, table
+from chalicelib.store.dynamodb.store import DynamoStore
+from tests.emulators import DYNOXIDE, ROOT, dynoxide, free_port
+
+START_SECONDS = 30
+"""A slow machine imports moto for some seconds."""
+
+STOP_SECONDS = 5
+
+_OURS = ("AWS_", "DECANT_", "PORT", "LOG")
+_TABLE = "decant-benchmark"
+
+_MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
+"""moto's server without a line of log for each request: Decant's writes none either."""
+
+
+class Unmeasurable(Exception):
+    """The reason, in one line."""
+
+
+def demand_emulator() -> None:
+    if not DYNOXIDE.exists():
+        place = DYNOXIDE.relative_to(ROOT)
+        raise Unmeasurable(f"the DynamoDB emulator is not at {place}: `make emulators` installs it (needs npm)")
+
+
+def demand_moto_server() -> None:
+    if importlib.util.find_spec("flask") is None or importlib.util.find_spec("flask_cors") is None:
+        raise Unmeasurable("moto's server lacks its extras: `pip install 'moto[sqs,server]'` installs them")
+
+
+@contextmanager
+def emulated_store() -> Iterator[DynamoStore]:
+    """The store as it is deployed, boto3 and all, on an emulator of its own."""
+    demand_emulator()
+    settings = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+    with dynoxide() as endpoint, mock.patch.dict(os.environ, settings, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
+        dynamodb = client.dynamodb()
+        table.ensure(dynamodb, _TABLE)
+        yield DynamoStore(dynamodb, _TABLE, system())
+
+
+@contextmanager
+def decant() -> Iterator[int]:
+    """`python -m local` with its embedded store. The port it listens on."""
+    with _running([sys.executable, "-m", "local"], PORT="0") as process:
+        yield _announced_port(process)
+
+
+@contextmanager
+def moto() -> Iterator[int]:
+    """moto's own server. The port it listens on."""
+    demand_moto_server()
+    port = free_port()
+    with _running([sys.executable, "-c", _MOTO, "-H", "127.0.0.1", "-p", str(port)]) as process:
+        _wait_until_listening(process, port)
+        yield port
+
+
+@contextmanager
+def _running(command: list[str], **settings: str) -> Iterator[subprocess.Popen[str]]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+    process = subprocess.Popen(  # noqa: S603 - our own two commands
+        command, cwd=ROOT, env={**inherited, **settings}, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def _announced_port(process: subprocess.Popen[str]) -> int:
+    """From the first line that the server prints."""
+    assert process.stdout is not None
+    killer = threading.Timer(START_SECONDS, process.kill)
+    killer.start()
+    found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+    killer.cancel()
+    if found is None:
+        raise Unmeasurable("`python -m local` did not start; it says why above")
+    return int(found[1])
+
+
+def _wait_until_listening(process: subprocess.Popen[str], port: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise Unmeasurable("moto's server did not start; it says why above")
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

@@ -1,0 +1,70 @@
+"""moto's SQS as a contender: by its JSON protocol over the light client, and by boto3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import boto3
+from botocore import xform_name
+from botocore.config import Config
+
+from benchmarks.http_client import Connection
+
+Ask = Callable[..., Any]
+"""Takes the name of an action and its parameters."""
+
+_REGION = "us-east-1"
+
+
+class Sqs:
+    def __init__(self, ask: Ask, queue: str) -> None:
+        self._ask = ask
+        self._url = ask("CreateQueue", QueueName=queue)["QueueUrl"]
+
+    def send(self, bodies: Sequence[str]) -> None:
+        if len(bodies) == 1:
+            self._ask("SendMessage", QueueUrl=self._url, MessageBody=bodies[0])
+            return
+        entries = [{"Id": str(place), "MessageBody": body} for place, body in enumerate(bodies)]
+        self._ask("SendMessageBatch", QueueUrl=self._url, Entries=entries)
+
+    def take(self, count: int) -> list[str]:
+        answer = self._ask("ReceiveMessage", QueueUrl=self._url, MaxNumberOfMessages=count)
+        return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
+
+    def settle(self, receipts: list[str]) -> None:
+        if len(receipts) == 1:
+            self._ask("DeleteMessage", QueueUrl=self._url, ReceiptHandle=receipts[0])
+            return
+        entries = [{"Id": str(place), "ReceiptHandle": receipt} for place, receipt in enumerate(receipts)]
+        self._ask("DeleteMessageBatch", QueueUrl=self._url, Entries=entries)
+
+
+def by_light_client(port: int) -> Ask:
+    """Unsigned: of the signature moto reads the service and the region only."""
+    scope = f"Credential=test/20261121/{_REGION}/sqs/aws4_request"
+    authorization = f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0"
+    connection = Connection(port, is_kept=True, authorization=authorization)
+
+    def ask(action: str, **parameters: Any) -> Any:
+        headers = {"content-type": "application/x-amz-json-1.0", "x-amz-target": f"AmazonSQS.{action}"}
+        return connection.ask("POST", "/", parameters, headers)
+
+    return ask
+
+
+def by_boto3(port: int) -> Ask:
+    client: Any = boto3.client(
+        "sqs",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name=_REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 - moto checks none
+        config=Config(retries={"total_max_attempts": 1}),
+    )
+
+    def ask(action: str, **parameters: Any) -> Any:
+        return getattr(client, xform_name(action))(**parameters)
+
+    return ask

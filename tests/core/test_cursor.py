@@ -1,0 +1,197 @@
+"""Whoever acts on a cursor, and however old what he knows of it is: every message has one owner, and one end.
+
+Random histories of a cursor in the hands of many, each of whom plans from some earlier sight of it. What a plan's
+guards refuse does not happen; what they let pass must keep the invariants.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib import cursor as steps
+from chalicelib.cursor import Change, Cursor, Standing
+from chalicelib.group import Group
+from chalicelib.lease import Lease, runs
+from chalicelib.picking import pick, take
+from chalicelib.store.evaluate import after, holds
+from chalicelib.writes import Item, Key, Write
+
+KEY = Key("group", "cursor")
+END = 60
+CAP = 12
+GROUP = Group("t", "g", "gid", [], "earliest", 30_000, 16, CAP, False, 0)
+
+Fates = dict[int, str]
+"""Offset -> the token of the lease that owes it, or `settled`."""
+SETTLED = "settled"
+
+
+class History:
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.now = 1_000_000
+        self.item: Item = after(None, steps.create(Cursor.fresh(KEY, 0))) or {}
+        self.sights = [self.item]
+        self.tokens = 0
+        self.delivered: set[tuple[str, int]] = set()
+        """Tokens and offsets of which someone holds a receipt."""
+
+    @property
+    def cursor(self) -> Cursor:
+        return Cursor.of(self.item)
+
+    def fates(self) -> Fates:
+        found: Fates = dict.fromkeys(range(self.cursor.next), SETTLED)
+        for lease in self.cursor.owing:
+            for offset in lease.owed_offsets:
+                assert found[offset] == SETTLED, f"{offset} is owed twice"
+                found[offset] = lease.token
+        return found
+
+    def apply(self, write: Write) -> bool:
+        if not all(holds(guard, self.item) for guard in write.guards):
+            return False
+        self.item = after(self.item, write) or {}
+        self.sights.append(self.item)
+        return True
+
+    def sight(self) -> Cursor:
+        """What somebody believes: mostly recent, at times old."""
+        return Cursor.of(self.sights[-min(len(self.sights), self.chance.choice((1, 1, 2, 3, 10)))])
+
+    def token(self, prefix: str = "") -> str:
+        self.tokens += 1
+        return f"{prefix}{self.tokens}"
+
+    # -- what can happen ----------------------------------------------------------------------------------------------
+
+    def pop(self) -> None:
+        seen, before = self.sight(), self.fates()
+        picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), self.now)
+        change = take(picked, seen, [], iter(self.token, None), self.now + self.chance.choice((5, 500)), False)
+        change += steps.prune(seen, self.now)
+        live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
+        if change and self.apply(steps.write(seen, change)):
+            for token in change.tokens:
+                for offset in self.cursor.leases[token].owed_offsets:
+                    assert before.get(offset) not in (SETTLED, *live), f"{offset} was not to be had"
+                    self.delivered.add((token, offset))
+            assert self.cursor.next <= END
+            self.only_changed(before, change)
+
+    def ack(self) -> None:
+        seen, before = self.sight(), self.fates()
+        lease, indexes = self.some(seen)
+        if lease and self.apply(steps.write(seen, steps.ack(lease, indexes))):
+            acked = {lease.start + index for index in indexes}
+            for offset, fate in self.fates().items():
+                was = before[offset]
+                assert fate == (SETTLED if offset in acked and was == lease.token else was)
+
+    def move(self) -> None:
+        """Extends or gives back."""
+        seen, before = self.sight(), self.fates()
+        lease, indexes = self.some(seen)
+        if not lease or lease.deadline <= self.now:
+            return
+        reason = self.chance.choice((None, "", "why"))
+        prefix, deadline = ("" if reason is None else "~"), self.now + self.chance.choice((0, 3, 50, 500))
+        new = [
+            Lease(self.token(prefix), lease.start + run.start, len(run), deadline, lease.attempt, (), reason)
+            for run in runs(indexes)
+        ]
+        change = steps.move(lease, indexes, new)
+        if self.apply(steps.write(seen, change)):
+            if reason is None:
+                self.delivered |= {(each.token, offset) for each in new for offset in each.owed_offsets}
+            assert all(before[lease.start + index] == lease.token for index in indexes)
+            self.only_changed(before, change)
+
+    def bury(self) -> None:
+        seen, before = self.sight(), self.fates()
+        lease, indexes = self.some(seen, parked=True)
+        if lease and self.apply(steps.write(seen, steps.buried(lease, indexes))):
+            buried = {lease.start + index for index in indexes}
+            assert all(before[offset] == lease.token for offset in buried)
+            assert self.fates() == before | dict.fromkeys(buried, SETTLED)
+
+    def prune(self) -> None:
+        seen, before = self.sight(), self.fates()
+        change = steps.prune(seen, self.now)
+        if change:
+            self.apply(steps.write(seen, change))
+        assert self.fates() == before
+
+    def wait(self) -> None:
+        self.now += self.chance.choice((1, 5, 600, 700_000))
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def some(self, seen: Cursor, parked: bool = False) -> tuple[Lease | None, list[int]]:
+        """A lease, and some of what it owes."""
+        leases = [lease for lease in seen.owing if parked or not lease.parked]
+        if not leases:
+            return None, []
+        lease = self.chance.choice(leases)
+        return lease, sorted(self.chance.sample(lease.owed, self.chance.randint(1, len(lease.owed))))
+
+    def only_changed(self, before: Fates, change: Change) -> None:
+        """Everything is where it was, or in one of the new leases; nothing got settled."""
+        for offset, fate in self.fates().items():
+            assert fate == before.get(offset) or fate in change.tokens
+
+    def check(self) -> None:
+        assert self.cursor.live(self.now) <= CAP
+        fates = self.fates()
+        owed = [offset for offset, fate in fates.items() if fate != SETTLED and not fate.startswith("~")]
+        assert self.cursor.committed == min([self.cursor.next, *owed])
+        for token, offset in self.delivered:
+            if fates[offset] == token:
+                assert self.cursor.standing(token, offset) is Standing.OWED
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 2**32))
+def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
+    history = History(seed)
+    acts = (history.pop, history.pop, history.ack, history.move, history.bury, history.prune, history.wait)
+    for _ in range(50):
+        history.chance.choice(acts)()
+        history.check()
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 2**32))
+def test_acking_all_that_is_owed_settles_everything(seed: int) -> None:
+    history = History(seed)
+    for _ in range(30):
+        history.chance.choice((history.pop, history.ack, history.move, history.wait))()
+    for lease in history.cursor.owing:
+        assert history.apply(steps.write(history.cursor, steps.ack(lease, lease.owed)))
+    history.now += 10**9
+    while change := steps.prune(history.cursor, history.now):
+        assert history.apply(steps.write(history.cursor, change))
+    assert history.cursor.committed == history.cursor.next
+    assert history.cursor.leases == {}
+
+
+@given(st.integers(0, 2**32))
+def test_a_reset_voids_whatever_was_seen_before(seed: int) -> None:
+    history = History(seed)
+    for _ in range(20):
+        history.chance.choice((history.pop, history.ack, history.move))()
+    seen = history.cursor
+    reset = steps.reset(seen, 0)
+    assert history.apply(reset)
+    assert reset.landed(history.item)
+    before = history.item
+    for change in (
+        steps.claim("late", 1, END, None, history.now),
+        *(steps.ack(lease, lease.owed) for lease in seen.owing),
+        *(steps.move(lease, lease.owed, []) for lease in seen.owing),
+    ):
+        assert not history.apply(steps.write(seen, change))
+    assert history.item == before

@@ -1,0 +1,100 @@
+"""A lease says the same in whatever order its marks arrived, and every message of it has one fate."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
+
+COUNT = 20
+INDEXES = st.sets(st.integers(0, COUNT - 1), min_size=1)
+LETTERS = st.sampled_from([ACKED, MOVED])
+MARKS = st.lists(st.builds(mark, LETTERS, INDEXES), max_size=8)
+
+
+def lease(*marks: bytes, reason: str | None = None) -> Lease:
+    return Lease("token", 100, COUNT, 1_000, 1, marks, reason)
+
+
+@given(LETTERS, st.sets(st.integers(0, 255), min_size=1))
+def test_a_mark_names_just_its_indexes(letter: bytes, indexes: set[int]) -> None:
+    marked = Lease("token", 0, 256, 1_000, 1, (mark(letter, indexes),))
+    assert (marked.acked if letter == ACKED else marked.moved) == indexes
+    assert set(marked.owed) == set(range(256)) - indexes
+
+
+@given(MARKS)
+def test_every_message_is_owed_or_acked_or_moved(marks: list[bytes]) -> None:
+    marked = lease(*marks)
+    fates = [set(marked.owed), marked.acked, marked.moved]
+    assert sum(map(len, fates)) == COUNT
+    assert set().union(*fates) == set(range(COUNT))
+
+
+@given(MARKS, st.randoms(use_true_random=False))
+def test_what_is_owed_does_not_depend_on_the_order_of_marks(marks: list[bytes], chance: Random) -> None:
+    shuffled = chance.sample(marks, len(marks))
+    assert lease(*shuffled).owed == lease(*marks).owed
+
+
+@given(LETTERS, st.lists(INDEXES, max_size=8), st.randoms(use_true_random=False))
+def test_marks_of_one_kind_commute(letter: bytes, sets: list[set[int]], chance: Random) -> None:
+    marks = [mark(letter, indexes) for indexes in sets]
+    one, other = lease(*marks), lease(*chance.sample(marks, len(marks)))
+    assert (one.acked, one.moved) == (other.acked, other.moved)
+
+
+@given(st.lists(st.tuples(LETTERS, INDEXES), max_size=8))
+def test_the_first_mark_that_names_a_message_decides(marks: list[tuple[bytes, set[int]]]) -> None:
+    marked = lease(*(mark(letter, indexes) for letter, indexes in marks))
+    for index in range(COUNT):
+        first = next((letter for letter, indexes in marks if index in indexes), None)
+        assert (index in marked.acked, index in marked.moved) == (first == ACKED, first == MOVED)
+
+
+@given(MARKS, LETTERS, INDEXES)
+def test_a_later_mark_never_changes_a_fate(marks: list[bytes], letter: bytes, indexes: set[int]) -> None:
+    before, after = lease(*marks), lease(*marks, mark(letter, indexes))
+    assert before.acked <= after.acked
+    assert before.moved <= after.moved
+    assert set(before.owed) - set(after.owed) == set(before.owed) & indexes
+
+
+@given(MARKS, st.none() | st.text(max_size=5))
+def test_a_lease_comes_back_from_its_list(marks: list[bytes], reason: str | None) -> None:
+    made = lease(*marks, reason=reason)
+    assert Lease.of("token", made.listed()) == made
+    assert made.size == len(made.listed())
+    assert made.parked == (reason is not None)
+
+
+@given(MARKS, INDEXES, st.text(max_size=5))
+def test_its_size_grows_with_every_mark(marks: list[bytes], indexes: set[int], reason: str) -> None:
+    for each in (lease(*marks), lease(*marks, reason=reason)):
+        marked = Lease.of("token", [*each.listed(), mark(ACKED, indexes)])
+        assert marked.size == each.size + 1
+        assert marked.reason == each.reason
+
+
+@given(st.sets(st.integers(0, 60)))
+def test_runs_are_the_fewest_unbroken_ranges(indexes: set[int]) -> None:
+    found = runs(indexes)
+    assert [index for run in found for index in run] == sorted(indexes)
+    assert all(len(run) > 0 for run in found)
+    assert all(left.stop < right.start for left, right in zip(found, found[1:], strict=False))
+
+
+@given(MARKS, st.integers(990, 1_010))
+def test_a_lease_is_due_at_its_deadline_while_it_owes(marks: list[bytes], now: int) -> None:
+    marked = lease(*marks)
+    assert marked.is_due(now) == (now >= 1_000 and bool(marked.owed))
+
+
+@given(MARKS, st.integers(90, 130))
+def test_a_lease_owes_offsets(marks: list[bytes], offset: int) -> None:
+    marked = lease(*marks)
+    assert marked.owes(offset) == (offset in marked.owed_offsets)
+    assert marked.owed_offsets == [100 + index for index in marked.owed]

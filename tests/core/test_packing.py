@@ -1,0 +1,93 @@
+"""What is packed comes out the same, whatever it is."""
+
+from __future__ import annotations
+
+import orjson
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.log import Entry, entry, pieces_of
+from chalicelib.message import Message, Stored
+from chalicelib.packing import PLAIN, ZSTD, pack, unpack
+from chalicelib.space import Space
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+OPTIONAL = st.none() | TEXTS.filter(bool)
+PROPERTIES = st.dictionaries(TEXTS, TEXTS, max_size=4)
+TEXT_MESSAGES = st.builds(Message, TEXTS.filter(bool).map(str.encode), st.just(True), OPTIONAL, OPTIONAL, PROPERTIES)
+DATA_MESSAGES = st.builds(Message, st.binary(min_size=1, max_size=200), st.just(False), OPTIONAL, OPTIONAL, PROPERTIES)
+BATCHES = st.lists(TEXT_MESSAGES | DATA_MESSAGES, min_size=1, max_size=8)
+
+
+@given(BATCHES)
+def test_messages_come_out_as_they_went_in(messages: list[Message]) -> None:
+    packed = pack(messages)
+    assert unpack(packed.codec, packed.data) == messages
+
+
+@given(BATCHES, st.integers(1, 40))
+def test_what_is_alike_is_compressed(messages: list[Message], times: int) -> None:
+    packed = pack(messages * times)
+    assert unpack(packed.codec, packed.data) == messages * times
+    assert len(packed.data) <= packed.wire_bytes
+    assert packed.codec in (PLAIN, ZSTD)
+    assert (packed.codec == PLAIN) == (len(packed.data) == packed.wire_bytes)
+
+
+@given(BATCHES)
+def test_a_pipeline_can_read_it_line_by_line(messages: list[Message]) -> None:
+    packed = pack(messages)
+    lines = zstandard.decompress(packed.data) if packed.codec == ZSTD else packed.data
+    assert len(lines) == packed.wire_bytes
+    parsed = [orjson.loads(line) for line in lines.split(b"\n")]
+    assert [set(line) <= {"b", "B", "k", "t", "p"} for line in parsed] == [True] * len(messages)
+    assert [line["b"].encode() for line in parsed if "b" in line] == [each.body for each in messages if each.is_text]
+
+
+@given(st.binary(max_size=100), st.integers(0, 3))
+def test_pieces_make_up_the_whole(data: bytes, megabytes: int) -> None:
+    whole = data + bytes(megabytes * 1_000_000)
+    pieces = pieces_of(whole)
+    assert b"".join(pieces) == whole
+    assert all(0 < len(piece) <= 256 * 1024 for piece in pieces)
+
+
+@given(BATCHES, st.binary(min_size=8, max_size=8), st.integers(0, 10**13))
+def test_an_entry_comes_back_from_its_item(messages: list[Message], entry_id: bytes, now: int) -> None:
+    made = entry(entry_id, len(messages), pack(messages), now)
+    assert Entry.of(made.as_item()) == made
+    pointing = made.pointing(2)
+    assert Entry.of(pointing.as_item()) == pointing
+    assert pointing.fits(0)
+    assert made.fits(made.size)
+    assert not made.fits(made.size - 1)
+
+
+@given(BATCHES, st.integers(0, 3_000))
+def test_what_fits_for_certain_fits(messages: list[Message], room: int) -> None:
+    """`Space.holds` looks at the packed length only, and must never promise too much."""
+    stored = [Stored(message, 0, offset, bytes(8), 0) for offset, message in enumerate(messages)]
+    body_bytes = room + MESSAGE_OVERHEAD_BYTES * len(messages)
+    space = Space(body_bytes, body_bytes * RESPONSE_JSON_BYTES_MAX // RESPONSE_BODY_BYTES_MAX)
+    if space.holds(pack(messages).wire_bytes, len(messages)):
+        assert space.fitting(stored) == len(messages)
+
+
+@given(BATCHES, st.integers(0, 3_000), st.integers(0, 5_000))
+def test_what_fits_is_the_longest_beginning_that_does(messages: list[Message], body: int, json: int) -> None:
+    stored = [Stored(message, 0, offset, bytes(8), 0) for offset, message in enumerate(messages)]
+    space = Space(body, json)
+    count = space.fitting(stored)
+    rest = [space.after(stored[:length]) for length in range(len(stored) + 1)]
+    assert all(min(each.body_bytes, each.json_bytes) >= 0 for each in rest[1 : count + 1])
+    assert count == len(stored) or min(rest[count + 1].body_bytes, rest[count + 1].json_bytes) < 0
+
+
+@given(TEXT_MESSAGES)
+def test_the_first_message_of_a_response_always_fits(message: Message) -> None:
+    big = Message(b"x" * (RESPONSE_BODY_BYTES_MAX + 1), True, message.key, message.tag, message.properties)
+    stored = [Stored(each, 0, 0, bytes(8), 0) for each in (big, message)]
+    assert Space().fitting(stored) == 1
+    assert Space().after(stored[1:]).fitting(stored[:1]) == 0

@@ -1,0 +1,161 @@
+"""A pick takes what is ready, in order, and never more than was asked for, is there, or may be in flight."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.cursor import Cursor, write
+from chalicelib.group import Group
+from chalicelib.lease import ACKED, MOVED, Lease, mark
+from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.picking import Pick, pick, take
+from chalicelib.store.evaluate import after, holds
+from chalicelib.writes import Key
+
+NOW = 1_000_000
+KEY = Key("group", "cursor")
+SOME = st.integers(0, 2_000)
+
+
+@st.composite
+def cursors(draw: st.DrawFn, leases_max: int = 8) -> Cursor:
+    """Leases side by side, with gaps, in any state, before `next`."""
+    offset = draw(st.integers(0, 5))
+    leases: dict[str, Lease] = {}
+    for number in range(draw(st.integers(0, leases_max))):
+        size = draw(st.integers(1, 6))
+        marks = draw(
+            st.lists(
+                st.builds(mark, st.sampled_from([ACKED, MOVED]), st.sets(st.integers(0, size - 1), min_size=1)),
+                max_size=2,
+            )
+        )
+        reason = draw(st.none() | st.just("why"))
+        deadline = NOW + draw(st.integers(-3, 3))
+        token = f"{'~' if reason else ''}{number}"
+        leases[token] = Lease(token, offset, size, deadline, draw(st.integers(1, 3)), tuple(marks), reason)
+        offset += size + draw(st.integers(0, 3))
+    return Cursor(KEY, 0, offset, leases)
+
+
+def group(max_in_flight: int) -> Group:
+    return Group("t", "g", "gid", [], "earliest", 30_000, 16, max_in_flight, False, 0)
+
+
+def item_of(cursor: Cursor) -> dict[str, object]:
+    return {
+        **KEY._asdict(),
+        "epoch": cursor.epoch,
+        "next": [cursor.next],
+        "leases": {token: lease.listed() for token, lease in cursor.leases.items()},
+        "dead": 0,
+    }
+
+
+def taken(cursor: Cursor, picked: Pick, is_exact: bool = False) -> tuple[Cursor, list[str]] | None:
+    """The cursor after the claim, and the new tokens; None: refused."""
+    change = take(picked, cursor, [], (f"new-{number}" for number in count()), NOW + 30_000, is_exact)
+    if not change:
+        return cursor, []
+    item, claim = item_of(cursor), write(cursor, change)
+    if not all(holds(guard, item) for guard in claim.guards):
+        return None
+    return Cursor.of(after(item, claim) or {}), list(change.tokens)
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40))
+def test_a_pick_is_within_what_is_asked_there_and_allowed(cursor: Cursor, ahead: int, want: int, cap: int) -> None:
+    end = cursor.next + ahead
+    picked = pick(cursor, group(cap), end, want, NOW)
+    assert picked.count <= want
+    assert 0 <= picked.fresh <= ahead
+    assert cursor.next + picked.fresh <= end
+    assert picked.next_at_most + picked.fresh <= end
+    assert picked.count == 0 or cursor.live(NOW) + picked.count <= cap
+    assert len(picked.takeovers) <= TAKEOVERS_MAX
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40))
+def test_a_pick_is_in_offset_order_from_the_first_that_is_ready(
+    cursor: Cursor, ahead: int, want: int, cap: int
+) -> None:
+    due = sorted(offset for lease in cursor.due(NOW) for offset in lease.owed_offsets)
+    ready = [*due, *range(cursor.next, cursor.next + ahead)]
+    offsets = pick(cursor, group(cap), cursor.next + ahead, want, NOW).offsets(cursor)
+    assert offsets == ready[: len(offsets)]
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20))
+def test_a_pick_without_a_cap_takes_all_it_can(cursor: Cursor, ahead: int, want: int) -> None:
+    ready = sum(len(lease.owed) for lease in cursor.due(NOW)) + ahead
+    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW)
+    assert picked.count == min(want, ready)
+    assert not picked.is_limited
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40))
+def test_a_pick_is_limited_when_the_cap_alone_held_something_back(
+    cursor: Cursor, ahead: int, want: int, cap: int
+) -> None:
+    end = cursor.next + ahead
+    picked, free = pick(cursor, group(cap), end, want, NOW), pick(cursor, group(10_000), end, want, NOW)
+    assert picked.is_limited == (picked.count < free.count)
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20), st.data())
+def test_leases_that_are_just_acked_are_not_taken_over(
+    cursor: Cursor, ahead: int, want: int, data: st.DataObject
+) -> None:
+    skip = data.draw(st.sets(st.sampled_from(sorted(cursor.leases)))) if cursor.leases else set()
+    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW, skip)
+    assert {lease.token for lease, _ in picked.takeovers} & skip == set()
+
+
+@given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40), st.booleans())
+def test_what_was_picked_is_leased_and_nothing_else_changes(
+    cursor: Cursor, ahead: int, want: int, cap: int, is_exact: bool
+) -> None:
+    picked = pick(cursor, group(cap), cursor.next + ahead, want, NOW)
+    result = taken(cursor, picked, is_exact)
+    assert result is not None
+    then, tokens = result
+    new = [offset for token in tokens for offset in then.leases[token].owed_offsets]
+    assert sorted(new) == picked.offsets(cursor)
+    assert then.next == cursor.next + picked.fresh
+    assert then.live(NOW) == cursor.live(NOW) + picked.count
+    others = {offset for lease in cursor.owing for offset in lease.owed_offsets} - set(new)
+    assert {offset for lease in then.owing if lease.token not in tokens for offset in lease.owed_offsets} == others
+
+
+@given(cursors(), st.integers(1, 40), st.integers(1, 20))
+def test_a_message_that_is_taken_over_counts_one_more_attempt(cursor: Cursor, ahead: int, want: int) -> None:
+    attempts = {offset: lease.attempt for lease in cursor.due(NOW) for offset in lease.owed_offsets}
+    result = taken(cursor, pick(cursor, group(10_000), cursor.next + ahead, want, NOW))
+    assert result is not None
+    then, tokens = result
+    for token in tokens:
+        lease = then.leases[token]
+        assert lease.deadline == NOW + 30_000
+        assert {attempts.get(offset, 0) + 1 for offset in lease.owed_offsets} == {lease.attempt}
+
+
+@given(cursors())
+def test_a_cursor_full_of_leases_takes_nothing_new(cursor: Cursor) -> None:
+    full = {f"x{number}": Lease(f"x{number}", 0, 1, NOW + 9, 1, (mark(ACKED, [0]),)) for number in range(LEASES_MAX)}
+    crowded = Cursor(KEY, 0, cursor.next, {**full, **cursor.leases})
+    picked = pick(crowded, group(10_000), cursor.next + 5, 10, NOW)
+    assert picked.fresh == 0
+    due = sum(len(lease.owed) for lease in cursor.due(NOW))
+    assert picked.is_limited == (due < 10)
+
+
+@given(cursors(leases_max=40), st.integers(1, 256))
+def test_stretches_cover_what_is_taken_over_without_overlap(cursor: Cursor, want: int) -> None:
+    picked = pick(cursor, group(10_000), cursor.next, want, NOW)
+    stretches = picked.stretches()
+    assert all(left.stop <= right.start for left, right in zip(stretches, stretches[1:], strict=False))
+    for offset in picked.offsets(cursor):
+        assert sum(offset in stretch for stretch in stretches) == 1

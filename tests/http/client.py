@@ -1,0 +1,235 @@
+"""A client of the real routes, over a store in memory and a clock that only sleeping moves."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from chalice.test import Client as ChaliceClient
+
+from app import app
+from chalicelib import wiring
+from chalicelib.api import Api
+from chalicelib.runtime import Runtime
+from chalicelib.service.service import build
+from chalicelib.store.memory import MemoryStore
+from tests.http import documented
+
+Json = dict[str, Any]
+
+START_MS = 1_767_225_600_000
+
+_gateway = ChaliceClient(app)
+
+
+class Clock:
+    """Time passes only by `sleep`, which runs on its way what was planned by `at`."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+        self._plans: list[tuple[int, int, Callable[[], Any]]] = []
+        self._numbers = itertools.count()
+
+    def now(self) -> int:
+        return self.ms
+
+    def at(self, ms: int, action: Callable[[], Any]) -> None:
+        heapq.heappush(self._plans, (ms, next(self._numbers), action))
+
+    def sleep(self, ms: int) -> None:
+        end = self.ms + ms
+        while self._plans and self._plans[0][0] <= end:
+            self.ms, _, action = heapq.heappop(self._plans)
+            action()
+        self.ms = end
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    raw: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw) if self.raw else None
+
+    @property
+    def problem(self) -> tuple[int, str]:
+        """Status and code, of an answer that must be a problem in full."""
+        body = self.json
+        assert self.headers["Content-Type"] == "application/problem+json"
+        assert body["status"] == self.status
+        assert all(isinstance(body[member], str) and body[member] for member in ("type", "title", "code", "detail"))
+        return self.status, body["code"]
+
+
+class Client:
+    """One instance of the service. `another` is a second one over the same store."""
+
+    def __init__(self, store: MemoryStore | None = None, clock: Clock | None = None, seed: int = 1) -> None:
+        self.store = store or MemoryStore()
+        self.clock = clock or Clock()
+        self.seed = seed
+        runtime = Runtime(self.clock.now, self.clock.sleep, random.Random(seed).randbytes)
+        self.api = Api(build(self.store, runtime))
+
+    def another(self) -> Client:
+        return Client(self.store, self.clock, self.seed + 1)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
+    ) -> Answer:
+        """Sends `body` as JSON, or `raw` as it is. The answer is one that the document knows, or this fails."""
+        wiring.use(self.api)
+        sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        given = {"content-type": "application/json", **headers}
+        response = _gateway.http.request(method, target, headers=given, body=sent)
+        answer = Answer(response.status_code, response.headers, response.body)
+        operation = documented.operation_of(method, path)
+        if operation:
+            documented.check(operation, answer.status, answer.headers, answer.json)
+        elif answer.status == 405:
+            documented.check_problem(answer.json)
+        return answer
+
+    def get(self, path: str, **query: Any) -> Answer:
+        return self.ask("GET", path, query=query)
+
+    def put(self, path: str, **body: Any) -> Answer:
+        return self.ask("PUT", path, body)
+
+    def post(self, path: str, **body: Any) -> Answer:
+        return self.ask("POST", path, body)
+
+    def delete(self, path: str) -> Answer:
+        return self.ask("DELETE", path)
+
+    def topic(self, name: str, queues: int = 1) -> Topic:
+        """A new topic."""
+        assert self.put(f"/topics/{name}", queues=queues).status == 201
+        return Topic(self, name)
+
+
+class Topic:
+    """The operations of one topic; each must succeed."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client = client
+        self.name = name
+        self.path = f"/topics/{name}"
+
+    def group(self, name: str, **settings: Any) -> Group:
+        """A new group."""
+        assert self.client.put(f"{self.path}/groups/{name}", **settings).status == 201
+        return Group(self.client, self, name)
+
+    def produce(self, *messages: str | Json, **fields: Any) -> list[Json]:
+        """Stores messages, a string as the body of one. `fields` go into each."""
+        batch = [{**({"body": each} if isinstance(each, str) else each), **fields} for each in messages]
+        answer = self.client.post(f"{self.path}/messages", messages=batch)
+        assert answer.status == 200, answer.json
+        results: list[Json] = answer.json["messages"]
+        return results
+
+    def read(self, **query: Any) -> Json:
+        answer = self.client.get(f"{self.path}/messages", **query)
+        assert answer.status == 200, answer.json
+        page: Json = answer.json
+        return page
+
+    def details(self) -> Json:
+        found: Json = self.client.get(self.path).json
+        return found
+
+    def delete(self) -> None:
+        assert self.client.delete(self.path).status == 204
+
+
+class Group:
+    """The operations of one group; each must succeed."""
+
+    def __init__(self, client: Client, topic: Topic, name: str) -> None:
+        self.client = client
+        self.topic = topic
+        self.name = name
+        self.path = f"{topic.path}/groups/{name}"
+
+    def seen_by(self, client: Client) -> Group:
+        return Group(client, Topic(client, self.topic.name), self.name)
+
+    def change(self, **settings: Any) -> None:
+        assert self.client.put(self.path, **settings).status == 200
+
+    def delete(self) -> None:
+        assert self.client.delete(self.path).status == 204
+
+    def pop(self, **fields: Any) -> Json:
+        return self._post("pop", **fields)
+
+    def take(self, count: int, **fields: Any) -> list[Json]:
+        """Pops exactly so many messages."""
+        messages: list[Json] = self.pop(max_messages=count, **fields)["messages"]
+        assert len(messages) == count
+        return messages
+
+    def take_one(self, **fields: Any) -> Json:
+        return self.take(1, **fields)[0]
+
+    def ack(self, *messages: Json | str) -> Json:
+        """Shows the receipts of these messages, or these receipts."""
+        return self._post("ack", receipts=receipts(*messages))
+
+    def nack(self, *messages: Json | str, **fields: Any) -> Json:
+        return self._post("nack", receipts=receipts(*messages), **fields)
+
+    def extend(self, *messages: Json | str, invisible_ms: int = 60_000) -> Json:
+        return self._post("extend", receipts=receipts(*messages), invisible_ms=invisible_ms)
+
+    def reset(self, to: Any) -> Json:
+        return self._post("reset", to=to)
+
+    def progress(self) -> Json:
+        found: Json = self.client.get(self.path).json
+        return found
+
+    def totals(self) -> tuple[int, int, int, int]:
+        """ready, in_flight, retrying, dead; and `lag` must be the sum of the first two."""
+        now = self.progress()
+        assert now["lag"] == now["ready"] + now["in_flight"]
+        return now["ready"], now["in_flight"], now["retrying"], now["dead"]
+
+    def queue(self, number: int = 0) -> Json:
+        found: Json = self.progress()["queues"][number]
+        assert found["queue"] == number
+        return found
+
+    def _post(self, verb: str, **body: Any) -> Json:
+        answer = self.client.post(f"{self.path}/{verb}", **body)
+        assert answer.status == 200, answer.json
+        result: Json = answer.json
+        return result
+
+
+def receipts(*messages: Json | str) -> list[str]:
+    return [each if isinstance(each, str) else each["receipt"] for each in messages]
+
+
+def failed(answer: Json) -> list[str]:
+    """The codes of the receipts that did not count, in the order of the answer."""
+    return [each["code"] for each in answer["failed"]]
+
+
+def bodies(messages: list[Json]) -> list[str]:
+    return [each["body"] for each in messages]
+
+
+def offsets(messages: list[Json]) -> list[int]:
+    return [each["offset"] for each in messages]

@@ -1,0 +1,88 @@
+"""The service's own OpenAPI document, as the judge of every response that a test sees."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from chalicelib.protocols.http.openapi import document
+
+Json = dict[str, Any]
+
+_OPEN = frozenset({"Document"})
+"""Schemas that leave out, on purpose, some of what the answer holds."""
+
+
+@cache
+def operations() -> dict[tuple[str, str], Json]:
+    """(method, path template) -> operation."""
+    paths = document()["paths"]
+    return {(method.upper(), path): each for path, methods in paths.items() for method, each in methods.items()}
+
+
+def operation_of(method: str, path: str) -> Json | None:
+    """The operation that answers this request; None: no such path, or not with this method."""
+    for (known, template), operation in operations().items():
+        if known == method and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
+            return operation
+    return None
+
+
+def check(operation: Json, status: int, headers: dict[str, str], body: Any) -> None:
+    """Fails unless the document knows this status, its headers, its content type and every field of the body."""
+    name = operation["operationId"]
+    assert str(status) in operation["responses"], f"{name} answered {status}, which is not documented: {body}"
+    response = _resolved(operation["responses"][str(status)])
+    for header, documented in response.get("headers", {}).items():
+        assert header in headers or not documented.get("required"), f"{name} {status} lacks {header}"
+    if "content" not in response:
+        assert body is None, f"{name} {status} has a body: {body}"
+        return
+    ((media_type, content),) = response["content"].items()
+    assert headers["Content-Type"] == media_type
+    _validator(name, str(status), content["schema"]).validate(body)
+
+
+def check_problem(body: Any) -> None:
+    """For what no operation answers: a method that a path does not have."""
+    _validator("Problem", "", {"$ref": "#/components/schemas/Problem"}).validate(body)
+
+
+_validators: dict[tuple[str, str], Draft202012Validator] = {}
+
+
+def _validator(name: str, status: str, schema: Json) -> Draft202012Validator:
+    if (name, status) not in _validators:
+        root = {**_closed(schema), "components": {"schemas": _closed_components()}}
+        _validators[name, status] = Draft202012Validator(root)
+    return _validators[name, status]
+
+
+@cache
+def _closed_components() -> Json:
+    schemas = document()["components"]["schemas"]
+    return {name: schema if name in _OPEN else _closed(schema) for name, schema in schemas.items()}
+
+
+def _closed(schema: Json) -> Json:
+    """The same schema, which refuses fields that it does not name. Parts of an `allOf` stay open: they see each
+    other's fields."""
+    closed = dict(schema)
+    if "properties" in schema:
+        closed["properties"] = {name: _closed(each) for name, each in schema["properties"].items()}
+        closed.setdefault("additionalProperties", False)
+    if "items" in schema:
+        closed["items"] = _closed(schema["items"])
+    if "oneOf" in schema:
+        closed["oneOf"] = [_closed(each) for each in schema["oneOf"]]
+    return closed
+
+
+def _resolved(response: Json) -> Json:
+    if "$ref" not in response:
+        return response
+    found: Json = document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    return found

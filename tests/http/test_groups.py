@@ -1,0 +1,613 @@
+"""Groups over HTTP: create, change, look at, list, delete; where they begin, and how far they are."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed
+
+DEFAULTS = {
+    "start": "earliest",
+    "invisible_ms": 30_000,
+    "max_attempts": 16,
+    "max_in_flight": 1_000,
+    "paused": False,
+}
+NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
+FRESH_QUEUE = {
+    "queue": 0,
+    "committed_offset": 0,
+    "next_offset": 0,
+    "end_offset": 0,
+    "ready": 0,
+    "in_flight": 0,
+    "oldest_ready_at_ms": None,
+    "last_pop_at_ms": None,
+    "last_consumer_id": None,
+}
+
+
+# -- create, change, delete -------------------------------------------------------------------------------------------
+
+
+def test_a_new_group_is_201_with_the_defaults_and_its_progress(topic: Topic) -> None:
+    answer = topic.client.put(f"{topic.path}/groups/billing")
+    assert answer.status == 201
+    assert answer.json == {
+        "group": "billing",
+        "topic": "orders",
+        **DEFAULTS,
+        "created_at_ms": START_MS,
+        **NOTHING,
+        "queues": [FRESH_QUEUE],
+    }
+
+
+def test_a_group_is_created_with_the_settings_given(topic: Topic) -> None:
+    given = {"start": "latest", "invisible_ms": 1, "max_attempts": 1_000, "max_in_flight": 100_000, "paused": True}
+    made = topic.group("billing", **given).progress()
+    assert {name: made[name] for name in given} == given
+
+
+def test_a_change_is_200_and_changes_only_what_is_given(topic: Topic, group: Group, clock: Clock) -> None:
+    clock.sleep(1_000)
+    answer = group.client.put(group.path, max_attempts=5, paused=True)
+    assert answer.status == 200
+    changed = {**DEFAULTS, "max_attempts": 5, "paused": True}
+    assert {name: answer.json[name] for name in changed} == changed
+    assert answer.json["created_at_ms"] == START_MS
+    assert group.progress() == answer.json
+    assert group.client.put(group.path).json == answer.json
+    assert group.client.put(group.path, paused=None, invisible_ms=None).json == answer.json
+
+
+def test_a_change_is_seen_by_every_instance_at_once(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b")
+    other = group.seen_by(group.client.another())
+    assert other.take_one()["invisible_until_ms"] == START_MS + 30_000
+    group.change(invisible_ms=5)
+    assert other.take_one()["invisible_until_ms"] == START_MS + 5
+
+
+def test_start_counts_at_creation_only(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    group.change(start="latest")
+    assert group.progress()["start"] == "earliest"
+    assert bodies(group.take(1)) == ["a"]
+
+
+@pytest.mark.parametrize("start", ["first", "", -1, 1.0, True, [], {}, {"at_ms": 0}, "0"])
+def test_a_start_that_is_none_is_refused_at_creation_and_later(topic: Topic, start: object) -> None:
+    path = f"{topic.path}/groups/billing"
+    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
+    assert topic.client.get(path).problem == (404, "GroupNotFound")
+    topic.group("billing")
+    assert topic.client.put(path, start=start).problem == (400, "InvalidField")
+
+
+def test_a_group_that_is_refused_is_not_created(topic: Topic) -> None:
+    path = f"{topic.path}/groups/billing"
+    assert topic.client.put(path, invisible_ms=0).problem == (400, "InvalidField")
+    assert topic.client.get(path).problem == (404, "GroupNotFound")
+    assert topic.details()["groups"] == []
+
+
+def test_a_group_of_an_unknown_topic_is_404(client: Client) -> None:
+    path = "/topics/orders/groups"
+    for answer in (
+        client.put(f"{path}/billing"),
+        client.get(f"{path}/billing"),
+        client.delete(f"{path}/billing"),
+        client.post(f"{path}/billing/reset", to="latest"),
+        client.get(path),
+    ):
+        assert answer.problem == (404, "TopicNotFound")
+
+
+def test_an_unknown_group_is_404(topic: Topic) -> None:
+    path = f"{topic.path}/groups/billing"
+    for answer in (
+        topic.client.get(path),
+        topic.client.delete(path),
+        topic.client.post(f"{path}/reset", to="latest"),
+        topic.client.post(f"{path}/reset", to={"queue": 0, "offset": 0}),
+    ):
+        assert answer.problem == (404, "GroupNotFound")
+
+
+def test_a_deleted_group_is_gone(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    taken = group.take_one()
+    group.delete()
+    client = topic.client
+    assert client.get(group.path).problem == (404, "GroupNotFound")
+    assert client.delete(group.path).problem == (404, "GroupNotFound")
+    assert client.post(f"{group.path}/pop").problem == (404, "GroupNotFound")
+    for verb, rest in (("ack", {}), ("nack", {}), ("extend", {"invisible_ms": 1})):
+        answer = client.post(f"{group.path}/{verb}", receipts=[taken["receipt"]], **rest)
+        assert answer.problem == (404, "GroupNotFound")
+    assert topic.details()["groups"] == []
+    assert client.get(f"{topic.path}/groups").json["groups"] == []
+
+
+def test_a_group_made_again_begins_anew_and_old_receipts_are_invalid(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b", "c")
+    old = group.take(3)
+    group.ack(old[0])
+    group.nack(old[1])
+    group.delete()
+    again = topic.group("billing")
+    assert again.totals() == (3, 0, 0, 0)
+    taken = again.take(3)
+    assert [each["attempt"] for each in taken] == [1, 1, 1]
+    for verb in (again.ack, again.nack, again.extend):
+        assert failed(verb(*old)) == ["ReceiptInvalid"] * 3
+    assert again.totals() == (0, 3, 0, 0)
+
+
+def test_two_groups_see_every_message_and_nothing_of_each_other(topic: Topic, clock: Clock) -> None:
+    one, two = topic.group("one", max_attempts=2), topic.group("two")
+    topic.produce(*"abcd")
+    first = one.take(4)
+    one.ack(first[0])
+    one.nack(first[1], delay_ms=0)
+    assert two.totals() == (4, 0, 0, 0)
+    assert [(each["body"], each["attempt"]) for each in two.take(4)] == [("a", 1), ("b", 1), ("c", 1), ("d", 1)]
+    clock.sleep(30_000)
+    one.take(3)
+    clock.sleep(30_000)
+    one.pop()
+    one.reset("latest")
+    one.change(paused=True)
+    assert one.totals() == (0, 0, 0, 3)
+    assert [each["attempt"] for each in two.take(4)] == [2, 2, 2, 2]
+    one.delete()
+    clock.sleep(30_000)
+    assert len(two.pop()["messages"]) == 4
+
+
+# -- where a group begins ---------------------------------------------------------------------------------------------
+
+
+def test_a_group_begins_with_the_earliest_message_unless_asked_otherwise(topic: Topic) -> None:
+    topic.produce("a", "b")
+    for name, given in (
+        ("one", {}),
+        ("two", {"start": "earliest"}),
+        ("three", {"start": None}),
+        ("four", {"start": 0}),
+    ):
+        assert bodies(topic.group(name, **given).take(2)) == ["a", "b"]
+
+
+def test_a_group_that_begins_with_the_latest_sees_only_what_comes_after_it(client: Client) -> None:
+    topic = client.topic("orders", queues=3)
+    for queue in range(3):
+        topic.produce("old", queue=queue)
+    group = topic.group("billing", start="latest")
+    assert group.totals() == (0, 0, 0, 0)
+    assert group.pop()["messages"] == []
+    for queue in range(3):
+        topic.produce("new", queue=queue)
+    assert [bodies(group.pop()["messages"]) for _ in range(3)] == [["new"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("start", "first"), [(0, 0), (-1, 0), (1, 1), (10, 1), (11, 2), (450, 45), (990, 99), (991, 100)]
+)
+def test_a_group_that_begins_at_an_instant_sees_what_was_stored_then_or_later(
+    topic: Topic, clock: Clock, start: int, first: int
+) -> None:
+    for number in range(100):
+        topic.produce(str(number))
+        clock.sleep(10)
+    group = topic.group("billing", start=START_MS + start)
+    assert group.progress()["start"] == START_MS + start
+    assert group.queue()["committed_offset"] == first
+    assert bodies(group.pop(max_messages=256)["messages"]) == [str(number) for number in range(first, 100)]
+
+
+def test_a_group_may_begin_in_the_future(topic: Topic) -> None:
+    topic.produce("a")
+    assert topic.group("billing", start=START_MS + 1).totals() == (0, 0, 0, 0)
+
+
+# -- lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_with_their_settings_and_totals(client: Client) -> None:
+    topic = client.topic("orders", queues=2)
+    one = topic.group("one", max_attempts=7)
+    topic.group("two", start="latest")
+    for queue in (0, 1):
+        topic.produce("a", "b", "c", queue=queue)
+    one.ack(one.take_one())
+    one.nack(one.take_one(), delay_ms=60_000)
+    one.take_one()
+    listed = client.get(f"{topic.path}/groups").json
+    assert listed == {
+        "groups": [
+            {
+                **DEFAULTS,
+                "group": "one",
+                "topic": "orders",
+                "max_attempts": 7,
+                "created_at_ms": START_MS,
+                "ready": 3,
+                "in_flight": 1,
+                "retrying": 1,
+                "dead": 0,
+                "lag": 4,
+            },
+            {
+                **DEFAULTS,
+                "group": "two",
+                "topic": "orders",
+                "start": "latest",
+                "created_at_ms": START_MS,
+                **NOTHING,
+                "ready": 6,
+                "lag": 6,
+            },
+        ],
+        "next": None,
+    }
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4, 5, 6, 1_000])
+def test_pages_of_any_size_hold_every_group_once(topic: Topic, limit: int) -> None:
+    names = ["A", "a", "a-b", "a.b", "b" * 100]
+    for name in names:
+        topic.group(name)
+    found: list[str] = []
+    query: dict[str, Any] = {"limit": limit}
+    while True:
+        page = topic.client.get(f"{topic.path}/groups", **query).json
+        assert len(page["groups"]) <= limit
+        found += [each["group"] for each in page["groups"]]
+        if page["next"] is None:
+            break
+        query["next"] = page["next"]
+    assert found == names
+
+
+def test_paging_while_groups_come_and_go_neither_repeats_nor_skips(topic: Topic) -> None:
+    for name in ("b", "d", "f", "h"):
+        topic.group(name)
+    path = f"{topic.path}/groups"
+    first = topic.client.get(path, limit=2).json
+    for name in ("a", "c", "e"):
+        topic.group(name)
+    topic.client.delete(f"{path}/d")
+    topic.client.delete(f"{path}/h")
+    rest = topic.client.get(path, limit=9, next=first["next"]).json
+    assert [each["group"] for each in first["groups"] + rest["groups"]] == ["b", "d", "e", "f"]
+
+
+def test_groups_of_one_topic_are_not_those_of_another(client: Client) -> None:
+    client.topic("one").group("a")
+    other = client.topic("two").group("b")
+    assert other.topic.details()["groups"] == ["b"]
+    assert [each["group"] for each in client.get("/topics/two/groups").json["groups"]] == ["b"]
+
+
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_progress_follows_a_message_through_all_its_states(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=3)
+    topic.produce("a")
+    assert group.totals() == (1, 0, 0, 0)
+    taken = group.take_one()
+    assert group.totals() == (0, 1, 0, 0)
+    clock.sleep(30_000)
+    assert group.totals() == (1, 0, 0, 0)
+    taken = group.take_one()
+    assert group.totals() == (0, 1, 0, 0)
+    group.nack(taken, delay_ms=1_000)
+    assert group.totals() == (0, 0, 1, 0)
+    clock.sleep(1_000)
+    assert group.totals() == (1, 0, 0, 0)
+    taken = group.take_one()
+    group.nack(taken)
+    assert group.totals() == (0, 0, 0, 1)
+
+
+def test_progress_names_every_number_of_every_queue(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders", queues=3)
+    group = topic.group("billing")
+    topic.produce(*"abcde", queue=1)
+    clock.sleep(10)
+    topic.produce("f", queue=1)
+    clock.sleep(10)
+    topic.produce("g", queue=2)
+    clock.sleep(10)
+    taken = group.take(3, consumer_id="worker-1")
+    group.ack(taken[1])
+    assert group.progress()["queues"] == [
+        FRESH_QUEUE,
+        {
+            "queue": 1,
+            "committed_offset": 0,
+            "next_offset": 3,
+            "end_offset": 6,
+            "ready": 3,
+            "in_flight": 2,
+            "oldest_ready_at_ms": START_MS,
+            "last_pop_at_ms": START_MS + 30,
+            "last_consumer_id": "worker-1",
+        },
+        {
+            "queue": 2,
+            "committed_offset": 0,
+            "next_offset": 0,
+            "end_offset": 1,
+            "ready": 1,
+            "in_flight": 0,
+            "oldest_ready_at_ms": START_MS + 20,
+            "last_pop_at_ms": None,
+            "last_consumer_id": None,
+        },
+    ]
+
+
+def test_the_last_consumer_is_who_popped_last_or_nobody_if_it_did_not_say(topic: Topic, group: Group) -> None:
+    topic.produce(*"abc")
+    seen = []
+    for consumer in ("one", "two", None):
+        group.take_one(consumer_id=consumer)
+        seen.append(group.queue()["last_consumer_id"])
+    assert seen == ["one", "two", None]
+
+
+def test_the_oldest_ready_message_is_the_first_that_can_be_taken(topic: Topic, group: Group, clock: Clock) -> None:
+    for body in "abc":
+        topic.produce(body)
+        clock.sleep(100)
+    first = group.take_one(invisible_ms=5_000)
+    assert group.queue()["oldest_ready_at_ms"] == START_MS + 100
+    group.take(2)
+    assert group.queue()["oldest_ready_at_ms"] is None
+    clock.sleep(5_000)
+    assert group.queue()["oldest_ready_at_ms"] == first["stored_at_ms"]
+
+
+def test_the_committed_offset_is_the_lowest_that_is_not_settled(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*"abcdef")
+    a, b, c, d = group.take(4)
+    committed = [group.queue()["committed_offset"]]
+    for settle in (
+        lambda: group.ack(b),
+        lambda: group.ack(a),
+        lambda: group.nack(c, delay_ms=1_000),
+        lambda: group.extend(d),
+        lambda: clock.sleep(1_000),
+        lambda: group.take(1),
+    ):
+        settle()
+        committed.append(group.queue()["committed_offset"])
+    assert committed == [0, 0, 2, 3, 3, 3, 2]
+
+
+def test_the_committed_offset_passes_the_dead(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=1)
+    topic.produce(*"abc")
+    group.nack(group.take_one())
+    assert group.queue()["committed_offset"] == 1
+    group.take(1)
+    clock.sleep(30_000)
+    assert group.queue()["committed_offset"] == 1
+    group.take(1)
+    assert (group.queue()["committed_offset"], group.totals()) == (2, (0, 1, 0, 2))
+
+
+def test_progress_is_the_same_on_every_instance(topic: Topic, group: Group) -> None:
+    topic.produce(*"abcd")
+    other = group.seen_by(group.client.another())
+    group.ack(group.take(2)[0])
+    other.nack(other.take_one())
+    assert group.progress() == other.progress()
+    assert group.totals() == (1, 1, 1, 0)
+
+
+def test_what_is_produced_after_a_look_counts_at_the_next(topic: Topic, group: Group) -> None:
+    other = Topic(topic.client.another(), topic.name)
+    for count in range(1, 80):
+        other.produce("a")
+        assert group.totals() == (count, 0, 0, 0)
+
+
+# -- reset ------------------------------------------------------------------------------------------------------------
+
+
+class Busy(NamedTuple):
+    """`leased`: the one message of each queue that is in flight."""
+
+    group: Group
+    leased: list[dict[str, Any]]
+
+
+@pytest.fixture
+def busy(client: Client, clock: Clock) -> Busy:
+    """Two queues of ten messages, one every 10 ms; in each of them one is acked, one waits, one is dead, one leased."""
+    topic = client.topic("orders", queues=2)
+    for number in range(10):
+        for queue in (0, 1):
+            topic.produce(f"{queue}{number}", queue=queue)
+        clock.sleep(10)
+    group = topic.group("billing")
+    taken = [group.take(4) for _ in range(2)]
+    group.ack(*[each[0] for each in taken])
+    group.nack(*[each[1] for each in taken], delay_ms=60_000)
+    group.change(max_attempts=1)
+    group.nack(*[each[2] for each in taken])
+    group.change(max_attempts=2)
+    assert group.totals() == (12, 2, 2, 2)
+    return Busy(group, [each[3] for each in taken])
+
+
+@pytest.mark.parametrize(
+    ("to", "begins"),
+    [
+        ("earliest", 0),
+        ("latest", 10),
+        ({"at_ms": 0}, 0),
+        ({"at_ms": START_MS}, 0),
+        ({"at_ms": START_MS + 1}, 1),
+        ({"at_ms": START_MS + 50}, 5),
+        ({"at_ms": START_MS + 90}, 9),
+        ({"at_ms": START_MS + 91}, 10),
+        ({"at_ms": START_MS + 10_000_000}, 10),
+        ({"at_ms": START_MS + 20, "queue": None, "offset": None}, 2),
+    ],
+)
+def test_a_reset_moves_every_queue_and_drops_leases_and_retries_but_not_the_dead(
+    busy: Busy, clock: Clock, to: Any, begins: int
+) -> None:
+    group = busy.group
+    answer = group.reset(to)
+    assert answer == group.progress()
+    assert [(each["committed_offset"], each["next_offset"]) for each in answer["queues"]] == [(begins, begins)] * 2
+    assert group.totals() == (2 * (10 - begins), 0, 0, 2)
+    clock.sleep(60_000)
+    assert group.totals() == (2 * (10 - begins), 0, 0, 2)
+    found = sorted(body for _ in range(2) for body in bodies(group.pop()["messages"]))
+    assert found == [f"{queue}{number}" for queue in (0, 1) for number in range(begins, 10)]
+
+
+@pytest.mark.parametrize("offset", [0, 3, 9, 10])
+def test_a_reset_of_one_queue_leaves_the_others_as_they_are(busy: Busy, offset: int) -> None:
+    group, before = busy.group, busy.group.queue(0)
+    group.reset({"queue": 1, "offset": offset})
+    assert group.queue(0) == before
+    after = group.queue(1)
+    assert (after["committed_offset"], after["next_offset"], after["in_flight"]) == (offset, offset, 0)
+    assert group.totals() == (6 + 10 - offset, 1, 1, 2)
+    lost = [each["receipt"] for each in busy.leased if each["queue"] == 1]
+    assert [each["receipt"] for each in group.ack(*busy.leased)["failed"]] == lost
+
+
+@pytest.mark.parametrize("to", ["earliest", "latest", {"at_ms": START_MS}, {"queue": 0, "offset": 0}])
+def test_receipts_from_before_a_reset_are_lost(topic: Topic, group: Group, clock: Clock, to: Any) -> None:
+    topic.produce(*"abcd")
+    first, second = group.take(2), group.take(2)
+    group.ack(first[0])
+    group.reset(to)
+    for verb in (group.ack, group.nack, group.extend):
+        assert failed(verb(*first, *second)) == ["LeaseLost"] * 4
+        assert failed(verb(first[0])) == ["LeaseLost"]
+    before = group.totals()
+    clock.sleep(60_000)
+    assert group.totals() == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_receipt_acked_before_a_reset_is_lost_after_it(topic: Topic, group: Group, count: int) -> None:
+    topic.produce(*"ab")
+    acked = group.take(count)[0]
+    group.ack(acked)
+    group.reset("earliest")
+    assert failed(group.ack(acked)) == ["LeaseLost"]
+    assert group.pop(ack=[acked["receipt"]])["acked"] == 0
+
+
+def test_receipts_from_before_a_reset_are_lost_on_other_instances_too(topic: Topic, group: Group) -> None:
+    topic.produce(*"abcd")
+    taken = group.take(3)
+    other = group.seen_by(group.client.another())
+    other.ack(taken[0])
+    group.reset("earliest")
+    again = group.take(4)
+    assert failed(other.ack(taken[0])) == ["LeaseLost"]
+    assert failed(other.ack(*taken)) == ["LeaseLost"] * 3
+    assert other.ack(*again)["acked"] == 4
+
+
+def test_a_lease_from_before_a_reset_does_not_bring_its_messages_back(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*"ab")
+    group.take_one()
+    group.nack(group.take_one(), delay_ms=1_000)
+    group.reset("latest")
+    clock.sleep(86_400_000)
+    assert group.pop()["messages"] == []
+    topic.produce("c")
+    assert [(each["body"], each["attempt"]) for each in group.pop()["messages"]] == [("c", 1)]
+
+
+def test_after_a_reset_attempts_count_from_1(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    for attempt in (1, 2, 3):
+        assert group.take_one()["attempt"] == attempt
+        clock.sleep(30_000)
+    group.reset("earliest")
+    assert group.take_one()["attempt"] == 1
+
+
+def test_a_group_is_reset_again_and_again(topic: Topic, group: Group) -> None:
+    topic.produce(*"abc")
+    for _ in range(5):
+        assert bodies(group.take(3)) == ["a", "b", "c"]
+        group.reset("earliest")
+    assert group.totals() == (3, 0, 0, 0)
+
+
+def test_a_group_that_never_popped_can_be_reset(topic: Topic, group: Group) -> None:
+    topic.produce(*"abc")
+    group.reset({"queue": 0, "offset": 2})
+    assert bodies(group.pop()["messages"]) == ["c"]
+    group.reset("latest")
+    assert group.pop()["messages"] == []
+
+
+def test_a_reset_of_a_paused_group_leaves_it_paused(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    group.change(paused=True)
+    assert group.reset("earliest")["paused"] is True
+    assert group.pop()["paused"] is True
+
+
+@pytest.mark.parametrize("offset", [11, 12, 10**15 - 1, 10**15, -1, 1.0, True, "1"])
+def test_a_reset_to_an_offset_that_the_queue_does_not_have_is_refused(busy: Busy, offset: object) -> None:
+    group, before = busy.group, busy.group.progress()
+    answer = group.client.post(f"{group.path}/reset", to={"queue": 0, "offset": offset})
+    assert answer.problem == (400, "InvalidField")
+    assert "offset" in answer.json["detail"]
+    assert group.progress() == before
+
+
+@pytest.mark.parametrize(
+    ("to", "code"),
+    [
+        (None, "InvalidField"),
+        ("first", "InvalidField"),
+        ("", "InvalidField"),
+        (5, "InvalidField"),
+        (True, "InvalidField"),
+        ([], "InvalidField"),
+        ({}, "InvalidField"),
+        ({"at_ms": None}, "InvalidField"),
+        ({"at_ms": -1}, "InvalidField"),
+        ({"at_ms": 1.0}, "InvalidField"),
+        ({"at_ms": "earliest"}, "InvalidField"),
+        ({"queue": 0}, "InvalidField"),
+        ({"offset": 0}, "InvalidField"),
+        ({"queue": 2, "offset": 0}, "InvalidField"),
+        ({"queue": -1, "offset": 0}, "InvalidField"),
+        ({"queue": True, "offset": 0}, "InvalidField"),
+        ({"at_ms": 0, "queue": 0, "offset": 0}, "InvalidField"),
+        ({"at_ms": 0, "queue": 0}, "InvalidField"),
+        ({"at_ms": 0, "offset": 0}, "InvalidField"),
+        ({"at": 0}, "UnknownField"),
+        ({"to": "latest"}, "UnknownField"),
+    ],
+)
+def test_a_reset_to_nowhere_is_refused_and_changes_nothing(busy: Busy, to: Any, code: str) -> None:
+    group, before = busy.group, busy.group.progress()
+    assert group.client.post(f"{group.path}/reset", to=to).problem == (400, code)
+    assert group.progress() == before
+
+
+def test_a_reset_that_says_nothing_is_refused(group: Group) -> None:
+    assert group.client.ask("POST", f"{group.path}/reset", raw=b"").problem == (400, "InvalidField")

@@ -1,0 +1,177 @@
+"""The OpenAPI document: that it is one, and that it says what the code does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from chalicelib import VERSION, group, limits, message, topic
+from chalicelib.protocols.http.contract.messages import BASE64_CHARS_MAX
+from chalicelib.protocols.http.openapi import document
+
+SCHEMAS = document()["components"]["schemas"]
+PARAMETERS = document()["components"]["parameters"]
+BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
+
+FIELD_LIMITS = [
+    ("TopicSettings.queues", "maximum", "QUEUES_MAX"),
+    ("TopicSettings.queues", "default", "QUEUES_DEFAULT"),
+    ("Topic.queues", "maximum", "QUEUES_MAX"),
+    ("ProduceRequest.messages", "maxItems", "BATCH_MESSAGES_MAX"),
+    ("NewMessage.body", "maxLength", "BODY_BYTES_MAX"),
+    ("NewMessage.key", "maxLength", "KEY_BYTES_MAX"),
+    ("NewMessage.tag", "maxLength", "TAG_CHARS_MAX"),
+    ("GroupSettings.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
+    ("GroupSettings.invisible_ms", "default", "INVISIBLE_MS_DEFAULT"),
+    ("GroupSettings.max_attempts", "maximum", "ATTEMPTS_MAX"),
+    ("GroupSettings.max_attempts", "default", "ATTEMPTS_DEFAULT"),
+    ("GroupSettings.max_in_flight", "maximum", "IN_FLIGHT_MAX"),
+    ("GroupSettings.max_in_flight", "default", "IN_FLIGHT_DEFAULT"),
+    ("PopRequest.max_messages", "maximum", "BATCH_MESSAGES_MAX"),
+    ("PopRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
+    ("PopRequest.max_messages", "default", "POP_MESSAGES_DEFAULT"),
+    ("PopRequest.wait_ms", "maximum", "WAIT_MS_MAX"),
+    ("PopRequest.consumer_id", "maxLength", "ID_CHARS_MAX"),
+    ("PopRequest.attempt_id", "maxLength", "ID_CHARS_MAX"),
+    ("PopRequest.ack", "maxItems", "BATCH_MESSAGES_MAX"),
+    ("AckRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
+    ("NackRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
+    ("NackRequest.delay_ms", "maximum", "NACK_DELAY_MS_MAX"),
+    ("NackRequest.reason", "maxLength", "REASON_CHARS_MAX"),
+    ("ExtendRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
+    ("ExtendRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
+]
+PARAMETER_LIMITS = [
+    ("topic", "pattern", "NAME_PATTERN"),
+    ("group", "pattern", "NAME_PATTERN"),
+    ("limit", "maximum", "PAGE_MAX"),
+    ("limit", "default", "PAGE_DEFAULT"),
+    ("offset", "maximum", "OFFSET_MAX"),
+    ("at_ms", "maximum", "INSTANT_MS_MAX"),
+]
+
+
+def test_the_document_is_valid_openapi_3_1() -> None:
+    OpenAPIV31SpecValidator(document()).validate()
+
+
+def test_the_document_is_json_and_carries_the_version() -> None:
+    assert json.loads(json.dumps(document()))["info"]["version"] == VERSION
+
+
+@pytest.mark.parametrize(("field", "keyword", "limit"), FIELD_LIMITS)
+def test_a_field_has_the_limit_of_that_name(field: str, keyword: str, limit: str) -> None:
+    schema, name = field.split(".")
+    assert SCHEMAS[schema]["properties"][name][keyword] == getattr(limits, limit)
+
+
+@pytest.mark.parametrize(("name", "keyword", "limit"), PARAMETER_LIMITS)
+def test_a_parameter_has_the_limit_of_that_name(name: str, keyword: str, limit: str) -> None:
+    assert PARAMETERS[name]["schema"][keyword] == getattr(limits, limit)
+
+
+def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
+    named = {value for value in vars(limits).values() if isinstance(value, int)}
+    derived = {0, 1, limits.QUEUES_MAX - 1, limits.BATCH_MESSAGES_MAX - 1, BASE64_CHARS_MAX}
+    bounds = {node[keyword] for node in nodes(document()) for keyword in BOUNDS if keyword in node}
+    assert bounds <= named | derived
+
+
+@pytest.mark.parametrize(
+    ("schema", "known"),
+    [("TopicSettings", topic.FIELDS), ("GroupSettings", group.FIELDS), ("NewMessage", message.FIELDS)],
+)
+def test_a_request_documents_exactly_the_fields_that_are_accepted(schema: str, known: frozenset[str]) -> None:
+    assert set(SCHEMAS[schema]["properties"]) == known
+
+
+def test_a_group_documents_the_defaults_that_it_gets() -> None:
+    properties = SCHEMAS["GroupSettings"]["properties"]
+    assert {field: schema["default"] for field, schema in properties.items()} == group.DEFAULTS
+
+
+def test_every_example_satisfies_its_schema() -> None:
+    contents = [node for node in nodes(document()) if "example" in node and "schema" in node]
+    assert len(contents) > len(document()["paths"])
+    for content in contents:
+        check(content["schema"], content["example"])
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMAS if name.endswith(("Request", "Settings"))])
+def test_a_request_is_closed_and_takes_null_for_what_may_be_left_out(name: str) -> None:
+    schema = SCHEMAS[name]
+    assert schema["additionalProperties"] is False
+    for field in set(schema["properties"]) - set(schema.get("required", ())):
+        check(schema["properties"][field], None)
+
+
+@pytest.mark.parametrize(
+    ("new_message", "is_valid"),
+    [
+        ({"body": "a"}, True),
+        ({"body_base64": "YQ=="}, True),
+        ({"body": "a", "body_base64": None}, True),
+        ({"body": None, "body_base64": "YQ=="}, True),
+        ({}, False),
+        ({"body": None}, False),
+        ({"body": ""}, False),
+        ({"body_base64": "YQ"}, False),
+        ({"body": "a", "body_base64": "YQ=="}, False),
+        ({"body": "a", "tag": "a b"}, True),
+        ({"body": "a", "tag": "a|b"}, False),
+        ({"body": "a", "tag": " a"}, False),
+        ({"body": "a", "delay_ms": 1}, False),
+    ],
+)
+def test_a_new_message_has_exactly_one_body_and_a_plain_tag(new_message: dict[str, Any], is_valid: bool) -> None:
+    assert validator({"$ref": "#/components/schemas/NewMessage"}).is_valid(new_message) is is_valid
+
+
+def test_every_operation_lists_every_status_that_it_can_answer() -> None:
+    listed = {
+        operation["operationId"]: " ".join(sorted(operation["responses"]))
+        for methods in document()["paths"].values()
+        for operation in methods.values()
+    }
+    assert listed == {
+        "listTopics": "200 400 500 503",
+        "putTopic": "200 201 400 500 503",
+        "getTopic": "200 400 404 500 503",
+        "deleteTopic": "204 400 404 500 503",
+        "produce": "200 204 207 400 404 413 500 503",
+        "readMessages": "200 400 404 500 503",
+        "getMessage": "200 400 404 500 503",
+        "listGroups": "200 400 404 500 503",
+        "putGroup": "200 201 400 404 500 503",
+        "getGroup": "200 400 404 500 503",
+        "deleteGroup": "204 400 404 500 503",
+        "resetGroup": "200 400 404 500 503",
+        "pop": "200 400 404 500 503",
+        "ack": "200 400 404 500 503",
+        "nack": "200 400 404 500 503",
+        "extend": "200 400 404 500 503",
+        "getHealth": "200 400 500 503",
+        "getOpenapi": "200 400 500",
+    }
+
+
+def check(schema: dict[str, Any], value: object) -> None:
+    validator(schema).validate(value)
+
+
+def validator(schema: dict[str, Any]) -> OAS31Validator:
+    return OAS31Validator({**schema, "components": document()["components"]})
+
+
+def nodes(value: object) -> Iterator[dict[str, Any]]:
+    """Every object in a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for child in children:
+        yield from nodes(child)

@@ -1,0 +1,132 @@
+"""Which paths and methods there are, and that each answers everything that the document says it can."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chalice.config import Config
+
+from app import app
+from chalicelib.protocols.http import openapi
+from local.server import Gateway, NoSuchPath
+from tests.http import documented
+from tests.http.client import Answer, Client, receipts
+from tests.http.troubled_store import TroubledStore, broken, throttled_queue, unavailable
+
+ANSWERS = [
+    (each["operationId"], int(status)) for each in documented.operations().values() for status in each["responses"]
+]
+PATHS = documented.document()["paths"]
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+
+def test_every_route_is_documented_and_every_documented_operation_has_a_route() -> None:
+    routes = {(method, path) for path, methods in app.routes.items() for method in methods}
+    assert routes == set(documented.operations())
+
+
+def test_the_service_serves_its_own_document(client: Client) -> None:
+    assert client.get("/openapi.json").json == documented.document()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [(method, path) for path, known in PATHS.items() for method in METHODS if method.lower() not in known],
+)
+def test_a_method_that_a_path_does_not_have_is_405_and_says_which_are_allowed(
+    client: Client, method: str, path: str
+) -> None:
+    answer = client.ask(method, path.format(topic="orders", group="billing", message_id="x"))
+    assert answer.problem == (405, "MethodNotAllowed")
+    assert answer.headers["Allow"] == ", ".join(sorted(each.upper() for each in PATHS[path]))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/metrics"),
+        ("GET", "/topic"),
+        ("GET", "/topics/orders/groups/billing/progress"),
+        ("GET", "/topics/orders/delayed"),
+        ("DELETE", "/topics/orders/delayed/x"),
+        ("POST", "/topics/orders/groups/billing/bury"),
+        ("GET", "/topics/orders/groups/billing/dead"),
+        ("POST", "/topics/orders/groups/billing/dead/redrive"),
+        ("POST", "/topics/orders/requests"),
+        ("GET", "/requests/x"),
+        ("POST", "/requests/x/reply"),
+    ],
+)
+def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
+    with pytest.raises(NoSuchPath):
+        Gateway(app, Config.create()).handle_request(method, path, {}, b"")
+
+
+@pytest.mark.parametrize(("operation", "status"), ANSWERS)
+def test_every_documented_answer_can_be_provoked(operation: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Provoked(monkeypatch).answer(operation, status)
+    assert answer.status == status
+
+
+class Provoked:
+    """A topic with a group that holds one message, and one request to each operation that succeeds on it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.store = TroubledStore()
+        self.client = Client(self.store)
+        topic = self.client.topic("orders", queues=2)
+        stored = topic.produce({"body": "a", "queue": 0}, {"body": "b", "queue": 1})
+        group = topic.group("billing")
+        held = receipts(group.take_one())
+        path = "/topics/orders/groups/billing"
+        self.requests: dict[str, tuple[str, str, Any]] = {
+            "listTopics": ("GET", "/topics", None),
+            "putTopic": ("PUT", "/topics/orders", {}),
+            "getTopic": ("GET", "/topics/orders", None),
+            "deleteTopic": ("DELETE", "/topics/orders", None),
+            "produce": ("POST", "/topics/orders/messages", {"messages": [{"body": "a", "queue": 0}]}),
+            "readMessages": ("GET", "/topics/orders/messages", None),
+            "getMessage": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}", None),
+            "listGroups": ("GET", "/topics/orders/groups", None),
+            "putGroup": ("PUT", path, {"paused": False}),
+            "getGroup": ("GET", path, None),
+            "deleteGroup": ("DELETE", path, None),
+            "pop": ("POST", f"{path}/pop", {"ack": held}),
+            "ack": ("POST", f"{path}/ack", {"receipts": held}),
+            "nack": ("POST", f"{path}/nack", {"receipts": held}),
+            "extend": ("POST", f"{path}/extend", {"receipts": held, "invisible_ms": 1_000}),
+            "resetGroup": ("POST", f"{path}/reset", {"to": "earliest"}),
+            "getHealth": ("GET", "/health", None),
+            "getOpenapi": ("GET", "/openapi.json", None),
+        }
+
+    def answer(self, operation: str, status: int) -> Answer:
+        method, path, body = self.requests[operation]
+        ask = self.client.ask
+        match status:
+            case 201:
+                return ask(method, f"{path}-2", body)
+            case 204 if operation == "produce":
+                return ask(method, path, body, prefer="return=minimal")
+            case 207:
+                self.store.before = throttled_queue(1)
+                return ask(method, path, {"messages": [{"body": "a", "queue": queue} for queue in (0, 1)]})
+            case 400:
+                return ask(method, path, body, query={"limt": 1})
+            case 404:
+                return ask(method, path.replace("orders", "others"), body)
+            case 413:
+                return ask(method, path, {"messages": [{"body": "x" * 5_000_000}]})
+            case 500 if operation == "getOpenapi":
+                self.monkeypatch.setattr(openapi, "document", None)
+                return ask(method, path, body)
+            case 500:
+                self.store.before = broken("the inside")
+                return ask(method, path, body)
+            case 503:
+                self.store.before = unavailable("read", "write")
+                return ask(method, path, body)
+        return ask(method, path, body)

@@ -1,0 +1,201 @@
+"""Topics over HTTP: create, look at, list, delete, and make again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.http.client import START_MS, Client, Clock, Topic, failed
+
+
+def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:
+    answer = client.put("/topics/orders")
+    assert answer.status == 201
+    assert answer.json == {"topic": "orders", "queues": 4, "created_at_ms": START_MS}
+
+
+def test_a_topic_put_again_is_200_and_stays_as_it_is(client: Client, clock: Clock) -> None:
+    made = client.put("/topics/orders", queues=7).json
+    clock.sleep(1_000)
+    assert [client.put("/topics/orders").status, client.put("/topics/orders", queues=7).status] == [200, 200]
+    assert client.put("/topics/orders", queues=None).json == made
+
+
+def test_the_number_of_queues_cannot_be_changed(client: Client) -> None:
+    client.topic("orders", queues=2)
+    assert client.put("/topics/orders", queues=3).problem == (400, "InvalidField")
+    assert client.get("/topics/orders").json["queues"] == 2
+
+
+@pytest.mark.parametrize("queues", [1, 128])
+def test_a_topic_may_have_1_to_128_queues(client: Client, queues: int) -> None:
+    assert len(client.topic("orders", queues).details()["queue_offsets"]) == queues
+
+
+@pytest.mark.parametrize("queues", [0, 129, -1, 1.0, True, "4", [4]])
+def test_any_other_number_of_queues_is_refused(client: Client, queues: object) -> None:
+    assert client.put("/topics/orders", queues=queues).problem == (400, "InvalidField")
+    assert client.get("/topics/orders").problem == (404, "TopicNotFound")
+
+
+def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> None:
+    topic = client.topic("orders", queues=3)
+    topic.produce("a", "b", queue=1)
+    topic.group("zeta")
+    topic.group("alpha")
+    assert topic.details() == {
+        "topic": "orders",
+        "queues": 3,
+        "created_at_ms": START_MS,
+        "groups": ["alpha", "zeta"],
+        "queue_offsets": [
+            {"queue": 0, "first_offset": 0, "end_offset": 0},
+            {"queue": 1, "first_offset": 0, "end_offset": 2},
+            {"queue": 2, "first_offset": 0, "end_offset": 0},
+        ],
+    }
+
+
+def test_topics_are_listed_as_they_are_created(client: Client) -> None:
+    made = [client.put(f"/topics/{name}").json for name in ("a", "a.b", "b")]
+    assert client.get("/topics").json == {"topics": made, "next": None}
+
+
+def test_no_topics_are_an_empty_list(client: Client) -> None:
+    assert client.get("/topics").json == {"topics": [], "next": None}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 1000])
+def test_pages_of_any_size_hold_every_topic_once(client: Client, limit: int) -> None:
+    names = ["A", "a", "a-b", "a.b", "b" * 100]
+    for name in names:
+        client.topic(name)
+    assert _paged(client, limit) == names
+
+
+def test_a_page_has_100_topics_unless_asked_otherwise(client: Client) -> None:
+    for number in range(101):
+        client.topic(f"t{number:03}")
+    first = client.get("/topics").json
+    assert len(first["topics"]) == 100
+    assert [each["topic"] for each in client.get("/topics", next=first["next"]).json["topics"]] == ["t100"]
+
+
+def test_paging_while_topics_come_and_go_neither_repeats_nor_skips(client: Client) -> None:
+    for name in ("b", "d", "f", "h"):
+        client.topic(name)
+    first = client.get("/topics", limit=2).json
+    for name in ("a", "c", "e"):
+        client.topic(name)
+    client.delete("/topics/d")
+    rest = client.get("/topics", limit=9, next=first["next"]).json
+    assert [each["topic"] for each in first["topics"] + rest["topics"]] == ["b", "d", "e", "f", "h"]
+
+
+def test_a_deleted_topic_is_gone(client: Client, topic: Topic) -> None:
+    topic.group("billing")
+    topic.delete()
+    assert client.get(topic.path).problem == (404, "TopicNotFound")
+    assert client.get("/topics").json["topics"] == []
+    assert client.delete(topic.path).problem == (404, "TopicNotFound")
+    assert client.get(f"{topic.path}/groups/billing").problem == (404, "TopicNotFound")
+    assert client.post(f"{topic.path}/messages", messages=[{"body": "a"}]).problem == (404, "TopicNotFound")
+
+
+def test_deleting_a_topic_that_never_was_is_404(client: Client) -> None:
+    assert client.delete("/topics/orders").problem == (404, "TopicNotFound")
+
+
+def test_a_topic_made_again_starts_empty_at_offset_0_and_without_groups(client: Client) -> None:
+    topic = client.topic("orders", queues=2)
+    for queue in (0, 1):
+        topic.produce("a", "b", {"body": "x" * 10_000}, queue=queue)
+    group = topic.group("billing")
+    group.take(2)
+    topic.delete()
+    again = client.topic("orders", queues=2)
+    assert again.details()["groups"] == []
+    assert again.read() == {"messages": [], "next": None}
+    assert [each["offset"] for each in again.produce("new", queue=0)] == [0]
+    made_again = again.group("billing")
+    assert [each["attempt"] for each in made_again.take(1)] == [1]
+    assert made_again.totals() == (0, 1, 0, 0)
+
+
+def test_a_topic_may_be_made_again_with_another_number_of_queues(client: Client, topic: Topic) -> None:
+    topic.delete()
+    assert client.topic("orders", queues=9).details()["queues"] == 9
+
+
+def test_receipts_of_a_deleted_topic_are_invalid_in_the_one_made_again(client: Client, topic: Topic) -> None:
+    topic.produce("a", "b")
+    old = topic.group("billing").take(2)
+    topic.delete()
+    group = client.topic("orders").group("billing")
+    group.topic.produce("c", "d")
+    group.take(2)
+    invalid = ["ReceiptInvalid", "ReceiptInvalid"]
+    assert [failed(verb(*old)) for verb in (group.ack, group.nack, group.extend)] == [invalid] * 3
+    assert group.pop(ack=[each["receipt"] for each in old])["acked"] == 0
+    assert group.totals() == (0, 2, 0, 0)
+
+
+def test_ids_of_a_deleted_topic_find_nothing_in_the_one_made_again(client: Client, topic: Topic) -> None:
+    old = topic.produce("a")[0]["message_id"]
+    topic.delete()
+    again = client.topic("orders")
+    again.produce("b")
+    assert client.get(f"{again.path}/messages/{old}").problem == (404, "MessageNotFound")
+
+
+def test_deleting_a_topic_leaves_nothing_in_the_store(client: Client, topic: Topic) -> None:
+    topic.produce(*["x" * 2_000] * 40)
+    topic.produce({"body": "y" * 1_000_000})
+    group = topic.group("billing", max_attempts=1)
+    group.nack(*group.take(10))
+    topic.delete()
+    held = {pk: items for pk, items in client.store._items.items() if items}
+    assert list(held) == ["service"]
+
+
+# -- what another instance believes of it -----------------------------------------------------------------------------
+
+
+def test_another_instance_finds_what_belongs_to_a_topic_made_again_a_moment_ago(client: Client) -> None:
+    old = client.topic("orders", queues=2)
+    old.produce("a", queue=1)
+    other = client.another()
+    believed = old.group("billing").seen_by(other)
+    late = believed.take_one()
+    old.delete()
+    topic = client.topic("orders", queues=1)
+    group = topic.group("billing")
+    topic.produce("b", "c")
+    assert failed(believed.ack(late)) == ["ReceiptInvalid"]
+    assert believed.topic.details()["queues"] == 1
+    assert believed.totals() == (2, 0, 0, 0)
+    assert [each["body"] for each in believed.take(2)] == ["b", "c"]
+    assert group.totals() == (0, 2, 0, 0)
+
+
+def test_another_instance_forgets_a_deleted_topic_within_5_seconds(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders")
+    other = client.another()
+    Topic(other, topic.name).produce("a")
+    topic.delete()
+    clock.sleep(5_001)
+    assert other.post(f"{topic.path}/messages", messages=[{"body": "b"}]).problem == (404, "TopicNotFound")
+    client.topic("orders")
+    assert Topic(other, topic.name).produce("c")[0]["offset"] == 0
+    assert [each["body"] for each in topic.read()["messages"]] == ["c"]
+
+
+def _paged(client: Client, limit: int) -> list[str]:
+    names: list[str] = []
+    query = {"limit": limit}
+    while True:
+        page = client.get("/topics", **query).json
+        assert len(page["topics"]) <= limit
+        names += [each["topic"] for each in page["topics"]]
+        if page["next"] is None:
+            return names
+        query["next"] = page["next"]

@@ -1,0 +1,56 @@
+"""The stores under contract. Each test has a partition of its own, so one table serves all of them."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import boto3
+import pytest
+
+from chalicelib.runtime import system
+from chalicelib.store import Store, embedded
+from chalicelib.store.dynamodb import client, table
+from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Key
+
+TABLE = "contract"
+BUCKET = "contract"
+
+
+@pytest.fixture(scope="session")
+def memory_store() -> Store:
+    return MemoryStore(keeps_blobs=True)
+
+
+@pytest.fixture(scope="session")
+def embedded_store() -> Store:
+    embedded.start()
+    boto3.client("s3").create_bucket(Bucket=BUCKET)
+    made = client.dynamodb()
+    table.ensure(made, TABLE)
+    return DynamoStore(made, TABLE, system(), client.s3(), BUCKET)
+
+
+@pytest.fixture(scope="session")
+def dynoxide_store(dynoxide: str) -> Store:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AWS_ENDPOINT_URL_DYNAMODB", dynoxide)
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        environment.setenv("AWS_ACCESS_KEY_ID", "test")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        made = client.dynamodb()
+        table.ensure(made, TABLE)
+    return DynamoStore(made, TABLE, system())
+
+
+@pytest.fixture(params=["memory", "embedded", "dynoxide"])
+def store(request: pytest.FixtureRequest) -> Store:
+    found: Store = request.getfixturevalue(f"{request.param}_store")
+    return found
+
+
+@pytest.fixture
+def key() -> Key:
+    """The key of an item that is not there, in a partition that nobody else uses."""
+    return Key(uuid4().hex, "a")

@@ -1,0 +1,418 @@
+"""How the DynamoDB store takes trouble: what it sends again, when it gives up, and what it then says is known.
+
+The client is a script, the clock is virtual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from random import Random
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.runtime import Runtime
+from chalicelib.store import Keys, Range
+from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.store.dynamodb.values import typed_item
+from chalicelib.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write
+
+URL = "http://dynamodb"
+KEY = Key("p", "s")
+MADE = {"pk": "p", "sk": "s", "id": "mine"}
+MAKING = Write(KEY, (Absent(("id",)),), (Set(("id",), "mine"),), landed=lambda before: before == MADE)
+
+Answer = dict[str, Any] | Exception
+Answering = Callable[[dict[str, Any]], Answer]
+
+ENOUGH = 20_000
+"""Requests after which a test calls it a loop."""
+
+
+class ScriptedClient:
+    """Answers each request with the next of the script, which tests write down."""
+
+    def __init__(self, script: Sequence[Answer | Answering] | Iterator[Answer | Answering]) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self._script = iter(script)
+
+    def __getattr__(self, verb: str) -> Callable[..., dict[str, Any]]:
+        def send(**parameters: Any) -> dict[str, Any]:
+            self.sent.append((verb, parameters))
+            assert len(self.sent) < ENOUGH, "sent without end"
+            answer = next(self._script)
+            if callable(answer):
+                answer = answer(parameters)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return send
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+        self.slept: list[int] = []
+
+    def now(self) -> int:
+        return self.ms
+
+    def sleep(self, ms: int) -> None:
+        self.slept.append(ms)
+        self.ms += ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+Storing = Callable[..., tuple[DynamoStore, ScriptedClient]]
+
+
+@pytest.fixture
+def storing(clock: Clock) -> Storing:
+    """Makes a store on a client with this script."""
+
+    def make(
+        *script: Answer | Answering, forever: Answer | Answering | None = None
+    ) -> tuple[DynamoStore, ScriptedClient]:
+        client = ScriptedClient(repeat(forever) if forever is not None else script)
+        runtime = Runtime(clock.now, clock.sleep, Random(0).randbytes)
+        return DynamoStore(cast("Any", client), "table", runtime), client
+
+    return make
+
+
+def error(code: str, status: int = 400, **members: Any) -> ClientError:
+    response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}, **members}
+    return ClientError(response, "operation")
+
+
+def refusal(found: Item | None) -> ClientError:
+    return error("ConditionalCheckFailedException", **({"Item": typed_item(found)} if found else {}))
+
+
+def cancelled(*codes: str, found: Item | None = None) -> ClientError:
+    reasons: list[dict[str, Any]] = [{"Code": code} for code in codes]
+    for reason in reasons:
+        if reason["Code"] == "ConditionalCheckFailed" and found:
+            reason["Item"] = typed_item(found)
+    return error("TransactionCanceledException", CancellationReasons=reasons)
+
+
+def read_timeout() -> Exception:
+    return ReadTimeoutError(endpoint_url=URL)
+
+
+def slowly(clock: Clock, trouble: Exception) -> Answering:
+    """A read timeout takes its time."""
+
+    def answer(_: dict[str, Any]) -> Answer:
+        clock.ms += READ_TIMEOUT_MS
+        return trouble
+
+    return answer
+
+
+def done(item: Item) -> dict[str, Any]:
+    return {"Attributes": typed_item(item)}
+
+
+THROTTLED = [
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "ThrottlingException",
+    "Throttling",
+]
+NEVER_SENT = [EndpointConnectionError(endpoint_url=URL), ConnectTimeoutError(endpoint_url=URL)]
+DOUBTFUL = [
+    ReadTimeoutError(endpoint_url=URL),
+    ConnectionClosedError(endpoint_url=URL),
+    error("InternalServerError", 500),
+    error("ServiceUnavailable", 503),
+]
+FINAL = [
+    error("ValidationException"),
+    error("ResourceNotFoundException"),
+    error("AccessDeniedException"),
+    error("ItemCollectionSizeLimitExceededException"),
+    NoCredentialsError(),
+]
+
+
+# -- sent again -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", THROTTLED)
+def test_a_throttled_write_is_sent_again_until_it_is_taken(storing: Storing, clock: Clock, code: str) -> None:
+    store, client = storing(*[error(code)] * 3, done(MADE))
+    assert store.write(MAKING) == MADE
+    assert client.sent == [client.sent[0]] * 4
+    assert len(clock.slept) == 3
+
+
+@pytest.mark.parametrize("trouble", [*NEVER_SENT, *DOUBTFUL], ids=repr)
+def test_a_write_that_got_lost_is_sent_again(storing: Storing, trouble: Exception) -> None:
+    store, client = storing(trouble, trouble, done(MADE))
+    assert store.write(MAKING) == MADE
+    assert len(client.sent) == 3
+
+
+@pytest.mark.parametrize("trouble", FINAL, ids=repr)
+def test_what_no_repeat_would_change_is_not_sent_again(storing: Storing, clock: Clock, trouble: Exception) -> None:
+    store, client = storing(trouble)
+    with pytest.raises(type(trouble)):
+        store.write(MAKING)
+    assert len(client.sent) == 1
+    assert clock.slept == []
+
+
+def test_pauses_are_random_and_at_most_double(storing: Storing, clock: Clock) -> None:
+    store, _ = storing(forever=error("ThrottlingException"))
+    with pytest.raises(StoreUnavailable):
+        store.write(MAKING)
+    bounds = [min(STORE_PAUSE_MS_MIN * 2**number, STORE_PAUSE_MS_MAX) for number in range(len(clock.slept))]
+    assert all(1 <= slept <= bound for slept, bound in zip(clock.slept, bounds, strict=True))
+    assert any(slept < bound for slept, bound in zip(clock.slept, bounds, strict=True))
+    assert len(clock.slept) >= 8
+
+
+def test_it_gives_up_in_time_and_never_sleeps_just_to_give_up(storing: Storing, clock: Clock) -> None:
+    store, client = storing(forever=error("ThrottlingException"))
+    began = clock.now()
+    with pytest.raises(StoreUnavailable):
+        store.write(MAKING)
+    assert STORE_DEADLINE_MS - STORE_PAUSE_MS_MAX <= clock.now() - began <= STORE_DEADLINE_MS
+    assert len(client.sent) == len(clock.slept) + 1
+
+
+# -- what is known afterwards -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", [*(error(code) for code in THROTTLED), *NEVER_SENT], ids=repr)
+def test_a_write_that_never_arrived_has_surely_not_landed(storing: Storing, trouble: Exception) -> None:
+    store, _ = storing(forever=trouble)
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.members == {}
+
+
+@pytest.mark.parametrize("trouble", DOUBTFUL, ids=repr)
+def test_a_write_without_an_answer_may_have_landed(storing: Storing, clock: Clock, trouble: Exception) -> None:
+    store, _ = storing(forever=slowly(clock, trouble))
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.members == {"outcome": "unknown"}
+
+
+def test_one_doubt_is_not_dispelled_by_later_throttling(storing: Storing) -> None:
+    store, _ = storing(read_timeout(), *[error("ThrottlingException")] * 100)
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.outcome_unknown
+
+
+def test_a_repeat_that_finds_its_own_effect_has_succeeded(storing: Storing) -> None:
+    store, client = storing(read_timeout(), refusal(MADE))
+    assert store.write(MAKING) == MADE
+    assert len(client.sent) == 2
+
+
+def test_a_repeat_that_finds_the_effect_of_another_is_refused(storing: Storing) -> None:
+    theirs = {**MADE, "id": "theirs"}
+    store, _ = storing(read_timeout(), refusal(theirs))
+    with pytest.raises(Refused) as refused:
+        store.write(MAKING)
+    assert refused.value.before == theirs
+
+
+def test_a_repeat_of_a_removal_that_finds_nothing_has_succeeded(storing: Storing) -> None:
+    store, client = storing(read_timeout(), refusal(None))
+    removal = Write(KEY, (Exists(("id",)),), (RemoveItem(),), landed=lambda before: before is None)
+    assert store.write(removal) == {}
+    assert [verb for verb, _ in client.sent] == ["delete_item"] * 2
+
+
+@pytest.mark.parametrize("read", [Keys([KEY]), Range("p", "a", "z")], ids=repr)
+def test_a_read_without_an_answer_leaves_no_doubt(storing: Storing, clock: Clock, read: Keys | Range) -> None:
+    store, _ = storing(forever=slowly(clock, read_timeout()))
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.read([read])
+    assert not unavailable.value.outcome_unknown
+
+
+def test_every_write_asks_for_the_item_that_refuses_it(storing: Storing) -> None:
+    store, client = storing(done(MADE), {}, {})
+    store.write(MAKING)
+    store.write(Write(KEY, (Exists(("id",)),), (RemoveItem(),)))
+    store.write_together([MAKING])
+    parameters = [client.sent[0][1], client.sent[1][1], client.sent[2][1]["TransactItems"][0]["Update"]]
+    assert [each["ReturnValuesOnConditionCheckFailure"] for each in parameters] == ["ALL_OLD"] * 3
+
+
+# -- several writes ---------------------------------------------------------------------------------------------------
+
+
+def test_writes_side_by_side_fail_each_for_itself(storing: Storing) -> None:
+    def answer(parameters: dict[str, Any]) -> Answer:
+        match parameters["Key"]["sk"]["S"]:
+            case "throttled":
+                return error("ThrottlingException")
+            case "refused":
+                return refusal(MADE)
+        return done(MADE)
+
+    store, _ = storing(forever=answer)
+    writes = [Write(Key("p", sk), (), (Set(("n",), 1),)) for sk in ("throttled", "fine", "refused")]
+    throttled, fine, refused = store.write_each(writes)
+    assert isinstance(throttled, StoreUnavailable)
+    assert not throttled.outcome_unknown
+    assert fine == MADE
+    assert isinstance(refused, Refused)
+    assert refused.before == MADE
+
+
+def test_a_transaction_that_met_another_is_sent_again_under_the_same_token(storing: Storing) -> None:
+    store, client = storing(
+        cancelled("None", "TransactionConflict"),
+        cancelled("ThrottlingError", "None"),
+        error("TransactionInProgressException"),
+        read_timeout(),
+        {},
+    )
+    store.write_together([MAKING, Write(Key("p", "t"), (), (RemoveItem(),))])
+    assert len(client.sent) == 5
+    assert client.sent == [client.sent[0]] * 5
+    assert len(client.sent[0][1]["ClientRequestToken"]) <= 36
+
+
+def test_two_transactions_have_two_tokens(storing: Storing) -> None:
+    store, client = storing({}, {})
+    store.write_together([MAKING])
+    store.write_together([MAKING])
+    first, second = (parameters["ClientRequestToken"] for _, parameters in client.sent)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    "codes", [("None", "ConditionalCheckFailed"), ("TransactionConflict", "ConditionalCheckFailed")]
+)
+def test_a_transaction_with_a_refused_write_is_not_sent_again(storing: Storing, codes: tuple[str, ...]) -> None:
+    store, client = storing(cancelled(*codes, found=MADE))
+    with pytest.raises(Refused) as refused:
+        store.write_together([MAKING, MAKING])
+    assert refused.value.before == MADE
+    assert len(client.sent) == 1
+
+
+def test_a_transaction_that_is_wrong_in_itself_is_not_sent_again(storing: Storing) -> None:
+    store, client = storing(cancelled("ValidationError", "None"))
+    with pytest.raises(ClientError):
+        store.write_together([MAKING, MAKING])
+    assert len(client.sent) == 1
+
+
+def test_a_transaction_in_conflict_to_the_end_has_surely_not_landed(storing: Storing) -> None:
+    store, _ = storing(forever=cancelled("TransactionConflict", "None"))
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write_together([MAKING, MAKING])
+    assert not unavailable.value.outcome_unknown
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+def items(*sort_keys: str) -> list[dict[str, Any]]:
+    return [typed_item({"pk": "p", "sk": sk}) for sk in sort_keys]
+
+
+def asked_keys(parameters: dict[str, Any]) -> list[str]:
+    return [key["sk"]["S"] for key in parameters["RequestItems"]["table"]["Keys"]]
+
+
+def test_keys_that_were_left_out_are_asked_for_again(storing: Storing) -> None:
+    rest = {"table": {"Keys": items("c", "a"), "ConsistentRead": True}}
+    store, client = storing(
+        {"Responses": {"table": items("b")}, "UnprocessedKeys": rest},
+        {"Responses": {}, "UnprocessedKeys": rest},
+        {"Responses": {"table": items("a", "c")}, "UnprocessedKeys": {}},
+    )
+    read = store.read([Keys([Key("p", sk) for sk in "abcd"], strong=True)])[0]
+    assert [item["sk"] for item in read] == ["a", "b", "c"]
+    assert [asked_keys(parameters) for _, parameters in client.sent] == [list("abcd"), list("ca"), list("ca")]
+    assert all(parameters["RequestItems"]["table"]["ConsistentRead"] for _, parameters in client.sent)
+
+
+def test_items_that_were_left_out_are_put_again(storing: Storing) -> None:
+    rest = {"table": [{"PutRequest": {"Item": items("b")[0]}}]}
+    store, client = storing({"UnprocessedItems": rest}, {"UnprocessedItems": {}})
+    store.put_all([{"pk": "p", "sk": "a"}, {"pk": "p", "sk": "b"}])
+    assert [parameters["RequestItems"] for _, parameters in client.sent[1:]] == [rest]
+
+
+def give_nothing(parameters: dict[str, Any]) -> Answer:
+    """As when a partition is throttled altogether."""
+    return {
+        "Responses": {},
+        "UnprocessedKeys": parameters["RequestItems"],
+        "UnprocessedItems": parameters["RequestItems"],
+    }
+
+
+@pytest.mark.parametrize("verb", ["read", "put", "remove"])
+def test_a_batch_that_is_never_taken_is_given_up(storing: Storing, clock: Clock, verb: str) -> None:
+    store, _ = storing(forever=give_nothing)
+    act = {
+        "read": lambda: store.read([Keys([KEY])]),
+        "put": lambda: store.put_all([MADE]),
+        "remove": lambda: store.remove_all([KEY]),
+    }[verb]
+    with pytest.raises(StoreUnavailable):
+        act()
+    assert sum(clock.slept) <= STORE_DEADLINE_MS
+    assert len(clock.slept) >= 8
+
+
+def test_batches_are_as_big_as_dynamodb_takes(storing: Storing) -> None:
+    def answer(parameters: dict[str, Any]) -> Answer:
+        return {"Responses": {}, "UnprocessedKeys": {}, "UnprocessedItems": {}}
+
+    store, client = storing(forever=answer)
+    store.read([Keys([Key("p", str(number)) for number in range(201)])])
+    store.put_all([{"pk": "p", "sk": str(number)} for number in range(51)])
+    sizes = sorted(
+        len(asked) if isinstance(asked := parameters["RequestItems"]["table"], list) else len(asked["Keys"])
+        for _, parameters in client.sent
+    )
+    assert sizes == [1, 1, 25, 25, 100, 100]
+
+
+def test_pages_of_a_range_follow_each_other_up_to_the_limit(storing: Storing) -> None:
+    last = typed_item({"pk": "p", "sk": "b"})
+    store, client = storing(
+        {"Items": items("a", "b"), "LastEvaluatedKey": last},
+        error("ThrottlingException"),
+        {"Items": items("c"), "LastEvaluatedKey": last},
+    )
+    assert [item["sk"] for item in store.read([Range("p", "a", "z", limit=3)])[0]] == ["a", "b", "c"]
+    assert [parameters["Limit"] for _, parameters in client.sent[1:]] == [1, 1]
+    assert [parameters["ExclusiveStartKey"] for _, parameters in client.sent[1:]] == [last, last]
+
+
+def test_a_page_without_items_is_not_the_end(storing: Storing) -> None:
+    last = typed_item({"pk": "p", "sk": "b"})
+    store, _ = storing({"Items": [], "LastEvaluatedKey": last}, {"Items": items("c")})
+    assert [item["sk"] for item in store.read([Range("p", "a", "z")])[0]] == ["c"]

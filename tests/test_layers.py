@@ -1,0 +1,265 @@
+"""The shape of the code base: imports run one way, each technology has one place, and nothing grows without end."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+LAYERS = [
+    {"errors", "limits", "writes", "runtime"},
+    {"fields", "keys", "sizes", "lease", "receipt"},
+    {"message", "topic"},
+    {"group", "packing", "space"},
+    {"log", "cursor", "dead"},
+    {"picking", "settlement", "progress"},
+    {"store"},
+    {"service"},
+    {"views"},
+    {"api"},
+    {"wiring"},
+    {"protocols"},
+    {"app", "local"},
+]
+"""From the bottom to the top. A module imports from its own layer or from below; modules of one layer that are no
+packages do not import each other at all."""
+
+PACKAGES = {"store", "service", "protocols", "local"}
+"""Inside these, imports may go between modules, but never in a circle."""
+
+ADAPTERS = ("chalicelib.store.memory", "chalicelib.store.dynamodb", "chalicelib.store.embedded")
+"""Ways to store. They are chosen in one place, and do not know each other."""
+
+TECHNOLOGIES = {
+    "boto3": ("chalicelib.store.dynamodb", "local"),
+    "botocore": ("chalicelib.store.dynamodb", "local"),
+    "mypy_boto3_dynamodb": ("chalicelib.store.dynamodb",),
+    "mypy_boto3_s3": ("chalicelib.store.dynamodb",),
+    "moto": ("chalicelib.store.embedded",),
+    "chalice": ("chalicelib.protocols", "app", "local"),
+    "zstandard": ("chalicelib.packing",),
+    "time": ("chalicelib.runtime", "local"),
+    "datetime": (),
+    "random": (),
+    "secrets": (),
+    "uuid": ("local",),
+}
+"""What may be imported only there."""
+
+FUNCTION_LINES_MAX = 45
+MODULE_LINES_MAX = 300
+
+COLD_START_RATIO_MAX = 8
+"""How much longer `import app` may take than `import chalice`, which is a good part of it."""
+LATE = {"boto3", "botocore.session", "botocore.client", "moto", "s3transfer", "hypothesis", "pytest"}
+"""What a cold start must not pay for, or not before it is wanted."""
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    path: Path
+
+    @property
+    def source(self) -> str:
+        return self.path.read_text()
+
+    @property
+    def tree(self) -> ast.Module:
+        return _parsed(self.path)
+
+    @property
+    def part(self) -> str:
+        """The name that `LAYERS` knows it by."""
+        return self.name.removeprefix("chalicelib.").split(".")[0]
+
+    @property
+    def imports(self) -> set[str]:
+        """All of them, inside functions too, except those for type checks only."""
+        return set(_imports(self.tree))
+
+    def is_in(self, *places: str) -> bool:
+        return any(self.name == place or self.name.startswith((f"{place}.", f"{place}_")) for place in places)
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        for alias in node.names:
+            inner = f"{node.module}.{alias.name}"
+            yield inner if inner in NAMES else str(node.module)
+    elif not _is_for_types(node):
+        for child in ast.iter_child_nodes(node):
+            yield from _imports(child)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def _modules() -> list[Module]:
+    paths = [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]
+    return [Module(_name(path), path) for path in sorted(paths)]
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
+MODULES = _modules()
+RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+
+
+def ours(module: Module) -> set[str]:
+    return {name for name in module.imports if name in NAMES and name != "chalicelib"}
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_has_its_layer() -> None:
+    assert {module.part for module in MODULES} - {"chalicelib"} == set(RANKS)
+
+
+@each_module
+def test_imports_run_one_way(module: Module) -> None:
+    if module.part == "chalicelib":
+        assert ours(module) == set()
+        return
+    rank = RANKS[module.part]
+    for name in ours(module):
+        part = name.removeprefix("chalicelib.").split(".")[0]
+        is_own_package = part == module.part and part in PACKAGES
+        is_from_app = (module.part, part) == ("local", "app")
+        assert RANKS[part] < rank or is_own_package or is_from_app, f"{module.name} imports {name}"
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    graph = {module.name: ours(module) for module in MODULES}
+    while leaves := [name for name, imported in graph.items() if not imported & graph.keys()]:
+        for name in leaves:
+            del graph[name]
+    assert graph == {}
+
+
+@each_module
+def test_stores_are_chosen_in_one_place_and_do_not_know_each_other(module: Module) -> None:
+    for adapter in ADAPTERS:
+        if module.is_in(adapter, "chalicelib.wiring", "local"):
+            continue
+        used = {name for name in ours(module) if name == adapter or name.startswith((f"{adapter}.", f"{adapter}_"))}
+        assert used == set(), f"{module.name} imports {used}"
+
+
+@each_module
+def test_each_technology_has_its_place(module: Module) -> None:
+    for technology, places in TECHNOLOGIES.items():
+        used = {name for name in module.imports if name.split(".")[0] == technology}
+        assert not used or module.is_in(*places), f"{module.name} imports {used}"
+
+
+@each_module
+def test_only_the_runtime_makes_chance_and_only_few_read_the_environment(module: Module) -> None:
+    used = {
+        node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+    }
+    allowed = {"urandom"} if module.name == "chalicelib.runtime" else set()
+    if module.is_in("chalicelib.wiring", "chalicelib.store.embedded"):
+        allowed = {"environ"}
+    assert used <= allowed or module.is_in("local")
+
+
+@each_module
+def test_only_the_data_dictionary_spells_keys(module: Module) -> None:
+    if module.name == "chalicelib.keys":
+        return
+    prefixes = [text for text in _literals(_parsed(ROOT / "chalicelib/keys.py")) if len(text) > 1 and text[-1] in "#/"]
+    assert {"log#", "group#", "cursor#", "dead#", "payload#", "payloads/", "groups#"} <= set(prefixes)
+    for text in _literals(module.tree):
+        assert not any(text.startswith(prefix) for prefix in prefixes), f"{module.name} spells {text!r}"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Key", "Range"):
+            spelled = [arg for arg in node.args if isinstance(arg, ast.Constant | ast.JoinedStr)]
+            assert not spelled, f"{module.name} spells a key in line {node.lineno}"
+
+
+def _literals(tree: ast.Module) -> list[str]:
+    """The strings of the code, and the beginnings of those that are put together, without docstrings."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    docstrings = {
+        statement.value
+        for node in ast.walk(tree)
+        if isinstance(node, documented)
+        for statement in node.body
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    }
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings
+    ]
+
+
+# -- size -------------------------------------------------------------------------------------------------------------
+
+
+@each_module
+def test_modules_and_functions_stay_small(module: Module) -> None:
+    assert len(module.source.splitlines()) <= MODULE_LINES_MAX
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
+
+
+@each_module
+def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Module) -> None:
+    assert ast.get_docstring(module.tree)
+    if module.name == "chalicelib.store":
+        verbs = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
+        assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
+
+
+# -- cold start -------------------------------------------------------------------------------------------------------
+
+
+def test_a_cold_start_imports_nothing_that_can_wait() -> None:
+    found = _python("import sys, app; print(*sys.modules)")
+    assert set(found.split()) & LATE == set()
+
+
+def test_a_cold_start_takes_little_longer_than_its_framework() -> None:
+    ours = min(_import_seconds("app") for _ in range(3))
+    theirs = min(_import_seconds("chalice.app") for _ in range(3))
+    assert ours <= COLD_START_RATIO_MAX * theirs, f"{ours:.3f} s, and {theirs:.3f} s of them for Chalice"
+
+
+def _import_seconds(module: str) -> float:
+    """Of processor time, so that a busy machine matters less."""
+    program = f"import time; began = time.process_time(); import {module}; print(time.process_time() - began)"
+    return float(_python(program))
+
+
+def _python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
