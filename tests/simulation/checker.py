@@ -15,6 +15,7 @@ SKEW_MS = 500
 def violations(history: History) -> list[str]:
     checks = (
         _offsets_are_dense,
+        _cursors_stay_within_the_log,
         _what_was_acknowledged_is_stored,
         _nothing_is_stored_twice_or_from_nowhere,
         _keys_keep_their_order,
@@ -33,6 +34,11 @@ def _offsets_are_dense(history: History) -> Iterator[str]:
         held = {offset for of, offset in history.log if of == queue}
         if held != set(range(end)):
             yield f"queue {queue} ends at {end} and holds {sorted(held)}"
+
+
+def _cursors_stay_within_the_log(history: History) -> Iterator[str]:
+    """A message that is taken before it is there would first come when its lease has run out."""
+    yield from history.passed
 
 
 def _what_was_acknowledged_is_stored(history: History) -> Iterator[str]:

@@ -3,7 +3,7 @@ later by a zombie, throttled, answered from the past, or be the last thing that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -54,6 +54,12 @@ class PastStore(MemoryStore):
                 if item is not None:
                     then.put_all([item])
         return then.read([read])[0]
+
+    def versions(self, attribute: str) -> Iterator[tuple[Key, int, Item]]:
+        """Every version that an item with this attribute ever had, and since when."""
+        for pk, items in self._past.items():
+            for sk, versions in items.items():
+                yield from ((Key(pk, sk), since, item) for since, item in versions if item and attribute in item)
 
     def _put(self, key: Key, item: Item | None) -> None:
         self._past.setdefault(key.pk, {}).setdefault(key.sk, []).append((self._scheduler.now, item))

@@ -65,6 +65,8 @@ class History:
     log: dict[Place, str] = field(default_factory=dict)
     """What lies in the log in the end."""
     ends: dict[int, int] = field(default_factory=dict)
+    passed: list[str] = field(default_factory=list)
+    """Cursors that stood, at some time, behind the end of their log."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> what was delivered once all faults had ceased, until there was nothing left."""
     dead: dict[str, set[Place]] = field(default_factory=dict)

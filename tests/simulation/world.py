@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -54,6 +54,7 @@ class World:
             self._spawn(self._reset)
         self._scheduler.run()
         self._drain()
+        self.history.passed = list(self._passed())
         return checker.violations(self.history)
 
     def _prepared(self) -> tuple[Topic, list[str]]:
@@ -220,6 +221,14 @@ class World:
         self.history.log = {
             (each.queue, each.offset): each.message.body.decode().split("|")[0] for each in found.messages
         }
+
+    def _passed(self) -> Iterator[str]:
+        ends = [(key.pk, since, item["end"]) for key, since, item in self._store.versions("entries")]
+        for key, at, cursor in self._store.versions("leases"):
+            log = self._topic.log(int(key.sk.rsplit("#", 1)[1]))
+            end = max((end for pk, since, end in ends if pk == log and since <= at), default=0)
+            if cursor["next"][0] > end:
+                yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
 
 
 def _noise(random: Random, length: int) -> str:
