@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
 from chalicelib import cursor, lease, log, picking, receipt, settlement
 from chalicelib.cursor import Change
-from chalicelib.service import claimer, log_reader, log_writer, settler
-from chalicelib.writes import Equals, Lacks, SizeIs, Write, never_landed
+from chalicelib.service import claimer, log_writer
+from chalicelib.writes import Lacks, SizeIs, Write, never_landed
 
 Mutant = Callable[[], Any]
 
@@ -76,28 +75,9 @@ def _early_takeovers() -> Any:
     return patch.object(lease.Lease, "is_due", lambda self, now: self.deadline - 900 <= now and bool(self.owed))
 
 
-def _epochs_ignored() -> Any:
-    """A write from before a reset still counts."""
-
-    def write(*args: Any) -> Write:
-        return _without(cursor.write(*args), Equals)
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with patch.object(claimer, "write", write), patch.object(settler, "write", write):
-            yield
-
-    return both()
-
-
 def _beliefs_taken_for_truth() -> Any:
     """What an instance remembers of a cursor decides what a receipt is worth."""
     return patch.object(settlement.Settlement, "is_confirmed", property(lambda _: True, lambda _self, _value: None))
-
-
-def _lost_messages_that_count_as_acked() -> Any:
-    """A message that moved on to another lease is taken for settled."""
-    return patch.object(lease.Lease, "moved", property(lambda _: frozenset()))
 
 
 def _acks_that_are_forgotten() -> Any:
@@ -126,19 +106,6 @@ def _the_attempt_forgotten() -> Any:
         return made
 
     return patch.object(claimer, "take", take)
-
-
-def _open_segments_kept() -> Any:
-    """A reader believes for ever what it saw of a segment that was still open."""
-    true = log_reader.LogReader.learn
-
-    def learn(self: Any, seen: Any, reads: Any, answers: Any) -> None:
-        true(self, seen, reads, answers)
-        for place, segment in seen.segments.items():
-            if segment is not None:
-                self._sealed.keep(place, segment)
-
-    return patch.object(log_reader.LogReader, "learn", learn)
 
 
 def _receipts_for_any_message_of_a_lease() -> Any:

@@ -13,6 +13,10 @@ class Killed(GreenletExit):
     """The process of this caller died."""
 
 
+class Endless(Exception):
+    """Callers keep each other busy."""
+
+
 class Scheduler:
     def __init__(self, random: Random, start_ms: int = 1_000_000) -> None:
         self.now = start_ms
@@ -28,9 +32,13 @@ class Scheduler:
         self._wake(getcurrent(), ms)
         self._hub.switch()
 
-    def run(self) -> None:
-        """Until nobody waits any more."""
+    def run(self, steps_max: int | None = None) -> None:
+        """Until nobody waits any more. Raises Endless."""
+        steps = 0
         while self._waiting:
+            if steps == steps_max:
+                raise Endless(f"{steps} steps, and no end")
+            steps += 1
             self.now, _, caller = heapq.heappop(self._waiting)
             caller.switch()
 

@@ -15,7 +15,7 @@ FOUND = {
 }
 """Seeds that once found a defect of ours, with two groups and two resets."""
 
-MUTANT_SEEDS = 60
+MUTANT_SEEDS = 120
 """A planted bug is found within so many histories."""
 
 
@@ -49,7 +49,7 @@ def test_a_planted_bug_is_found(mutant: Mutant) -> None:
     for seed in range(MUTANT_SEEDS):
         with mutant():
             try:
-                found = play(seed, Plan(groups=2, resets=1 if seed % 2 else 0))
+                found = play(seed, Plan(groups=2, resets=2 if seed % 2 else 0))
             except Exception:  # noqa: BLE001 - a bug may also show itself by a crash
                 return
         if found:

@@ -20,6 +20,9 @@ from tests.simulation.scheduler import Scheduler
 
 _KEY = b"0123456789abcdef"
 
+_STEPS_MAX = 5_000
+"""A history takes some hundred."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -52,7 +55,7 @@ class World:
             self._spawn(partial(self._consume, f"c{number}", group))
         for _ in range(self._plan.resets):
             self._spawn(self._reset)
-        self._scheduler.run()
+        self._scheduler.run(_STEPS_MAX)
         self._drain()
         self.history.passed = list(self._passed())
         return checker.violations(self.history)
@@ -69,7 +72,7 @@ class World:
             made.append(topic)
 
         self._scheduler.spawn(prepare)
-        self._scheduler.run()
+        self._scheduler.run(_STEPS_MAX)
         return made[0], groups
 
     def _instance(self, faults: Faults) -> tuple[Service, FaultyStore]:
@@ -205,7 +208,7 @@ class World:
             self.history.drained[group] = set()
             self._scheduler.spawn(partial(self._drain_group, group), 20_000)
         self._scheduler.spawn(self._read_log, 30_000)
-        self._scheduler.run()
+        self._scheduler.run(_STEPS_MAX)
 
     def _drain_group(self, group: str) -> None:
         service, _ = self._instance(NONE)
