@@ -27,6 +27,7 @@ from chalicelib.writes import (
     Append,
     AtMost,
     Effect,
+    Either,
     Equals,
     Exists,
     Guard,
@@ -102,10 +103,10 @@ class Cursor:
         """The lowest offset that is not settled; what waits for a retry after a nack is passed."""
         return min([self.next, *(lease.owed_offsets[0] for lease in self.owing if not lease.parked)])
 
-    def standing(self, token: str, offset: int) -> Standing:
-        """What a receipt of this token for this offset is worth."""
+    def standing(self, token: str, start: int, offset: int) -> Standing:
+        """What a receipt for this offset is worth, of the lease of this token that began at `start`."""
         lease = self.leases.get(token)
-        if lease is None:
+        if lease is None or lease.start != start:
             settled = offset < self.next and not self._is_owed(offset)
             return Standing.ACKED if settled else Standing.LOST
         index = offset - lease.start
@@ -186,9 +187,9 @@ def popped(consumer_id: str | None, now: int) -> Change:
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
-    """Messages leave a lease for new ones: by extension, nack, or takeover. The size is the fence: had the lease
-    changed since it was seen, by an ack or by another move, it would be longer."""
-    fence: tuple[Guard, ...] = (SizeIs(old.path, old.size),)
+    """Messages leave a lease for new ones: by extension, nack, or takeover. The size is part of the fence: had the
+    lease changed since it was seen, by an ack or by another move, it would be longer."""
+    fence: tuple[Guard, ...] = (SizeIs(old.path, old.size), _is_that(old))
     if old.parked and len(indexes) == len(old.owed):
         leave: Effect = Remove(old.path)  # nobody holds a receipt for it, so it need not witness
     else:
@@ -213,8 +214,15 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = ()) -> Change:
 
 
 def forget(inert: Iterable[Lease]) -> Change:
-    """Takes away leases that owe nothing. No guard: nothing can change them any more, and gone is gone."""
-    return Change(effects=tuple(Remove(lease.path) for lease in inert))
+    """Takes away leases that owe nothing, where they still are."""
+    leases = list(inert)
+    guards = tuple(Either(Absent(lease.path), _is_that(lease)) for lease in leases)
+    return Change(guards, tuple(Remove(lease.path) for lease in leases))
+
+
+def _is_that(lease: Lease) -> Guard:
+    """A claim that arrives late, after its lease was acked away, makes one of the same token again, further on."""
+    return Equals((*lease.path, 0), lease.start)
 
 
 def buried(lease: Lease, indexes: Sequence[int]) -> Change:
@@ -227,9 +235,9 @@ def ack(lease: Lease, indexes: Collection[int]) -> Change:
     """Settles messages of a lease. The last of them takes the lease away; before that a mark does, which needs no
     compare-and-swap, so that consumers of one lease do not hinder each other."""
     if set(lease.owed) <= set(indexes) and not lease.moved:
-        return Change((SizeIs(lease.path, lease.size),), (Remove(lease.path),))
+        return Change((SizeIs(lease.path, lease.size), _is_that(lease)), (Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    return Change((Exists(lease.path), Lacks(lease.path, acked)), (Append(lease.path, [acked]),))
+    return Change((_is_that(lease), Lacks(lease.path, acked)), (Append(lease.path, [acked]),))
 
 
 def reset(cursor: Cursor, offset: int) -> Write:

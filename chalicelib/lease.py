@@ -26,7 +26,7 @@ ACKED = b"a"
 MOVED = b"m"
 
 TOKEN_CHARS = 8
-"""The part of a token that names the pop. A lease split off from it (extend, nack) adds `SPLIT_CHARS` random ones."""
+"""The part of a token that names the pop; what it extends or takes over adds `SPLIT_CHARS` random ones."""
 SPLIT_CHARS = 4
 
 PARKED = "~"

@@ -111,10 +111,10 @@ CONTENDED_MS = SECOND_MS
 LEASES_MAX = 2_000
 """Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
 
-TAKEOVERS_MAX = 24
+TAKEOVERS_MAX = 20
 """Leases that one write takes over or splits off: an expression is at most 4 KB long."""
 
-ACKED_TOGETHER_MAX = 24
+ACKED_TOGETHER_MAX = 16
 """Leases that one write acks messages of, besides."""
 
 WITNESS_MS = 10 * MINUTE_MS
@@ -123,7 +123,7 @@ WITNESS_MS = 10 * MINUTE_MS
 WITNESSES_MAX = 32
 """How many such leases stay, so that nacks do not fatten the cursor."""
 
-PRUNED_MAX = 16
+PRUNED_MAX = 8
 """Leases that one write forgets."""
 
 DEAD_TOGETHER_MAX = 50

@@ -6,7 +6,7 @@ plan make it safe whatever has happened since.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from chalicelib.cursor import Change, Cursor, claim, move, no_lease_since, stays_at
@@ -87,20 +87,31 @@ def _takeovers(due: Sequence[Lease], room: int) -> tuple[tuple[Lease, range], ..
     return tuple(taken)
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Names for new leases, never used before: a receipt of an old lease must not fit a new one.
+
+    `fresh`: for what nobody has taken yet. Of an attempt it is the same for two calls at once, so that one of them
+    finds the lease of the other. `split`: for what is taken over, a new one each time."""
+
+    fresh: str
+    split: Callable[[], str]
+
+
 def take(
-    picked: Pick, cursor: Cursor, chain: Sequence[Segment], tokens: Iterator[str], deadline: int, is_exact: bool
+    picked: Pick, cursor: Cursor, chain: Sequence[Segment], tokens: Tokens, deadline: int, is_exact: bool
 ) -> Change:
     """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on."""
     made = Change()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for each, run in picked.takeovers if each is lease]
-        new = [Lease(next(tokens), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
+        new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely:
         made += no_lease_since(cursor)
     if picked.fresh:
         hint = _hint(chain, cursor.next + picked.fresh)
-        made += claim(next(tokens), picked.fresh, picked.next_at_most, hint, deadline)
+        made += claim(tokens.fresh, picked.fresh, picked.next_at_most, hint, deadline)
         made += stays_at(cursor) if is_exact else Change()
     return made
 

@@ -2,7 +2,7 @@
 
 A receipt names a message in a lease: topic and group by incarnation, the queue, the cursor's epoch, the token, the
 message's index in the lease and its offset, the lease's `count` of messages and its attempt, so that acking a whole
-lease needs no read. No deadline: whatever changes it makes a new token, and a token is all that a write checks. Text
+lease needs no read. No deadline: whatever changes it makes a new token, and a write checks token and start alone. Text
 with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
 """
 

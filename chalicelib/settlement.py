@@ -53,7 +53,7 @@ class Settlement:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch:
             return Standing.LOST
-        return self.cursor.standing(receipt.token, receipt.offset)
+        return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
 
     @property
     def tokens(self) -> set[str]:
@@ -86,8 +86,8 @@ class Settlement:
         change = Change()
         for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX]:
             change += ack(lease, indexes)
-        told = map(self.cursor.leases.get, self.tokens)
-        done = [lease for lease in told if lease and not lease.owed and not lease.moved]
+        mine = map(self.cursor.leases.get, self.tokens)
+        done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
         return change + forget(done[:ACKED_TOGETHER_MAX]), {}
 
     def moves(self, split: Split) -> Plan:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from chalicelib.cursor import Change, Cursor, create, popped, prune, write
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
 from chalicelib.log import Segment
-from chalicelib.picking import Pick, pick, take
+from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
@@ -161,10 +160,9 @@ class Claimer:
         reached = within_reach(segments, offsets, space.json_bytes)
         return space.fitting(self._reader.stored(view.topic, queue, segments, reached))
 
-    def _tokens(self, cursor: Cursor, ask: Pop) -> Iterator[str]:
-        """Names for new leases: the attempt's own first, if no lease has it, then ones split off from it."""
-        token = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
-        if token not in cursor.leases:
-            yield token
-        while True:
-            yield token + self._runtime.name(SPLIT_CHARS)
+    def _tokens(self, cursor: Cursor, ask: Pop) -> Tokens:
+        """An attempt's own begin with its name, by which a repeat finds them. What it takes next begins at `next` or
+        later, where it has taken nothing before."""
+        name = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
+        fresh = f"{name}.{cursor.next:x}" if ask.attempt_token else name
+        return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))

@@ -1,5 +1,5 @@
-"""An `attempt_id` that is used again, when nothing of the first pop is leased any more, makes a new pop; what is left of
-the first one must not touch it."""
+"""An `attempt_id` that is used again, when nothing of the first pop is leased any more, makes a new pop; what is left
+of the first one must not touch it."""
 
 from __future__ import annotations
 

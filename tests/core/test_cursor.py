@@ -6,8 +6,10 @@ guards refuse does not happen; what they let pass must keep the invariants.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,9 +17,9 @@ from chalicelib import cursor as steps
 from chalicelib.cursor import Change, Cursor, Standing
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
-from chalicelib.picking import pick, take
+from chalicelib.picking import Tokens, pick, take
 from chalicelib.store.evaluate import after, holds
-from chalicelib.writes import Item, Key, Write
+from chalicelib.writes import Item, Key, Set, Write
 
 KEY = Key("group", "cursor")
 END = 60
@@ -38,6 +40,8 @@ class History:
         self.tokens = 0
         self.delivered: set[tuple[str, int]] = set()
         """Tokens and offsets of which someone holds a receipt."""
+        self.sent: list[tuple[Write, set[int]]] = []
+        """Writes that a late repeat may bring back, with the offsets that each may take from their owners."""
 
     @property
     def cursor(self) -> Cursor:
@@ -51,7 +55,8 @@ class History:
                 found[offset] = lease.token
         return found
 
-    def apply(self, write: Write) -> bool:
+    def apply(self, write: Write, named: Iterable[int] = ()) -> bool:
+        self.sent.append((write, set(named)))
         if not all(holds(guard, self.item) for guard in write.guards):
             return False
         self.item = after(self.item, write) or {}
@@ -71,10 +76,12 @@ class History:
     def pop(self) -> None:
         seen, before = self.sight(), self.fates()
         picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), self.now)
-        change = take(picked, seen, [], iter(self.token, None), self.now + self.chance.choice((5, 500)), False)
+        change = take(
+            picked, seen, [], Tokens(self.token(), self.token), self.now + self.chance.choice((5, 500)), False
+        )
         change += steps.prune(seen, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
-        if change and self.apply(steps.write(seen, change)):
+        if change and self.apply(steps.write(seen, change), picked.offsets(seen)):
             for token in change.tokens:
                 for offset in self.cursor.leases[token].owed_offsets:
                     assert before.get(offset) not in (SETTLED, *live), f"{offset} was not to be had"
@@ -85,8 +92,10 @@ class History:
     def ack(self) -> None:
         seen, before = self.sight(), self.fates()
         lease, indexes = self.some(seen)
-        if lease and self.apply(steps.write(seen, steps.ack(lease, indexes))):
-            acked = {lease.start + index for index in indexes}
+        if not lease:
+            return
+        acked = {lease.start + index for index in indexes}
+        if self.apply(steps.write(seen, steps.ack(lease, indexes)), acked):
             for offset, fate in self.fates().items():
                 was = before[offset]
                 assert fate == (SETTLED if offset in acked and was == lease.token else was)
@@ -104,7 +113,7 @@ class History:
             for run in runs(indexes)
         ]
         change = steps.move(lease, indexes, new)
-        if self.apply(steps.write(seen, change)):
+        if self.apply(steps.write(seen, change), (lease.start + index for index in indexes)):
             if reason is None:
                 self.delivered |= {(each.token, offset) for each in new for offset in each.owed_offsets}
             assert all(before[lease.start + index] == lease.token for index in indexes)
@@ -113,8 +122,10 @@ class History:
     def bury(self) -> None:
         seen, before = self.sight(), self.fates()
         lease, indexes = self.some(seen, parked=True)
-        if lease and self.apply(steps.write(seen, steps.buried(lease, indexes))):
-            buried = {lease.start + index for index in indexes}
+        if not lease:
+            return
+        buried = {lease.start + index for index in indexes}
+        if self.apply(steps.write(seen, steps.buried(lease, indexes)), buried):
             assert all(before[offset] == lease.token for offset in buried)
             assert self.fates() == before | dict.fromkeys(buried, SETTLED)
 
@@ -124,6 +135,17 @@ class History:
         if change:
             self.apply(steps.write(seen, change))
         assert self.fates() == before
+
+    def late(self) -> None:
+        """A request arrives once more, after its caller has given up or gone on. What it takes anew is nobody's until
+        its lease runs out; from others it takes no more than it did before, and settles nothing else."""
+        if not self.sent:
+            return
+        write, named = self.chance.choice(self.sent[-20:])
+        before = self.fates()
+        self.apply(write, named)
+        for offset, fate in self.fates().items():
+            assert offset in named or offset not in before or fate == before[offset], f"{offset} was not meant"
 
     def wait(self) -> None:
         self.now += self.chance.choice((1, 5, 600, 700_000))
@@ -150,7 +172,7 @@ class History:
         assert self.cursor.committed == min([self.cursor.next, *owed])
         for token, offset in self.delivered:
             if fates[offset] == token:
-                assert self.cursor.standing(token, offset) is Standing.OWED
+                assert self.cursor.standing(token, self.cursor.leases[token].start, offset) is Standing.OWED
 
 
 @settings(max_examples=150)
@@ -161,6 +183,63 @@ def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
     for _ in range(50):
         history.chance.choice(acts)()
         history.check()
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 2**32))
+def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
+    history = History(seed)
+    acts = (history.pop, history.pop, history.ack, history.move, history.bury, history.prune, history.wait)
+    for _ in range(50):
+        history.chance.choice((*acts, history.late, history.late))()
+        history.fates()
+
+
+def claimed(item: Item, token: str) -> Write:
+    return steps.write(Cursor.of(item), steps.claim(token, 2, END - 2, None, 1_000_500))
+
+
+def revived() -> tuple[History, Cursor, Lease]:
+    """A lease that was acked to the end, and its claim has arrived again: it holds other messages now. The cursor and
+    the lease as they were seen before."""
+    history = History(0)
+    claim = claimed(history.item, "t")
+    assert history.apply(claim)
+    seen = history.cursor
+    lease = seen.leases["t"]
+    assert history.apply(steps.write(seen, steps.ack(lease, lease.owed)))
+    assert history.apply(claim)
+    assert history.cursor.leases["t"].start == 2
+    return history, seen, lease
+
+
+@pytest.mark.parametrize("indexes", [[0], [0, 1]])
+def test_an_ack_never_counts_for_other_messages_under_the_same_token(indexes: list[int]) -> None:
+    history, seen, lease = revived()
+    before = history.fates()
+    history.apply(steps.write(seen, steps.ack(lease, indexes)))
+    assert history.fates() == before
+
+
+def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
+    history, seen, lease = revived()
+    before = history.fates()
+    history.apply(steps.write(seen, steps.move(lease, [0, 1], [Lease("u", 0, 2, 1_000_900, 1)])))
+    assert history.fates() == before
+
+
+def test_pruning_never_takes_away_other_messages_under_the_same_token() -> None:
+    history = History(0)
+    claim = claimed(history.item, "t")
+    assert history.apply(claim)
+    assert history.apply(Write(KEY, (), (Set(("leases", "t"), [0, 2, 1_000_500, 1, b"a\x03"]),)))
+    seen = history.cursor
+    pruning = steps.write(seen, steps.prune(seen, history.now))
+    assert history.apply(pruning)
+    assert history.apply(claim)
+    before = history.fates()
+    history.apply(pruning)
+    assert history.fates() == before
 
 
 @settings(max_examples=50)

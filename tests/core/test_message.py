@@ -115,7 +115,7 @@ WRONG = [
 def test_what_is_within_the_limits_is_taken_as_it_is(given_message: dict[str, Any]) -> None:
     [(parsed, queue)] = parse_batch([given_message], QUEUES)
     expected = {name: value for name, value in given_message.items() if value is not None and name != "queue"}
-    absent = {"key": None, "tag": None, "properties": {}}
+    absent: dict[str, Any] = {"key": None, "tag": None, "properties": {}}
     assert parsed.content() == {**absent, **expected}
     assert queue == given_message.get("queue")
 
@@ -131,7 +131,8 @@ def test_what_is_not_within_the_limits_is_refused(given_message: Any, error: typ
 
 def test_a_batch_holds_up_to_so_many_messages() -> None:
     assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, QUEUES)) == BATCH_MESSAGES_MAX
-    for wrong in ([], [message()] * (BATCH_MESSAGES_MAX + 1), None, {}, "messages"):
+    wrongs: list[object] = [[], [message()] * (BATCH_MESSAGES_MAX + 1), None, {}, "messages"]
+    for wrong in wrongs:
         with pytest.raises(InvalidField):
             parse_batch(wrong, QUEUES)
 

@@ -11,7 +11,7 @@ from chalicelib.cursor import Cursor, write
 from chalicelib.group import Group
 from chalicelib.lease import ACKED, MOVED, Lease, mark
 from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.picking import Pick, pick, take
+from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.store.evaluate import after, holds
 from chalicelib.writes import Key
 
@@ -57,7 +57,8 @@ def item_of(cursor: Cursor) -> dict[str, object]:
 
 def taken(cursor: Cursor, picked: Pick, is_exact: bool = False) -> tuple[Cursor, list[str]] | None:
     """The cursor after the claim, and the new tokens; None: refused."""
-    change = take(picked, cursor, [], (f"new-{number}" for number in count()), NOW + 30_000, is_exact)
+    numbers = count()
+    change = take(picked, cursor, [], Tokens("new", lambda: f"new-{next(numbers)}"), NOW + 30_000, is_exact)
     if not change:
         return cursor, []
     item, claim = item_of(cursor), write(cursor, change)

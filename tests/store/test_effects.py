@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.store import Store
-from chalicelib.writes import Add, Append, Key, Remove, RemoveItem, Set, Write
+from chalicelib.writes import Add, Append, Effect, Key, Remove, RemoveItem, Set, Write
 from tests.store.shelf import change, found, put
 
 VALUES: list[Any] = [
@@ -96,7 +96,12 @@ def test_a_list_can_be_made_from_another_while_that_moves_on(store: Store, key: 
 
 
 def test_the_order_of_effects_does_not_matter(store: Store, key: Key) -> None:
-    effects = (Add(("next", 0), 10), Append(("leases", "t"), [10], onto=("next",)), Set(("hint",), 1), Remove(("old",)))
+    effects: tuple[Effect, ...] = (
+        Add(("next", 0), 10),
+        Append(("leases", "t"), [10], onto=("next",)),
+        Set(("hint",), 1),
+        Remove(("old",)),
+    )
     for number, ordered in enumerate((effects, effects[::-1])):
         place = Key(key.pk, str(number))
         put(store, place, next=[40], leases={}, old=1)

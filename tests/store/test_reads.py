@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.writes import Key
 from tests.store.shelf import HIGH, LOW, put
 
@@ -160,7 +160,7 @@ def test_each_read_has_its_own_answer(store: Store, key: Key) -> None:
     fill(store, key.pk, "a", "b", "c")
     other = uuid4().hex
     fill(store, other, "x")
-    asked = [
+    asked: list[Read] = [
         Range(key.pk, "b", HIGH),
         Keys([Key(other, "x"), Key(key.pk, "a")]),
         Range(other, "a", "b"),

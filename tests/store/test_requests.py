@@ -102,7 +102,8 @@ def error(code: str, status: int = 400, **members: Any) -> ClientError:
 
 
 def refusal(found: Item | None) -> ClientError:
-    return error("ConditionalCheckFailedException", **({"Item": typed_item(found)} if found else {}))
+    members: dict[str, Any] = {"Item": typed_item(found)} if found else {}
+    return error("ConditionalCheckFailedException", **members)
 
 
 def cancelled(*codes: str, found: Item | None = None) -> ClientError:
@@ -375,13 +376,13 @@ def give_nothing(parameters: dict[str, Any]) -> Answer:
 @pytest.mark.parametrize("verb", ["read", "put", "remove"])
 def test_a_batch_that_is_never_taken_is_given_up(storing: Storing, clock: Clock, verb: str) -> None:
     store, _ = storing(forever=give_nothing)
-    act = {
+    acts: dict[str, Callable[[], object]] = {
         "read": lambda: store.read([Keys([KEY])]),
         "put": lambda: store.put_all([MADE]),
         "remove": lambda: store.remove_all([KEY]),
-    }[verb]
+    }
     with pytest.raises(StoreUnavailable):
-        act()
+        acts[verb]()
     assert sum(clock.slept) <= STORE_DEADLINE_MS
     assert len(clock.slept) >= 8
 
