@@ -89,7 +89,10 @@ class Api:
         offset = fields.integer("offset", 0, OFFSET_MAX)
         at_ms = fields.integer("at_ms", 0, INSTANT_MS_MAX)
         if token is not None:
-            return decoded_token(token, found.queues)
+            positions = decoded_token(token, found.queues)  # goes on from there, wherever the first page began
+            if queue is not None and positions.keys() != {queue}:
+                raise InvalidField(f"parameter 'next' is of another query: not of queue {queue} alone")
+            return positions
         if offset is not None and (queue is None or at_ms is not None):
             raise InvalidField(f"parameter 'offset' goes with 'queue' and without 'at_ms'; it is {offset}")
         if offset is not None and queue is not None:

@@ -185,7 +185,7 @@ def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
         history.check()
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(st.integers(0, 2**32))
 def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
     history = History(seed)

@@ -377,3 +377,11 @@ def test_a_forged_next_is_refused(topic: Topic, path: str, token: str) -> None:
 )
 def test_a_place_to_read_from_that_is_none_is_refused(topic: Topic, query: dict[str, object]) -> None:
     assert topic.client.get(f"{topic.path}/messages", **query).problem == (400, "InvalidField")
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_a_body_where_none_is_known_is_refused_and_changes_nothing(client: Client, method: str) -> None:
+    client.topic("orders")
+    answer = client.ask(method, "/topics/orders", {"x": 1})
+    assert answer.problem == (400, "UnknownField")
+    assert client.get("/topics/orders").status == 200

@@ -277,3 +277,9 @@ def test_an_id_in_a_queue_that_the_topic_does_not_have_is_404(client: Client) ->
     wide = client.topic("wide", queues=4)
     stored = wide.produce("a", queue=3)[0]["message_id"]
     assert client.get(f"{client.topic('narrow').path}/messages/{stored}").problem == (404, "MessageNotFound")
+
+
+def test_a_next_of_another_queue_is_refused(spread: Topic) -> None:
+    token = spread.read(queue=1, limit=2)["next"]
+    answer = spread.client.get(f"{spread.path}/messages", queue=2, next=token)
+    assert answer.problem == (400, "InvalidField")

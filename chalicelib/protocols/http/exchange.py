@@ -83,7 +83,9 @@ def demand_known(query: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def ok(body: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(body).decode(), {"Content-Type": "application/json"}, status)
+    return Response(
+        orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE).decode(), {"Content-Type": "application/json"}, status
+    )
 
 
 def nothing() -> Response:

@@ -41,4 +41,4 @@ def response(error: DecantError) -> Response:
     headers: dict[str, str | list[str]] = {"Content-Type": MEDIA_TYPE}
     if body["status"] == 503:
         headers["Retry-After"] = str(RETRY_AFTER_S)
-    return Response(orjson.dumps(body).decode(), headers, body["status"])
+    return Response(orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE).decode(), headers, body["status"])

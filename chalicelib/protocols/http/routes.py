@@ -9,6 +9,7 @@ from typing import Any
 from chalice.app import Blueprint, Request, Response
 
 from chalicelib import views, wiring
+from chalicelib.fields import Fields
 from chalicelib.protocols.http.exchange import answering, body_of, demand_known, nothing, ok, query_of
 
 routes = Blueprint(__name__)
@@ -26,6 +27,8 @@ def _route(method: str, path: str, *parameters: str) -> Callable[[Callable[..., 
         @functools.wraps(view)
         def checked(**path_parameters: str) -> Response:
             demand_known(_query(), parameters)
+            if method in ("GET", "DELETE"):
+                Fields(_body(), ())  # refuses whatever is in it
             return view(**path_parameters)
 
         answer = answering(checked)
