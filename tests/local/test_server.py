@@ -229,7 +229,7 @@ def test_a_kept_connection_answers_without_delay(server: Running) -> None:
 def test_headers_and_body_come_in_one_piece(server: Running) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert connection.recv(65_536).endswith(b"}")
+        assert connection.recv(65_536).endswith(b"}\n")
 
 
 def test_each_thread_sees_its_own_request(server: Running) -> None:
