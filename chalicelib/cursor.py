@@ -201,7 +201,7 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
     )
 
 
-def prune(cursor: Cursor, now: int, touched: Collection[str] = ()) -> Change:
+def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
     """Forgets leases that owe nothing: those acked to the end at once, witnesses when they are old or too many. They
     are inert, so it does not matter who removes them, or when. `touched`: tokens that the same write changes."""
     inert = [lease for token, lease in cursor.leases.items() if not lease.owed and token not in touched]
@@ -210,7 +210,7 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = ()) -> Change:
     gone += [
         lease for place, lease in enumerate(witnesses) if place >= WITNESSES_MAX or lease.deadline + WITNESS_MS < now
     ]
-    return forget(gone[:PRUNED_MAX])
+    return forget(gone[:most])
 
 
 def forget(inert: Iterable[Lease]) -> Change:

@@ -126,6 +126,9 @@ WITNESSES_MAX = 32
 PRUNED_MAX = 8
 """Leases that one write forgets."""
 
+PRUNED_ALONE_MAX = 40
+"""The same of a write that does nothing else, because the cursor is full."""
+
 DEAD_TOGETHER_MAX = 50
 """Messages that go to the dead letters in one transaction, which takes 100 items."""
 

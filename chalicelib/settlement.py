@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.cursor import Change, Cursor, Standing, ack, forget, move
+from chalicelib.cursor import Change, Cursor, Standing, ack, forget, move, prune
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import ACKED_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.receipt import Receipt
@@ -88,7 +88,7 @@ class Settlement:
             change += ack(lease, indexes)
         mine = map(self.cursor.leases.get, self.tokens)
         done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return change + forget(done[:ACKED_TOGETHER_MAX]), {}
+        return change + forget(done[: ACKED_TOGETHER_MAX - len(self.owed()[:ACKED_TOGETHER_MAX])]), {}
 
     def moves(self, split: Split) -> Plan:
         """Moves what is owed into new leases, as many as one write can name."""
@@ -101,6 +101,10 @@ class Settlement:
             new = [split(lease, run) for run in chosen]
             change += move(lease, [index for run in chosen for index in run], new)
             moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
+        if (
+            change
+        ):  # every move leaves a witness: those that are too many go with it, or heartbeats would fill the cursor
+            change += prune(self.cursor, 0, self.tokens)
         return change, moved
 
     def learn(self, item: Item | None) -> None:

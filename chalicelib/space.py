@@ -22,8 +22,8 @@ class Space:
 
     def holds(self, wire_bytes: int, count: int) -> bool:
         """Whether `count` messages that weigh this much together fit for certain: as JSON they are longer than as
-        bodies, and the room for bodies is the smaller one."""
-        return wire_bytes + count * MESSAGE_OVERHEAD_BYTES <= self.body_bytes
+        bodies."""
+        return wire_bytes + count * MESSAGE_OVERHEAD_BYTES <= min(self.body_bytes, self.json_bytes)
 
     def after(self, messages: Iterable[Stored]) -> Space:
         space = self

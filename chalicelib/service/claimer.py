@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from chalicelib.cursor import Change, Cursor, create, popped, prune, write
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.limits import LEASES_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
 from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.runtime import Runtime
@@ -85,6 +86,9 @@ class Claimer:
                 return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
             plan = self._plan(view, queue, cursor, ask, riding, space)
+            if not plan.tokens and len(cursor.leases) >= LEASES_MAX and (pruned := self._pruned(view, cursor, riding)):
+                cursor = pruned
+                continue
             if not plan.tokens:
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:
@@ -97,6 +101,16 @@ class Claimer:
                 riding.cursor, riding.is_confirmed = after, True
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
             return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+
+    def _pruned(self, view: View, cursor: Cursor, riding: Settlement | None) -> Cursor | None:
+        """The cursor after a write that does nothing but forget, so that there is room; None: there is nothing to."""
+        change = prune(cursor, self._runtime.now(), riding.tokens if riding else (), PRUNED_ALONE_MAX)
+        if not change:
+            return None
+        try:
+            return Cursor.of(self._store.write(write(cursor, change)))
+        except Refused as refused:
+            return self._found(view, refused)
 
     def _held(self, cursor: Cursor, ask: Pop) -> list[Lease]:
         """What the same attempt has leased meanwhile, in another call."""

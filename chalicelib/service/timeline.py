@@ -40,6 +40,9 @@ class Timeline:
 
 def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
     """Halves at the segment in the middle, or ends in it."""
+    if not chain:  # a stale read does not know of it yet
+        search.high = (search.low + search.high) // 2
+        return
     segment = chain[0]
     later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]
     if not later:

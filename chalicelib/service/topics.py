@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from chalicelib import group, keys, topic
@@ -67,7 +68,8 @@ class Topics:
         except Refused:
             return  # someone else was faster
         for gone in self._catalogue.groups(found):
-            self._store.write(group.remove(gone))
-            self._store.write(group.delist(gone))
+            with suppress(Refused):  # by another deletion; nothing of it can be reached any more
+                self._store.write(group.remove(gone))
+                self._store.write(group.delist(gone))
             self._purge.group(gone, found.queues)
         self._purge.topic(found, self._runtime.now() + PURGE_MS)
