@@ -5,11 +5,13 @@ Every operation checks its whole input before it stores anything, and raises a `
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chalicelib import group, message, topic, views
+from chalicelib.call import one_call
 from chalicelib.errors import GroupNotFound, InvalidField
 from chalicelib.fields import Fields, checked_name, decoded_token, encoded_token
 from chalicelib.limits import (
@@ -34,11 +36,22 @@ from chalicelib.topic import Topic
 
 Json = dict[str, Any]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _POP_FIELDS = frozenset({"max_messages", "invisible_ms", "wait_ms", "consumer_id", "attempt_id", "ack"})
 
-
 _INTEGERS = frozenset({"queue", "offset", "at_ms", "limit"})
+
+
+def _one_call(operation: Callable[Concatenate[Api, P], T]) -> Callable[Concatenate[Api, P], T]:
+    """One deadline for all that the operation asks of the store, and the truth about what it leaves behind."""
+
+    @functools.wraps(operation)
+    def called(self: Api, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with one_call(self._service.runtime.now()):
+            return operation(self, *args, **kwargs)
+
+    return called
 
 
 class Api:
@@ -47,33 +60,40 @@ class Api:
 
     # -- topics -------------------------------------------------------------------------------------------------------
 
+    @_one_call
     def put_topic(self, name: str, body: Json) -> tuple[Json, bool]:
         """The topic, and whether it is new."""
         made, is_new = self._service.topics.put(name, topic.parse_queues(body))
         return made.as_json(), is_new
 
+    @_one_call
     def get_topic(self, name: str) -> Json:
         return views.topic_details(self._service.topics.details(name))
 
+    @_one_call
     def list_topics(self, query: Mapping[str, str]) -> Json:
         limit, token = _page(_parameters(query))
         found, rest = self._service.topics.page(limit, token)
         return {"topics": [each.as_json() for each in found], "next": rest}
 
+    @_one_call
     def delete_topic(self, name: str) -> None:
         self._service.topics.delete(name)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
+    @_one_call
     def produce(self, name: str, body: Json) -> list[Produced]:
         """What became of each message; at least one is stored."""
         found = self._topic(name)
         batch = message.parse_batch(Fields(body, {"messages"}).raw("messages"), found.queues)
         return self._service.producer.produce(found, batch)
 
+    @_one_call
     def get_message(self, name: str, message_id: str) -> Json:
         return self._service.lookup.by_id(self._topic(name), message_id).as_json(name)
 
+    @_one_call
     def read_messages(self, name: str, query: Mapping[str, str]) -> Json:
         found = self._topic(name)
         fields = _parameters(query)
@@ -102,6 +122,7 @@ class Api:
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
+    @_one_call
     def put_group(self, name: str, group_name: str, body: Json) -> tuple[Json, bool]:
         """The group with its progress, and whether it is new."""
         checked_name("group", group_name)
@@ -110,17 +131,21 @@ class Api:
         _, is_new = self._service.groups.put(found, group_name, settings)
         return views.group_details(name, self._service.groups.details(found, group_name)), is_new
 
+    @_one_call
     def get_group(self, name: str, group_name: str) -> Json:
         return views.group_details(name, self._service.groups.details(self._current_topic(name), group_name))
 
+    @_one_call
     def list_groups(self, name: str, query: Mapping[str, str]) -> Json:
         limit, token = _page(_parameters(query))
         found, rest = self._service.groups.page(self._current_topic(name), limit, token)
         return {"groups": [views.group_totals(name, each) for each in found], "next": rest}
 
+    @_one_call
     def delete_group(self, name: str, group_name: str) -> None:
         self._service.groups.delete(self._current_topic(name), group_name)
 
+    @_one_call
     def reset(self, name: str, group_name: str, body: Json) -> Json:
         found = self._current_topic(name)
         to = _reset_target(Fields(body, {"to"}), found.queues)
@@ -128,18 +153,21 @@ class Api:
 
     # -- consuming ----------------------------------------------------------------------------------------------------
 
+    @_one_call
     def pop(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         ask = _pop(Fields(body, _POP_FIELDS))
         popped = self._in_topic(name, lambda found: self._service.consumer.pop(found, group_name, ask))
         return views.popped(name, popped, len(ask.ack))
 
+    @_one_call
     def ack(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         receipts = _receipts(Fields(body, {"receipts"}))
         failed = self._in_topic(name, lambda found: self._service.settler.ack(found, group_name, receipts))
         return {"acked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
+    @_one_call
     def nack(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         fields = Fields(body, {"receipts", "delay_ms", "reason"})
@@ -151,6 +179,7 @@ class Api:
         )
         return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
+    @_one_call
     def extend(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         fields = Fields(body, {"receipts", "invisible_ms"})
@@ -165,6 +194,7 @@ class Api:
 
     # -- operations ---------------------------------------------------------------------------------------------------
 
+    @_one_call
     def health(self) -> Json:
         """Asks the store for a topic. Raises StoreUnavailable."""
         self._service.topics.page(1, None)

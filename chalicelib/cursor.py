@@ -7,6 +7,7 @@
     segment   the base of a segment at or before `next`, a hint for readers
     at, by    when the last pop was, and whose (empty: it did not say)
     dead      messages that went to the dead letters
+    claims    counts claims, for those that must not pass another
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
 as that does not pass the end that the claimer has seen.
@@ -20,7 +21,7 @@ from enum import Enum
 from functools import cached_property
 
 from chalicelib.lease import ACKED, MOVED, Lease, mark
-from chalicelib.limits import LEASES_MAX, PRUNED_MAX, WITNESS_MS, WITNESSES_MAX
+from chalicelib.limits import LEASES_MAX, LEASES_ROOM, PRUNED_MAX, WITNESS_MS, WITNESSES_MAX
 from chalicelib.writes import (
     Absent,
     Add,
@@ -29,7 +30,6 @@ from chalicelib.writes import (
     Effect,
     Either,
     Equals,
-    Exists,
     Guard,
     Item,
     Key,
@@ -58,6 +58,7 @@ class Cursor:
     last_pop_at_ms: int | None = None
     last_consumer_id: str | None = None
     dead: int = 0
+    claims: int = 0
     stands: bool = True
     """False: nobody has popped yet, there is no item."""
 
@@ -72,6 +73,7 @@ class Cursor:
             item.get("at"),
             item.get("by") or None,
             item["dead"],
+            item["claims"],
         )
 
     @classmethod
@@ -82,6 +84,11 @@ class Cursor:
     def owing(self) -> list[Lease]:
         """The leases that still owe something, in offset order."""
         return sorted((lease for lease in self.leases.values() if lease.owed), key=lambda lease: lease.start)
+
+    @cached_property
+    def inert(self) -> list[Lease]:
+        """The leases that owe nothing any more."""
+        return [lease for lease in self.leases.values() if not lease.owed]
 
     def due(self, now: int) -> list[Lease]:
         return [lease for lease in self.owing if lease.is_due(now)]
@@ -125,7 +132,7 @@ class Change:
     guards: tuple[Guard, ...] = ()
     effects: tuple[Effect, ...] = ()
     tokens: tuple[str, ...] = ()
-    """New tokens: where the first of them stands, the write has landed."""
+    """New tokens, never used before: where one of them stands, the write has landed."""
 
     def __add__(self, other: Change) -> Change:
         return Change(self.guards + other.guards, self.effects + other.effects, self.tokens + other.tokens)
@@ -151,6 +158,7 @@ def create(cursor: Cursor) -> Write:
         Set(("next",), [cursor.next]),
         Set(("leases",), {}),
         Set(("dead",), 0),
+        Set(("claims",), 0),
     )
     return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
@@ -173,40 +181,49 @@ def claim(token: str, count: int, next_at_most: int, segment: int | None, deadli
     )
 
 
+def not_beyond(next_at_most: int) -> Change:
+    """Demands that others have not taken so much meanwhile that the cap would be passed."""
+    return Change(guards=(AtMost(("next", 0), next_at_most),))
+
+
 def stays_at(cursor: Cursor) -> Change:
     """Demands that nobody has taken anything new since."""
     return Change(guards=(Equals(("next", 0), cursor.next),))
 
 
-def no_lease_since(cursor: Cursor) -> Change:
-    return Change(guards=(SizeIs(("leases",), len(cursor.leases)),))
+def no_claim_since(cursor: Cursor) -> Change:
+    return Change(guards=(Equals(("claims",), cursor.claims),))
 
 
 def popped(consumer_id: str | None, now: int) -> Change:
-    return Change(effects=(Set(("at",), now), Set(("by",), consumer_id or "")))
+    return Change(effects=(Set(("at",), now), Set(("by",), consumer_id or ""), Add(("claims",), 1)))
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
     """Messages leave a lease for new ones: by extension, nack, or takeover. The size is part of the fence: had the
     lease changed since it was seen, by an ack or by another move, it would be longer."""
-    fence: tuple[Guard, ...] = (SizeIs(old.path, old.size), _is_that(old))
     if old.parked and len(indexes) == len(old.owed):
         leave: Effect = Remove(old.path)  # nobody holds a receipt for it, so it need not witness
     else:
-        leave = Append(old.path, [mark(MOVED, indexes)])
+        leave = _marked(old, mark(MOVED, indexes))
     return Change(
-        guards=fence + tuple(Absent(lease.path) for lease in new),
+        guards=_fence(old) + tuple(Absent(lease.path) for lease in new),
         effects=(leave, *(Set(lease.path, lease.listed()) for lease in new)),
         tokens=tuple(lease.token for lease in new),
     )
 
 
+def has_room() -> Change:
+    """Demands that the cursor can take the leases that settling makes: a few more than claims may."""
+    return Change(guards=(SizeBelow(("leases",), LEASES_MAX + LEASES_ROOM),))
+
+
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
     """Forgets leases that owe nothing: those acked to the end at once, witnesses when they are old or too many. They
     are inert, so it does not matter who removes them, or when. `touched`: tokens that the same write changes."""
-    inert = [lease for token, lease in cursor.leases.items() if not lease.owed and token not in touched]
-    witnesses = sorted((lease for lease in inert if lease.moved), key=lambda lease: -lease.deadline)
-    gone = [lease for lease in inert if not lease.moved]
+    inert = [lease for lease in cursor.inert if lease.token not in touched]
+    witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
+    gone = [lease for lease in inert if not lease.is_witness]
     gone += [
         lease for place, lease in enumerate(witnesses) if place >= WITNESSES_MAX or lease.deadline + WITNESS_MS < now
     ]
@@ -218,6 +235,17 @@ def forget(inert: Iterable[Lease]) -> Change:
     leases = list(inert)
     guards = tuple(Either(Absent(lease.path), _is_that(lease)) for lease in leases)
     return Change(guards, tuple(Remove(lease.path) for lease in leases))
+
+
+def _fence(lease: Lease) -> tuple[Guard, ...]:
+    """Nothing has become of the lease since it was seen."""
+    return SizeIs(lease.path, lease.size), _is_that(lease)
+
+
+def _marked(lease: Lease, marked: bytes) -> Effect:
+    if lease.is_scribbled:
+        return Set(lease.path, [*lease.tidied().listed(), marked])
+    return Append(lease.path, [marked])
 
 
 def _is_that(lease: Lease) -> Guard:
@@ -233,11 +261,12 @@ def buried(lease: Lease, indexes: Sequence[int]) -> Change:
 
 def ack(lease: Lease, indexes: Collection[int]) -> Change:
     """Settles messages of a lease. The last of them takes the lease away; before that a mark does, which needs no
-    compare-and-swap, so that consumers of one lease do not hinder each other."""
+    compare-and-swap, so that consumers of one lease do not hinder each other; but now and then the marks are tidied."""
     if set(lease.owed) <= set(indexes) and not lease.moved:
-        return Change((SizeIs(lease.path, lease.size), _is_that(lease)), (Remove(lease.path),))
+        return Change(_fence(lease), (Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    return Change((_is_that(lease), Lacks(lease.path, acked)), (Append(lease.path, [acked]),))
+    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), Lacks(lease.path, acked))
+    return Change(guards, (_marked(lease, acked),))
 
 
 def reset(cursor: Cursor, offset: int) -> Write:
@@ -245,7 +274,7 @@ def reset(cursor: Cursor, offset: int) -> Write:
     epoch = cursor.epoch + 1
     return Write(
         cursor.key,
-        (Equals(("epoch",), cursor.epoch), Exists(("next",))),
+        (Equals(("epoch",), cursor.epoch),),
         (
             Set(("epoch",), epoch),
             Set(("next",), [offset]),

@@ -17,7 +17,6 @@ from chalicelib.limits import (
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
 )
-from chalicelib.topic import Topic
 from chalicelib.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
 
 DEFAULTS: dict[str, Any] = {
@@ -32,7 +31,8 @@ FIELDS = frozenset(DEFAULTS)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`id`: the incarnation, which its cursors' keys carry. `starts`: where a cursor begins that is not there yet."""
+    """`id`: the incarnation, which its cursors' keys carry. `starts`: where a cursor begins that is not there yet.
+    `version` counts changes."""
 
     topic_id: str
     name: str
@@ -44,11 +44,19 @@ class Group:
     max_in_flight: int
     paused: bool
     created_at_ms: int
+    version: int = 0
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
         settings = {field: item[field] for field in FIELDS}
-        return cls(topic_id, name, item["id"], item["starts"], created_at_ms=item["created_at_ms"], **settings)
+        made = (topic_id, name, item["id"], item["starts"])
+        return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
+
+    @classmethod
+    def new(
+        cls, topic_id: str, name: str, group_id: str, starts: list[int], now: int, given: Mapping[str, Any]
+    ) -> Group:
+        return cls(topic_id, name, group_id, starts, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
         settings = {field: getattr(self, field) for field in DEFAULTS}
@@ -84,38 +92,37 @@ def _start(fields: Fields) -> str | int | None:
     return start
 
 
-def create(topic: Topic, name: str, group_id: str, starts: list[int], given: Mapping[str, Any], now: int) -> Write:
-    """Makes the group if there is none of this name; refused, it shows the one there is."""
-    attributes = {**DEFAULTS, **given, "id": group_id, "starts": starts, "created_at_ms": now}
-    return Write(
-        keys.group(topic.id, name),
+def create(group: Group) -> list[Write]:
+    """Makes the group, and lists it in the topic's directory, if there is none of this name; refused, it shows the one
+    there is. A transaction."""
+    settings = {field: getattr(group, field) for field in ("id", "starts", "created_at_ms", "version", *DEFAULTS)}
+    making = Write(
+        keys.group(group.topic_id, group.name),
         (Absent(("id",)),),
-        tuple(Set((field,), value) for field, value in attributes.items()),
-        landed=lambda before: before is not None and before["id"] == group_id,
+        tuple(Set((field,), value) for field, value in settings.items()),
+        landed=lambda before: before is not None and before["id"] == group.id,
     )
+    return [making, Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))]
 
 
 def change(group: Group, given: Mapping[str, Any]) -> Write:
-    """Changes the settings given. `start` counts at creation only."""
-    effects = tuple(Set((field,), value) for field, value in given.items() if field != "start")
-    return Write(keys.group(group.topic_id, group.name), (Equals(("id",), group.id),), effects)
-
-
-def enlist(topic: Topic, name: str, group_id: str) -> Write:
-    """Lists a group in the topic's directory, before it is made: a group that exists is always found there. An entry
-    whose group was never made, or is gone, is passed over by readers."""
-    return Write(keys.directory(topic.id, name), (), (Set(("listed",), group_id),))
-
-
-def delist(group: Group) -> Write:
-    """Takes the group off the directory, unless another of its name was listed meanwhile."""
-    return Write(keys.directory(group.topic_id, group.name), (Equals(("listed",), group.id),), (RemoveItem(),))
-
-
-def remove(group: Group) -> Write:
+    """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
+    after it. `start` counts at creation only."""
+    new = {field: value for field, value in given.items() if field != "start"} | {"version": group.version + 1}
     return Write(
+        keys.group(group.topic_id, group.name),
+        (Equals(("id",), group.id), Equals(("version",), group.version)),
+        tuple(Set((field,), value) for field, value in new.items()),
+        landed=lambda before: before is not None and all(before[field] == value for field, value in new.items()),
+    )
+
+
+def remove(group: Group) -> list[Write]:
+    """Takes the group away, and off the directory. A transaction."""
+    gone = Write(
         keys.group(group.topic_id, group.name),
         (Equals(("id",), group.id),),
         (RemoveItem(),),
         landed=lambda before: before is None,
     )
+    return [gone, Write(keys.directory(group.topic_id, group.name), (), (RemoveItem(),))]

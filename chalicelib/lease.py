@@ -10,16 +10,20 @@ letter, then the set of indexes as a little-endian bit mask.
 
 It is born without marks. One that owes nothing any more is inert: if all was acked it goes at once; if it lost
 messages it stays for a while as a *witness*, so that a late receipt hears that it lost, and not that it acked. A lease
-with a text in its list (the reason of a nack) is *parked*: nobody holds it, and at its deadline it is due again.
+whose token begins with `~` is *parked*, after a nack: nobody holds it, and at its deadline it is due again.
+
+The list only ever grows, so its length is the lease's version. When many marks have come together, the next write puts
+what they say into two, and leaves the others empty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from chalicelib.limits import MARKS_MAX
 from chalicelib.writes import Path
 
 ACKED = b"a"
@@ -64,18 +68,14 @@ class Lease:
     deadline: int
     attempt: int
     marks: tuple[bytes, ...] = ()
-    reason: str | None = None
 
     @classmethod
     def of(cls, token: str, listed: list[Any]) -> Lease:
-        start, count, deadline, attempt, *rest = listed
-        marks = tuple(each for each in rest if isinstance(each, bytes))
-        reason = next((each for each in rest if isinstance(each, str)), None)
-        return cls(token, start, count, deadline, attempt, marks, reason)
+        start, count, deadline, attempt, *marks = listed
+        return cls(token, start, count, deadline, attempt, tuple(marks))
 
     def listed(self) -> list[Any]:
-        reason = [] if self.reason is None else [self.reason]
-        return [self.start, self.count, self.deadline, self.attempt, *reason, *self.marks]
+        return [self.start, self.count, self.deadline, self.attempt, *self.marks]
 
     @property
     def path(self) -> Path:
@@ -84,11 +84,26 @@ class Lease:
     @property
     def size(self) -> int:
         """Elements of the list: it grows with every mark, so it is the lease's version."""
-        return 4 + len(self.marks) + self.parked
+        return 4 + len(self.marks)
 
     @property
     def parked(self) -> bool:
-        return self.reason is not None
+        return self.token.startswith(PARKED)
+
+    @property
+    def is_witness(self) -> bool:
+        """Whether there are receipts for messages that it has lost."""
+        return bool(self.moved) and not self.parked
+
+    @property
+    def is_scribbled(self) -> bool:
+        """Whether it has more marks than two would need."""
+        return sum(len(each) > 1 for each in self.marks) >= MARKS_MAX
+
+    def tidied(self) -> Lease:
+        """The same, and as long, with all that its marks say in the first two."""
+        told = (mark(ACKED, self.acked), mark(MOVED, self.moved))
+        return replace(self, marks=(*told, *[mark(ACKED, ())] * (len(self.marks) - len(told))))
 
     @cached_property
     def acked(self) -> frozenset[int]:

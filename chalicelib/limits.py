@@ -34,7 +34,7 @@ RECEIPT_CHARS_MAX = 1_000
 """Ours have some 150. Those that fail are in the answer, which has to be carried."""
 
 REASON_CHARS_MAX = 256
-"""Why a message was nacked. It waits inside the cursor, which every pop pays for by the kilobyte."""
+"""Why a message was given up. A sentence for people, not a log."""
 
 QUEUES_MAX = 128
 QUEUES_DEFAULT = 4
@@ -51,7 +51,8 @@ ATTEMPTS_DEFAULT = 16
 ATTEMPTS_MAX = 1_000
 
 IN_FLIGHT_DEFAULT = 1_000
-IN_FLIGHT_MAX = 100_000
+IN_FLIGHT_MAX = 20_000
+"""Each can add a mark to the cursor, which is one item, of 400 KB at most."""
 
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
@@ -94,8 +95,11 @@ kilobytes that it would add here, and leaves the log light."""
 CROWDED_BYTES_MAX = 100
 """The same where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
 
+ITEM_BYTES_MAX = 400 * KIB
+"""What DynamoDB stores as one item."""
+
 PIECE_BYTES_MAX = 256 * KIB
-"""One payload item. DynamoDB takes 400 KB; the embedded store counts base64 and takes about 300."""
+"""One payload item: the embedded store counts an item's base64, and takes about 300 KB of the 400."""
 
 INSTANCE_CACHE_BYTES_MAX = 64 * MIB
 """Sealed segments and payloads, which never change, kept by one instance."""
@@ -111,6 +115,12 @@ CONTENDED_MS = SECOND_MS
 LEASES_MAX = 2_000
 """Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
 
+LEASES_ROOM = 500
+"""How many more there may be where leases are nacked or extended in parts: it must go on when no claim can."""
+
+MARKS_MAX = 8
+"""Marks of a lease that are put together by the next write, or single acks would make the cursor heavy."""
+
 TAKEOVERS_MAX = 20
 """Leases that one write takes over or splits off: an expression is at most 4 KB long."""
 
@@ -123,11 +133,14 @@ WITNESS_MS = 10 * MINUTE_MS
 WITNESSES_MAX = 32
 """How many such leases stay, so that nacks do not fatten the cursor."""
 
+INERT_MAX = 2 * WITNESSES_MAX
+"""With more leases that owe nothing than these, some are forgotten in a write of its own."""
+
 PRUNED_MAX = 8
 """Leases that one write forgets."""
 
 PRUNED_ALONE_MAX = 40
-"""The same of a write that does nothing else, because the cursor is full."""
+"""The same of a write that does nothing else."""
 
 DEAD_TOGETHER_MAX = 50
 """Messages that go to the dead letters in one transaction, which takes 100 items."""
@@ -155,7 +168,11 @@ POLL_MS_MAX = 200
 """A waiting pop looks again after this long, growing from the first to the second."""
 
 STORE_DEADLINE_MS = 10 * SECOND_MS
-"""How long one request to the store may take, retries included, before the caller is told 503."""
+"""How long the store may keep one call waiting, retries included, before the caller is told 503. The last try may take
+a `READ_TIMEOUT_MS` more."""
+
+CALL_MS_MAX = 25 * SECOND_MS
+"""The same together with what a long poll waits: API Gateway gives up after 29 s."""
 
 STORE_PAUSE_MS_MIN = 25
 STORE_PAUSE_MS_MAX = 2 * SECOND_MS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from chalicelib.cursor import Change, Cursor, claim, move, no_lease_since, stays_at
+from chalicelib.cursor import Change, Cursor, claim, move, no_claim_since, not_beyond, stays_at
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
@@ -21,8 +21,8 @@ class Pick:
     """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
 
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
-    `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: others that take
-    over leases at the same time could pass the cap. `is_partial`: one write cannot name all the leases that are due."""
+    `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
+    passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -67,12 +67,13 @@ def pick(
     has_slot = len(cursor.leases) < LEASES_MAX
     available = max(0, end - cursor.next)
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
+    spare = room - waiting - cursor.retrying(now) - fresh  # what is parked may come due at any moment
     return Pick(
         takeovers,
         fresh,
-        next_at_most=min(end, cursor.next + cap_room) - fresh,
+        next_at_most=cursor.next + max(0, min(spare, available - fresh) if fresh else spare),
         is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
-        is_capped_closely=waiting > room,
+        is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
     )
 
@@ -108,8 +109,10 @@ def take(
         new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely:
-        made += no_lease_since(cursor)
-    if picked.fresh:
+        made += no_claim_since(cursor)
+    if not picked.fresh:
+        made += not_beyond(picked.next_at_most)
+    else:
         hint = _hint(chain, cursor.next + picked.fresh)
         made += claim(tokens.fresh, picked.fresh, picked.next_at_most, hint, deadline)
         made += stays_at(cursor) if is_exact else Change()

@@ -10,9 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.cursor import Change, Cursor, Standing, ack, forget, move, prune
+from chalicelib.cursor import Change, Cursor, Standing, ack, forget, has_room, move, prune
+from chalicelib.errors import StoreUnavailable
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import ACKED_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.limits import (
+    ACKED_TOGETHER_MAX,
+    INERT_MAX,
+    LEASES_MAX,
+    LEASES_ROOM,
+    PRUNED_ALONE_MAX,
+    TAKEOVERS_MAX,
+)
 from chalicelib.receipt import Receipt
 from chalicelib.writes import Item, Key
 
@@ -49,9 +57,13 @@ class Settlement:
     """Whether the cursor was seen in this call: a belief may be from before a reset."""
     is_foreign: bool = False
     """There is no such cursor: the receipts are of another group, or of one since deleted."""
+    dead: set[int] = field(default_factory=set)
+    """Offsets of these receipts that are known to be dead letters."""
 
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch:
+            return Standing.LOST
+        if receipt.offset in self.dead:
             return Standing.LOST
         return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
 
@@ -62,6 +74,10 @@ class Settlement:
     @property
     def queue(self) -> int:
         return self.receipts[0][1].queue
+
+    @property
+    def group_id(self) -> str:
+        return self.receipts[0][1].group_id
 
     def is_late(self, cursor: Cursor, now: int) -> bool:
         """Whether a lease of these receipts has run out: its other messages can be taken over."""
@@ -74,6 +90,8 @@ class Settlement:
 
     def owed(self) -> list[tuple[Lease, list[int]]]:
         """The leases that still owe messages to these receipts, and which."""
+        if self.is_foreign:
+            return []
         found: dict[str, set[int]] = {}
         for _, receipt in self.receipts:
             if self.standing(receipt) is Standing.OWED:
@@ -83,15 +101,21 @@ class Settlement:
     def acks(self) -> Plan:
         """Settles what is owed, of as many leases as one write can name; takes away leases that others acked to the
         end."""
+        owed = self.owed()[:ACKED_TOGETHER_MAX]
         change = Change()
-        for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX]:
+        for lease, indexes in owed:
             change += ack(lease, indexes)
         mine = map(self.cursor.leases.get, self.tokens)
         done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return change + forget(done[: ACKED_TOGETHER_MAX - len(self.owed()[:ACKED_TOGETHER_MAX])]), {}
+        return change + forget(done[: ACKED_TOGETHER_MAX - len(owed)]), {}
 
     def moves(self, split: Split) -> Plan:
-        """Moves what is owed into new leases, as many as one write can name."""
+        """Moves what is owed into new leases, as many as one write can name. Every move leaves a witness: those that
+        are too many go with it, or heartbeats would fill the cursor."""
+        if len(self.cursor.inert) > INERT_MAX:
+            return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
+        if len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
+            raise StoreUnavailable(f"queue {self.queue} has as many leases and retries under way as a cursor can hold")
         change = Change()
         moved: Moved = {}
         for lease, indexes in self.owed():
@@ -101,19 +125,23 @@ class Settlement:
             new = [split(lease, run) for run in chosen]
             change += move(lease, [index for run in chosen for index in run], new)
             moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
-        if (
-            change
-        ):  # every move leaves a witness: those that are too many go with it, or heartbeats would fill the cursor
-            change += prune(self.cursor, 0, self.tokens)
-        return change, moved
+        return (change + has_room() + prune(self.cursor, 0, self.tokens) if change else change), moved
+
+    def perhaps_dead(self) -> list[int]:
+        """Offsets that nobody owes, of leases that are gone: settled by their receipts, or dead letters since."""
+        if self.is_foreign or not self.cursor.dead:
+            return []
+        gone = [receipt for _, receipt in self.receipts if receipt.token not in self.cursor.leases]
+        return [receipt.offset for receipt in gone if self.standing(receipt) is Standing.ACKED]
 
     def learn(self, item: Item | None) -> None:
         """Takes the cursor that a write left or found."""
+        self.know(Cursor.of(item) if item else None)
+
+    def know(self, cursor: Cursor | None) -> None:
         self.is_confirmed = True
-        if item is None:
-            self.is_foreign = True
-        else:
-            self.cursor = Cursor.of(item)
+        self.is_foreign = cursor is None
+        self.cursor = cursor or self.cursor
 
     def unacked(self) -> list[Failure]:
         return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)

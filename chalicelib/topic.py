@@ -27,6 +27,10 @@ class Topic:
     def of(cls, item: Item) -> Topic:
         return cls(item["sk"], item["id"], item["queues"], item["created_at_ms"])
 
+    @classmethod
+    def new(cls, name: str, topic_id: str, queues: int | None, now: int) -> Topic:
+        return cls(name, topic_id, queues or QUEUES_DEFAULT, now)
+
     def as_json(self) -> dict[str, Any]:
         return {"topic": self.name, "queues": self.queues, "created_at_ms": self.created_at_ms}
 
@@ -38,13 +42,14 @@ def parse_queues(data: object) -> int | None:
     return Fields(data, FIELDS).integer("queues", 1, QUEUES_MAX)
 
 
-def create(name: str, topic_id: str, queues: int | None, now: int) -> Write:
-    """Makes the topic if there is none of this name; refused, it shows the one there is."""
+def create(topic: Topic) -> Write:
+    """Makes the topic if there is none of this name; refused, it shows the one there is. To be sent as a transaction,
+    or a repeat that arrives late could bring back a topic that was deleted since, under its old id."""
     return Write(
-        keys.topic(name),
+        keys.topic(topic.name),
         (Absent(("id",)),),
-        (Set(("id",), topic_id), Set(("queues",), queues or QUEUES_DEFAULT), Set(("created_at_ms",), now)),
-        landed=lambda before: before is not None and before["id"] == topic_id,
+        (Set(("id",), topic.id), Set(("queues",), topic.queues), Set(("created_at_ms",), topic.created_at_ms)),
+        landed=lambda before: before is not None and before["id"] == topic.id,
     )
 
 

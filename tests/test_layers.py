@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 
 LAYERS = [
     {"errors", "limits", "writes", "runtime"},
-    {"fields", "keys", "sizes", "lease", "receipt"},
+    {"call", "fields", "keys", "sizes", "lease", "receipt"},
     {"message", "topic"},
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},

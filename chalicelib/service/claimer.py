@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from chalicelib.cursor import Change, Cursor, create, popped, prune, write
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import LEASES_MAX, PRUNED_ALONE_MAX
+from chalicelib.limits import INERT_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
 from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.runtime import Runtime
@@ -21,6 +21,9 @@ from chalicelib.settlement import Settlement, believe
 from chalicelib.space import Space
 from chalicelib.store import Store
 from chalicelib.writes import Refused
+
+_EXPIRED = "the lease expired"
+"""Why a message is dead that nobody nacked in the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,8 @@ class Claimer:
                 return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
             plan = self._plan(view, queue, cursor, ask, riding, space)
-            if not plan.tokens and len(cursor.leases) >= LEASES_MAX and (pruned := self._pruned(view, cursor, riding)):
-                cursor = pruned
+            if len(cursor.inert) > INERT_MAX:
+                cursor = self._pruned(view, cursor)
                 continue
             if not plan.tokens:
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
@@ -102,11 +105,9 @@ class Claimer:
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
             return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
-    def _pruned(self, view: View, cursor: Cursor, riding: Settlement | None) -> Cursor | None:
-        """The cursor after a write that does nothing but forget, so that there is room; None: there is nothing to."""
-        change = prune(cursor, self._runtime.now(), riding.tokens if riding else (), PRUNED_ALONE_MAX)
-        if not change:
-            return None
+    def _pruned(self, view: View, cursor: Cursor) -> Cursor:
+        """The cursor after a write that does nothing but forget."""
+        change = prune(cursor, self._runtime.now(), most=PRUNED_ALONE_MAX)
         try:
             return Cursor.of(self._store.write(write(cursor, change)))
         except Refused as refused:
@@ -136,8 +137,7 @@ class Claimer:
             if not exhausted:
                 return cursor
             lease = exhausted[0]
-            reason = lease.reason or "the lease expired"
-            found, _ = self._burial.bury(view.group, queue, cursor, lease, lease.owed, reason)
+            found, _ = self._burial.bury(view.group, queue, cursor, lease, lease.owed, _EXPIRED)
             if found is None:
                 raise self._gone(view)
             cursor = found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from chalicelib import call
 from chalicelib.cursor import Cursor
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN
@@ -77,6 +78,7 @@ class Consumer:
                 popped.failed = failed
                 return popped
             self._runtime.sleep(min(pause_ms, left_ms))
+            call.has_waited(min(pause_ms, left_ms))
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
@@ -84,10 +86,12 @@ class Consumer:
         token = ask.attempt_token
         if token is None:
             return None
-        now = self._runtime.now()
+        now, space = self._runtime.now(), Space()
         deliveries: list[Delivery] = []
-        for queue, cursor in enumerate(view.cursors):
-            deliveries += self._delivered(view, queue, cursor, cursor.held(token, now), [])
+        for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
+            found = self._delivered(view, queue, cursor, cursor.held(token, now), [])
+            deliveries += found[: space.fitting(each.stored for each in found)]
+            space = Space().after(each.stored for each in deliveries) if deliveries else space
         return Popped(deliveries) if deliveries else None
 
     def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:

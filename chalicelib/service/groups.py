@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib import group, keys
 from chalicelib.cursor import Cursor, create, reset
-from chalicelib.errors import GroupNotFound, InvalidField
+from chalicelib.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.group import Group
 from chalicelib.progress import QueueProgress, progress
 from chalicelib.runtime import Runtime
@@ -72,17 +72,15 @@ class Groups:
                 continue  # made or removed by someone else since it was read
 
     def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
-        change = group.change(found, given)
-        if not change.effects:
+        if not given.keys() - {"start"}:
             return found
-        return Group.of(found.topic_id, found.name, self._store.write(change))
+        return Group.of(found.topic_id, found.name, self._store.write(group.change(found, given)))
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
-        group_id = self._runtime.name(_ID_CHARS)
-        self._store.write(group.enlist(topic, name, group_id))
-        made = self._store.write(group.create(topic, name, group_id, starts, given, self._runtime.now()))
-        return Group.of(topic.id, name, made)
+        made = Group.new(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), given)
+        self._store.write_together(group.create(made))
+        return made
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and how far it is, queue by queue. Raises GroupNotFound."""
@@ -97,10 +95,10 @@ class Groups:
     def delete(self, topic: Topic, name: str) -> None:
         """Removes the group; its cursors and dead letters, which then nobody can reach, after it."""
         gone = self._catalogue.group(topic, name)
-        self._store.write(group.remove(gone))
-        with suppress(Refused):  # made again meanwhile
-            self._store.write(group.delist(gone))
-        self._purge.group(gone, topic.queues)
+        with suppress(Refused):  # someone else was faster
+            self._store.write_together(group.remove(gone))
+        with suppress(StoreUnavailable):
+            self._purge.group(gone, topic.queues)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and
@@ -153,5 +151,5 @@ class Groups:
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:
         heads = [(each.queue, each.first_ready) for each in queues if each.first_ready is not None]
         wants = [Want(topic.log(queue), offset, 1, None) for queue, offset in heads]
-        chains = self._reader.chains(wants)
+        chains = self._reader.chains(wants, strong=True)
         return {queue: stored_at(chain, offset) for (queue, offset), chain in zip(heads, chains, strict=True) if chain}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chalicelib import keys
 from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
@@ -62,13 +62,13 @@ class LogReader:
         seen = Seen()
         return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
 
-    def chains(self, wants: Sequence[Want], seen: Seen | None = None) -> list[list[Segment]]:
+    def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
         """For each want the segments, in order, from the one with its offset to the one with its last message, or to
-        the end of the log. An empty list: nothing is there yet."""
+        the end of the log. An empty list: nothing is there yet. `strong`: what was stored a moment ago is seen."""
         seen = seen or Seen()
         while True:
             walked = [self._walk(want, seen) for want in wants]
-            reads = _merged([read for _, read in walked if read])
+            reads = _merged([replace(read, strong=strong) for _, read in walked if read])
             if not reads:
                 return [segments for segments, _ in walked]
             self.learn(seen, reads, self._store.read(reads))
@@ -179,6 +179,8 @@ def _locate(want: Want) -> Read:
 
 def _merged(reads: Sequence[Read]) -> list[Read]:
     """All reads by key become one request."""
-    by_key = list(dict.fromkeys(key for read in reads if isinstance(read, Keys) for key in read.keys))
+    by_key = [read for read in reads if isinstance(read, Keys)]
     ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
-    return ([Keys(by_key)] if by_key else []) + ranges
+    if by_key:
+        ranges.insert(0, Keys(list(dict.fromkeys(key for read in by_key for key in read.keys)), by_key[0].strong))
+    return ranges

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chalicelib import keys
+from chalicelib import call, keys
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, STORE_DEADLINE_MS, TAIL_AGE_MS_MAX
+from chalicelib.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
 from chalicelib.log import Entry, Segment, append
 from chalicelib.runtime import Runtime
 from chalicelib.service.payloads import Payloads
@@ -49,7 +49,7 @@ class LogWriter:
         pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
-        deadline = self._runtime.now() + STORE_DEADLINE_MS
+        deadline = call.give_up_at_ms(self._runtime.now())
         while waiting := [each for each in pending if each.done is None]:
             try:
                 self._round(topic, waiting, deadline)

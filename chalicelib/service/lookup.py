@@ -1,4 +1,4 @@
-"""Reading messages without leasing them: by id, by queue and offset, by time."""
+"""Reading messages without leasing them: by id, by queue and offset, by time. What was stored a moment ago is there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Lookup:
         place = parse_message_id(message_id)
         if place is not None and place[1] < topic.queues:
             entry_id, queue, offset = place
-            chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)])[0]
+            chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
                 if stored.entry_id == entry_id:
                     return stored
@@ -51,7 +51,7 @@ class Lookup:
         """Up to `limit` messages from these positions on, by when they were stored and in order within each queue;
         fewer when a response would not hold them."""
         wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
-        chains = dict(zip(positions, self._reader.chains(wants), strict=True))
+        chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))
         ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]
         order = list(islice(heapq.merge(*ahead), limit + 1))
         chosen = order[:limit]

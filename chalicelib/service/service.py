@@ -27,7 +27,7 @@ from chalicelib.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    store: Store
+    runtime: Runtime
     catalogue: Catalogue
     topics: Topics
     groups: Groups
@@ -51,7 +51,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     timeline = Timeline(store, reader)
     purge = Purge(store, runtime)
     return Service(
-        store,
+        runtime,
         catalogue,
         Topics(store, runtime, catalogue, purge),
         Groups(store, runtime, catalogue, reader, timeline, purge),

@@ -56,7 +56,21 @@ class Settler:
 
     def acknowledge(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Failure]:
         self._settle(topic, group, settlements, Settlement.acks)
+        self._tell_dead_from_acked(topic, settlements)
         return [failure for settlement in settlements for failure in settlement.unacked()]
+
+    def _tell_dead_from_acked(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+        """Where a cursor has sent messages to the dead letters, and the lease of a receipt is gone, they tell."""
+        doubtful = [(each, offsets) for each in settlements if (offsets := each.perhaps_dead())]
+        if not doubtful:
+            return
+        letters = [
+            [keys.dead(topic.id, each.group_id, each.queue, offset) for offset in offsets] for each, offsets in doubtful
+        ]
+        found = self._store.read([Keys(asked, strong=True) for asked in letters])
+        for (each, offsets), asked, items in zip(doubtful, letters, found, strict=True):
+            places = {item["sk"] for item in items}
+            each.dead |= {offset for offset, key in zip(offsets, asked, strict=True) if key.sk in places}
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
         """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
@@ -69,7 +83,7 @@ class Settler:
 
         def parked(lease: Lease, run: range) -> Lease:
             wait_ms = backoff_ms(lease.attempt) if delay_ms is None else delay_ms
-            return self._parked(lease, run, now + wait_ms, reason)
+            return self._parked(lease, run, now + wait_ms)
 
         self._settle(topic, group, settlements, lambda settlement: settlement.moves(parked))
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
@@ -161,14 +175,11 @@ class Settler:
             lease, indexes = exhausted[0]
             cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, lease, indexes, reason)
             settlement.moved |= {(lease.token, lease.start + index): lease for index in buried}
-            if cursor is None:
-                settlement.is_foreign = True
-                return
-            settlement.cursor = cursor
+            settlement.know(cursor)
 
-    def _parked(self, lease: Lease, run: range, due: int, reason: str) -> Lease:
+    def _parked(self, lease: Lease, run: range, due: int) -> Lease:
         token = PARKED + self._runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
-        return Lease(token, lease.start + run.start, len(run), due, lease.attempt, (), reason)
+        return Lease(token, lease.start + run.start, len(run), due, lease.attempt)
 
     def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
         token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
@@ -180,10 +191,10 @@ class Settler:
 
 
 def _raise_trouble(outcomes: Sequence[Outcome]) -> None:
-    """Another cursor's write may have landed, so the outcome of the whole is unknown; a repeat is safe."""
-    for outcome in outcomes:
-        if isinstance(outcome, StoreUnavailable):
-            raise StoreUnavailable(outcome.detail, outcome="unknown")
+    """The worst first: what may have landed."""
+    troubles = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
+    if troubles:
+        raise max(troubles, key=lambda trouble: trouble.outcome_unknown)
 
 
 def backoff_ms(attempt: int) -> int:

@@ -33,14 +33,14 @@ class Timeline:
         searches = [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))]
         while going := [search for search in searches if search.low < search.high]:
             wants = [Want(topic.log(each.queue), (each.low + each.high) // 2, 1, None) for each in going]
-            for search, chain in zip(going, self._reader.chains(wants), strict=True):
+            for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
                 _narrow(search, chain, at_ms)
         return [search.low for search in searches]
 
 
 def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
     """Halves at the segment in the middle, or ends in it."""
-    if not chain:  # a stale read does not know of it yet
+    if not chain:  # the topic is being deleted
         search.high = (search.low + search.high) // 2
         return
     segment = chain[0]

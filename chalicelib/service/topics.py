@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from chalicelib import group, keys, topic
+from chalicelib.errors import StoreUnavailable
 from chalicelib.fields import checked_name
 from chalicelib.limits import PURGE_MS
 from chalicelib.runtime import Runtime
@@ -40,11 +41,11 @@ class Topics:
     def put(self, name: str, queues: int | None) -> tuple[Topic, bool]:
         """Creates the topic, or checks that it is as wanted. Returns it, and whether it is new."""
         checked_name("topic", name)
-        topic_id = self._runtime.name(_ID_CHARS)
+        made = Topic.new(name, self._runtime.name(_ID_CHARS), queues, self._runtime.now())
         self._catalogue.forget(name)
         try:
-            made = self._store.write(topic.create(name, topic_id, queues, self._runtime.now()))
-            return Topic.of(made), True
+            self._store.write_together([topic.create(made)])
+            return made, True
         except Refused as refused:
             found = Topic.of(refused.before or {})
             topic.demand_unchanged(found, queues)
@@ -59,17 +60,20 @@ class Topics:
         return [Topic.of(item) for item in items], rest
 
     def delete(self, name: str) -> None:
-        """Removes the topic. Then nothing under its id can be reached, and what it leaves is removed as far as time
-        allows; the grave remembers the rest."""
+        """Removes the topic. Then nothing under its id can be reached, and what it leaves is removed as far as time and
+        the store allow; the grave remembers the rest."""
         found = self._catalogue.current_topic(name)
         self._catalogue.forget(name)
         try:
             self._store.write_together([topic.remove(found), topic.bury(found)])
         except Refused:
             return  # someone else was faster
-        for gone in self._catalogue.groups(found):
-            with suppress(Refused):  # by another deletion; nothing of it can be reached any more
-                self._store.write(group.remove(gone))
-                self._store.write(group.delist(gone))
-            self._purge.group(gone, found.queues)
-        self._purge.topic(found, self._runtime.now() + PURGE_MS)
+        with suppress(StoreUnavailable):
+            self._clear(found)
+
+    def _clear(self, gone: Topic) -> None:
+        for each in self._catalogue.groups(gone):
+            with suppress(Refused):  # by another deletion
+                self._store.write_together(group.remove(each))
+            self._purge.group(each, gone.queues)
+        self._purge.topic(gone, self._runtime.now() + PURGE_MS)

@@ -1,7 +1,8 @@
 """The storage port: what the core asks of a store. `memory` and `dynamodb` implement it; one contract suite runs both.
 
 Each verb is one round trip. Any of them may raise `StoreUnavailable` (with `outcome="unknown"` when a write may have
-landed nevertheless); a write may also land late, after its caller has given up.
+landed nevertheless); a write may also land late, after its caller has given up. An item that would come to more than
+`ITEM_BYTES_MAX` stays as it was: `StoreUnavailable`, for want of room. What a write has changed is noted in `call`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Store(Protocol):
     def write_together(self, writes: Sequence[Write]) -> None:
         """Applies writes to different items in one transaction: all or none. Costs double, so never on a hot path.
 
-        Raises `Refused` with the item of the first write whose guard does not hold."""
+        Raises `Refused` with the item of the first write whose guard does not hold, unless that recognises that it has
+        already landed. A repeat that arrives late does nothing: a transaction is known by a token for ten minutes."""
 
     def put_all(self, items: Sequence[Item]) -> None:
         """Stores items that are written once under a fresh random key and never change: no guard, no order."""

@@ -9,6 +9,9 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 
+from chalicelib import call
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import ITEM_BYTES_MAX
 from chalicelib.sizes import item_bytes, read_units, write_units
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.store.evaluate import after, holds
@@ -44,12 +47,17 @@ class MemoryStore:
 
     def write_together(self, writes: Sequence[Write]) -> None:
         with self._lock:
-            self._count(writes=[2 * self._units(write) for write in writes])
             self.meter.round_trips += 1
-            for write in writes:
-                self._demand(write, self._get(write.key))
-            for write in writes:
-                self._put(write.key, after(self._get(write.key), write))
+            refused = next((write for write in writes if not self._allows(write)), None)
+            items = [after(self._get(write.key), write) if self._allows(write) else None for write in writes]
+            for write, item in zip(writes, items, strict=True):
+                self._charge(self._get(write.key), item, times=2)
+            if refused is None:
+                for write, item in zip(writes, items, strict=True):
+                    self._put(write.key, item)
+                call.has_written()
+            elif not refused.landed(before := self._get(refused.key)):
+                raise Refused(before)
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
@@ -97,30 +105,30 @@ class MemoryStore:
     def _outcome(self, write: Write) -> Outcome:
         try:
             return self._write(write)
-        except Refused as refused:
-            return refused
+        except (Refused, StoreUnavailable) as trouble:
+            return trouble
 
     def _write(self, write: Write) -> Item:
         before = self._get(write.key)
-        self._count(writes=[self._units(write)])
-        try:
-            self._demand(write, before)
-        except Refused:
+        if not self._allows(write):
+            self._charge(before, None)
             if write.landed(before):
                 return before or {}
-            raise
+            raise Refused(before)
         item = after(before, write)
+        self._charge(before, item)
         self._put(write.key, item)
+        call.has_written()
         return item or {}
 
-    def _units(self, write: Write) -> int:
+    def _allows(self, write: Write) -> bool:
         before = self._get(write.key)
-        is_applied = all(holds(guard, before) for guard in write.guards)
-        return write_units(before, after(before, write) if is_applied else None)
+        return all(holds(guard, before) for guard in write.guards)
 
-    def _demand(self, write: Write, before: Item | None) -> None:
-        if not all(holds(guard, before) for guard in write.guards):
-            raise Refused(before)
+    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
+        self._count(writes=[times * write_units(before, item)])
+        if item_bytes(item or {}) > ITEM_BYTES_MAX:
+            raise StoreUnavailable(f"an item would have more than {ITEM_BYTES_MAX} bytes")
 
     def _get(self, key: Key) -> Item | None:
         return self._items.get(key.pk, {}).get(key.sk)

@@ -75,13 +75,14 @@ class History:
 
     def pop(self) -> None:
         seen, before = self.sight(), self.fates()
-        picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), self.now)
+        looked_at = self.now - self.chance.choice((0, 0, 4, 600))  # what was parked then may be due by now
+        picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), looked_at)
         change = take(
             picked, seen, [], Tokens(self.token(), self.token), self.now + self.chance.choice((5, 500)), False
         )
-        change += steps.prune(seen, self.now)
+        change += steps.prune(seen, self.now) + steps.popped(None, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
-        if change and self.apply(steps.write(seen, change), picked.offsets(seen)):
+        if change.tokens and self.apply(steps.write(seen, change), picked.offsets(seen)):
             for token in change.tokens:
                 for offset in self.cursor.leases[token].owed_offsets:
                     assert before.get(offset) not in (SETTLED, *live), f"{offset} was not to be had"
@@ -106,15 +107,14 @@ class History:
         lease, indexes = self.some(seen)
         if not lease or lease.deadline <= self.now:
             return
-        reason = self.chance.choice((None, "", "why"))
-        prefix, deadline = ("" if reason is None else "~"), self.now + self.chance.choice((0, 3, 50, 500))
+        prefix, deadline = self.chance.choice(("", "~")), self.now + self.chance.choice((0, 3, 50, 500))
         new = [
-            Lease(self.token(prefix), lease.start + run.start, len(run), deadline, lease.attempt, (), reason)
+            Lease(self.token(prefix), lease.start + run.start, len(run), deadline, lease.attempt)
             for run in runs(indexes)
         ]
         change = steps.move(lease, indexes, new)
         if self.apply(steps.write(seen, change), (lease.start + index for index in indexes)):
-            if reason is None:
+            if not prefix:
                 self.delivered |= {(each.token, offset) for each in new for offset in each.owed_offsets}
             assert all(before[lease.start + index] == lease.token for index in indexes)
             self.only_changed(before, change)

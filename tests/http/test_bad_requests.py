@@ -103,7 +103,7 @@ INTEGERS = [
     ("PUT", "/topics/orders/groups/billing", {}, "start", 0, INSTANT_MS_MAX),
     ("PUT", "/topics/orders/groups/billing", {}, "invisible_ms", 1, 43_200_000),
     ("PUT", "/topics/orders/groups/billing", {}, "max_attempts", 1, 1_000),
-    ("PUT", "/topics/orders/groups/billing", {}, "max_in_flight", 1, 100_000),
+    ("PUT", "/topics/orders/groups/billing", {}, "max_in_flight", 1, 20_000),
     ("POST", "/topics/orders/groups/billing/pop", {}, "max_messages", 1, 256),
     ("POST", "/topics/orders/groups/billing/pop", {}, "invisible_ms", 1, 43_200_000),
     ("POST", "/topics/orders/groups/billing/pop", {}, "wait_ms", 0, 20_000),

@@ -46,7 +46,7 @@ def test_a_new_group_is_201_with_the_defaults_and_its_progress(topic: Topic) -> 
 
 
 def test_a_group_is_created_with_the_settings_given(topic: Topic) -> None:
-    given = {"start": "latest", "invisible_ms": 1, "max_attempts": 1_000, "max_in_flight": 100_000, "paused": True}
+    given = {"start": "latest", "invisible_ms": 1, "max_attempts": 1_000, "max_in_flight": 20_000, "paused": True}
     made = topic.group("billing", **given).progress()
     assert {name: made[name] for name in given} == given
 

@@ -127,6 +127,6 @@ class Provoked:
                 self.store.before = broken("the inside")
                 return ask(method, path, body)
             case 503:
-                self.store.before = unavailable("read", "write")
+                self.store.before = unavailable("read", "write", "write_together")
                 return ask(method, path, body)
         return ask(method, path, body)

@@ -11,7 +11,15 @@ import pytest
 from chalicelib.errors import StoreUnavailable
 from chalicelib.store import Keys
 from tests.http.client import Answer, Client, Group, Topic, bodies, receipts
-from tests.http.troubled_store import Trouble, TroubledStore, broken, throttled_queue, unavailable, unknown
+from tests.http.troubled_store import (
+    Trouble,
+    TroubledStore,
+    broken,
+    from_request,
+    throttled_queue,
+    unavailable,
+    unknown,
+)
 
 
 @pytest.fixture
@@ -45,6 +53,7 @@ REQUESTS = [
     ("GET", "/health", None),
 ]
 WRITES = [request for request in REQUESTS if request[0] != "GET"]
+POP_WITH_ACK = ("POST", "/topics/orders/groups/billing/pop", {"ack": "taken"})
 
 
 @pytest.fixture
@@ -80,11 +89,31 @@ def test_a_store_that_throttles_everything_is_503_and_nothing_has_changed(
     assert snapshot(store) == before
 
 
+@pytest.mark.parametrize("number", range(1, 8))
+@pytest.mark.parametrize(("method", "path", "body"), [*WRITES, POP_WITH_ACK])
+def test_a_call_that_fails_on_the_way_says_so_when_it_has_changed_something(
+    store: TroubledStore,
+    client: Client,
+    topic: Topic,
+    taken: list[str],
+    method: str,
+    path: str,
+    body: dict[str, Any] | None,
+    number: int,
+) -> None:
+    topic.produce(random.Random(1).randbytes(50_000).hex())
+    before = snapshot(store)
+    store.before = from_request(number)
+    answer = ask(client, method, path, body, taken)
+    if answer.status == 503:
+        assert (demand_unavailable(answer).get("outcome") == "unknown") == (snapshot(store) != before)
+
+
 @pytest.mark.parametrize(("method", "path", "body"), WRITES)
 def test_a_write_whose_answer_is_lost_is_503_with_outcome_unknown(
     store: TroubledStore, client: Client, taken: list[str], method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    store.after = unknown("write")
+    store.after = unknown("write", "write_together")
     trouble = demand_unavailable(ask(client, method, path, body, taken))
     assert trouble["outcome"] == "unknown"
 
@@ -93,7 +122,7 @@ def test_a_write_whose_answer_is_lost_is_503_with_outcome_unknown(
 def test_the_service_works_again_once_the_store_does(
     store: TroubledStore, client: Client, taken: list[str], method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    store.before = unavailable("read", "write")
+    store.before = unavailable("read", "write", "write_together")
     ask(client, method, path, body, taken)
     store.before = unavailable()
     assert ask(client, method, path, body, taken).status in (200, 201, 204, 404)
@@ -114,7 +143,7 @@ def test_the_service_works_again_once_the_store_does(
 def test_repeating_a_request_whose_answer_was_lost_ends_where_it_should(
     store: TroubledStore, client: Client, taken: list[str], method: str, path: str, body: Any, status: int
 ) -> None:
-    store.after = unknown("write")
+    store.after = unknown("write", "write_together")
     ask(client, method, path, body, taken)
     store.after = unavailable()
     answers = [ask(client, method, path, body, taken) for _ in range(4)]

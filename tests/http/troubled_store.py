@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any
 
 from chalicelib.errors import StoreUnavailable
@@ -63,6 +64,12 @@ def unavailable(*verbs: str) -> Trouble:
 def unknown(*verbs: str) -> Trouble:
     """The answers to these verbs are lost."""
     return lambda verb, _about: StoreUnavailable("no answer", outcome="unknown") if verb in verbs else None
+
+
+def from_request(number: int) -> Trouble:
+    """The store is away from the request of this number on, counted from 0; transactions and batches count as one."""
+    seen = count()
+    return lambda _verb, _about: StoreUnavailable("the store throttled") if next(seen) >= number else None
 
 
 def broken(inside: str) -> Trouble:

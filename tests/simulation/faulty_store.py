@@ -68,8 +68,8 @@ class PastStore(MemoryStore):
     def _count(self, reads: Iterable[float] = (), writes: Iterable[float] = ()) -> None:
         pass
 
-    def _units(self, _write: Write) -> int:
-        return 0
+    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
+        pass
 
 
 class FaultyStore:

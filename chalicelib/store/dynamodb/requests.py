@@ -18,8 +18,9 @@ from botocore.exceptions import (
     ParamValidationError,
 )
 
+from chalicelib import call
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.runtime import Runtime
 
 T = TypeVar("T")
@@ -60,6 +61,8 @@ class Requests:
             try:
                 return request()
             except (ClientError, BotoCoreError) as trouble:
+                if _is_too_large(trouble):
+                    raise StoreUnavailable("an item would become too large") from trouble
                 if not _is_passing(trouble):
                     raise
                 may_have_landed = may_have_landed or not _is_surely_unapplied(trouble)
@@ -76,11 +79,11 @@ class Requests:
 
 
 class _Patience:
-    """Waits between tries, a random time, up to twice as long each time, within `STORE_DEADLINE_MS` in all."""
+    """Waits between tries, a random time, up to twice as long each time, while the call has time."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._give_up_at = runtime.now() + STORE_DEADLINE_MS
+        self._give_up_at = call.give_up_at_ms(runtime.now())
         self._pause_ms = STORE_PAUSE_MS_MIN
 
     def pause(self) -> bool:
@@ -107,6 +110,11 @@ def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
         status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
         return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
     return not isinstance(trouble, NoCredentialsError | ParamValidationError)
+
+
+def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:
+    """An error of its own for this there is none."""
+    return _code(trouble) == "ValidationException" and "tem size" in str(trouble)
 
 
 def _is_conflict(trouble: ClientError | BotoCoreError) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
+from chalicelib import call
 from chalicelib.errors import StoreUnavailable
 from chalicelib.runtime import Runtime
 from chalicelib.store import Outcome, Range, Read
@@ -30,7 +32,7 @@ _PUT_MAX = 25
 _TOKEN_CHARS = 32
 """By its token DynamoDB recognises the repeat of a transaction, for ten minutes."""
 _SIDE_BY_SIDE_MAX = 16
-"""Requests of one caller under way at once."""
+"""Requests under way at once where a call sends several."""
 
 
 class DynamoStore:
@@ -75,11 +77,8 @@ class DynamoStore:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
-            found: Any = error.response.get("Item")
-            before = plain_item(found) if found else None
-            if not write.landed(before):
-                raise Refused(before) from None
-            return before or {}
+            return _landed(write, error.response) or {}
+        call.has_written()
         return plain_item(answer.get("Attributes", {}))
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
@@ -95,10 +94,12 @@ class DynamoStore:
         except ClientError as error:
             if error.response["Error"]["Code"] != "TransactionCanceledException":
                 raise
-            for reason in error.response["CancellationReasons"]:
+            for write, reason in zip(writes, error.response["CancellationReasons"], strict=True):
                 if reason["Code"] == "ConditionalCheckFailed":
-                    raise Refused(plain_item(reason["Item"]) if reason.get("Item") else None) from None
+                    _landed(write, reason)
+                    return
             raise
+        call.has_written()
 
     def put_all(self, items: Sequence[Item]) -> None:
         self._write_batch([{"PutRequest": {"Item": typed_item(item)}} for item in items])
@@ -147,17 +148,19 @@ class DynamoStore:
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def _request(self, write: Write) -> tuple[Callable[..., Any], dict[str, Any]]:
-        parameters = {**self._parameters(write), "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+        parameters = self._parameters(write)
         if isinstance(write.effects[0], RemoveItem):
             return self._client.delete_item, parameters
         return self._client.update_item, {**parameters, "ReturnValues": "ALL_NEW"}
 
     def _transacted(self, write: Write) -> dict[str, Any]:
         verb = "Delete" if isinstance(write.effects[0], RemoveItem) else "Update"
-        return {verb: {**self._parameters(write), "ReturnValuesOnConditionCheckFailure": "ALL_OLD"}}
+        return {verb: self._parameters(write)}
 
     def _parameters(self, write: Write) -> dict[str, Any]:
-        return {"TableName": self._table, "Key": typed_item(write.key._asdict()), **Expressions().parameters(write)}
+        on_refusal = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if write.guards else {}
+        key = typed_item(write.key._asdict())
+        return {"TableName": self._table, "Key": key, **on_refusal, **Expressions().parameters(write)}
 
     def _outcome(self, write: Write) -> Outcome:
         try:
@@ -178,7 +181,8 @@ class DynamoStore:
     def _side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         if len(calls) == 1:
             return [calls[0]()]
-        return list(self._pool.map(lambda call: call(), calls))
+        contexts = [copy_context() for _ in calls]
+        return list(self._pool.map(lambda context, each: context.run(each), contexts, calls))
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -187,6 +191,14 @@ class DynamoStore:
 
 def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:
     return [things[at : at + most] for at in range(0, len(things), most)]
+
+
+def _landed(write: Write, refusal: Any) -> Item | None:
+    """The item that a refused write found, when it recognises itself there. Raises Refused."""
+    before = plain_item(refusal["Item"]) if refusal.get("Item") else None
+    if not write.landed(before):
+        raise Refused(before) from None
+    return before
 
 
 def _ordered(read: Read, items: list[Item]) -> list[Item]:

@@ -1,0 +1,59 @@
+"""One call of a client: until when the store may keep it waiting, and whether it has changed anything yet.
+
+Known to whatever works for the call, without being handed down through every layer: the deadline is of the call and
+not of each request in it, and what fails after something was changed must say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import CALL_MS_MAX, STORE_DEADLINE_MS
+
+
+@dataclass(slots=True)
+class _Call:
+    began_at_ms: int
+    waited_ms: int = 0
+    has_written: bool = False
+
+
+_current: ContextVar[_Call | None] = ContextVar("call", default=None)
+
+
+@contextmanager
+def one_call(now: int) -> Iterator[None]:
+    """Runs a call. Where it fails for want of the store after it has changed something, its outcome is unknown."""
+    call = _Call(now)
+    token = _current.set(call)
+    try:
+        yield
+    except StoreUnavailable as trouble:
+        if call.has_written and not trouble.outcome_unknown:
+            raise StoreUnavailable(trouble.detail, outcome="unknown") from trouble
+        raise
+    finally:
+        _current.reset(token)
+
+
+def give_up_at_ms(now: int) -> int:
+    """When the store has had its time."""
+    call = _current.get()
+    if call is None:
+        return now + STORE_DEADLINE_MS
+    return call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
+
+
+def has_waited(ms: int) -> None:
+    """The call slept on purpose, which is no fault of the store's."""
+    if call := _current.get():
+        call.waited_ms += ms
+
+
+def has_written() -> None:
+    if call := _current.get():
+        call.has_written = True

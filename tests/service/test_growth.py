@@ -1,0 +1,99 @@
+"""Whatever consumers do, a cursor stays small, and goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import BATCH_MESSAGES_MAX, INERT_MAX, LEASES_MAX, LEASES_ROOM, TAKEOVERS_MAX, WITNESSES_MAX
+from chalicelib.sizes import item_bytes
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item
+from tests.instances import Clock, instance
+
+
+def cursor_of(store: MemoryStore) -> Item:
+    [found] = [item for part in store._items.values() for item in part.values() if "leases" in item]
+    return found
+
+
+def leases(store: MemoryStore) -> int:
+    return len(cursor_of(store)["leases"])
+
+
+def prepared(store: MemoryStore, clock: Clock, messages: int, **group: int) -> Api:
+    api: Api = instance(store, clock, 1)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", group)
+    for first in range(0, messages, BATCH_MESSAGES_MAX):
+        count = min(BATCH_MESSAGES_MAX, messages - first)
+        api.produce("t", {"messages": [{"body": str(first + number)} for number in range(count)]})
+    return api
+
+
+def popped(api: Api, count: int) -> list[str]:
+    found = api.pop("t", "g", {"max_messages": count})["messages"]
+    assert len(found) == count
+    return [message["receipt"] for message in found]
+
+
+def test_heartbeats_leave_few_witnesses() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = prepared(store, clock, 2)
+    [receipt] = popped(api, 1)
+    for _ in range(2_100):
+        [extended] = api.extend("t", "g", {"receipts": [receipt], "invisible_ms": 60_000})["extended"]
+        receipt = extended["new_receipt"]
+    assert leases(store) <= WITNESSES_MAX + 2
+    assert api.ack("t", "g", {"receipts": [receipt]})["failed"] == []
+    assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["1"]
+
+
+def test_a_cursor_that_is_full_of_witnesses_makes_room_again() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = prepared(store, clock, 2)
+    [receipt] = popped(api, 1)
+    for seed in range(2_050):  # each by an instance that knows nothing of the cursor
+        [extended] = instance(store, clock, seed).extend("t", "g", {"receipts": [receipt], "invisible_ms": 60_000})[
+            "extended"
+        ]
+        receipt = extended["new_receipt"]
+    assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["1"]
+
+
+def test_many_single_leases_nacked_at_once_leave_few_witnesses() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = prepared(store, clock, 2 * BATCH_MESSAGES_MAX)
+    for _ in range(2):
+        receipts = [receipt for _ in range(BATCH_MESSAGES_MAX) for receipt in popped(api, 1)]
+        assert api.nack("t", "g", {"receipts": receipts, "reason": "x" * 256})["failed"] == []
+    assert leases(store) <= 2 * BATCH_MESSAGES_MAX + INERT_MAX
+    clock.ms += 60_000
+    for _ in range(10):
+        popped(api, TAKEOVERS_MAX)
+    assert leases(store) <= 2 * BATCH_MESSAGES_MAX + INERT_MAX + TAKEOVERS_MAX
+
+
+def test_messages_acked_one_by_one_leave_the_cursor_small() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = prepared(store, clock, BATCH_MESSAGES_MAX)
+    receipts = popped(api, BATCH_MESSAGES_MAX)
+    largest = 0
+    for receipt in [*receipts[::2], *receipts[1::2]]:
+        assert api.ack("t", "g", {"receipts": [receipt]})["failed"] == []
+        largest = max(largest, item_bytes(cursor_of(store)))
+    assert largest < 1_300
+    assert leases(store) == 0
+
+
+def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = prepared(store, clock, 24 * BATCH_MESSAGES_MAX, max_in_flight=10_000)
+    taken = [popped(api, BATCH_MESSAGES_MAX)[::2] for _ in range(24)]
+    with pytest.raises(StoreUnavailable, match="as many leases and retries"):
+        [api.nack("t", "g", {"receipts": evens, "delay_ms": 60_000}) for evens in taken]
+    assert leases(store) <= LEASES_MAX + LEASES_ROOM + TAKEOVERS_MAX
+    clock.ms += 60_000
+    assert len(popped(api, TAKEOVERS_MAX)) == TAKEOVERS_MAX
+    assert api.ack("t", "g", {"receipts": taken[-1]})["failed"] == []

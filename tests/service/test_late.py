@@ -1,0 +1,76 @@
+"""A request that arrives once more, long after its caller has gone on, undoes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item, Refused, Write
+from tests.instances import Clock, instance
+
+
+class RecordingStore(MemoryStore):
+    """Remembers the plain writes, which a network may bring again. Transactions are known by a token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: list[Write] = []
+
+    def write(self, write: Write) -> Item:
+        self.sent.append(write)
+        return super().write(write)
+
+    def write_each(self, writes: Sequence[Write]) -> list[Item | Exception]:
+        self.sent += writes
+        return super().write_each(writes)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def store() -> RecordingStore:
+    return RecordingStore()
+
+
+@pytest.fixture
+def api(store: RecordingStore) -> Api:
+    api = instance(store, Clock())
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    return api
+
+
+def arrive_again(store: RecordingStore) -> None:
+    for write in list(store.sent):
+        try:
+            MemoryStore.write(store, write)
+        except Refused:
+            pass
+
+
+def test_a_change_of_a_group_does_not_undo_a_newer_one(api: Api, store: RecordingStore) -> None:
+    for paused in (True, False):
+        api.put_group("t", "g", {"paused": paused, "max_attempts": 5})
+    api.put_group("t", "g", {"max_attempts": 7})
+    arrive_again(store)
+    found = api.get_group("t", "g")
+    assert (found["paused"], found["max_attempts"]) == (False, 7)
+
+
+def test_what_was_deleted_stays_deleted(api: Api, store: RecordingStore) -> None:
+    api.produce("t", {"messages": [{"body": "a"}]})
+    [message] = api.pop("t", "g", {})["messages"]
+    api.ack("t", "g", {"receipts": [message["receipt"]]})
+    api.put_group("t", "g", {"paused": True})
+    api.delete_group("t", "g")
+    api.delete_topic("t")
+    arrive_again(store)
+    assert api.list_topics({})["topics"] == []
+    api.put_topic("t", {})
+    assert api.list_groups("t", {})["groups"] == []
+
+
+def test_a_change_whose_answer_was_lost_is_made_once(api: Api, store: RecordingStore) -> None:
+    api.put_group("t", "g", {"paused": True})
+    assert MemoryStore.write(store, store.sent[-1])["paused"] is True
