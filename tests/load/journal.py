@@ -1,0 +1,71 @@
+"""Facts in a file, line by line, so that what a process knew outlives it.
+
+A fact is written when it begins, with its outcome unknown, and once more when its outcome is known: the last line of a
+fact counts. A line without an end was being written when its process died, and never was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.history import Delivered, History, Sent, Settled
+
+Fact = Sent | Delivered | Settled
+
+_KINDS = {kind.__name__: kind for kind in (Sent, Delivered, Settled)}
+
+
+class Journal:
+    """The facts of one caller, which does one thing at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+        self._numbers: dict[int, int] = {}
+        self._kept: list[Fact] = []
+
+    def write(self, facts: Sequence[Fact]) -> None:
+        """Writes facts that are new, or that have changed since."""
+        lines = [json.dumps([self._number(fact), type(fact).__name__, asdict(fact)]) for fact in facts]
+        self._file.write("".join(f"{line}\n" for line in lines).encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _number(self, fact: Fact) -> int:
+        if id(fact) not in self._numbers:
+            self._kept.append(fact)  # or another fact could get its id
+            self._numbers[id(fact)] = len(self._numbers)
+        return self._numbers[id(fact)]
+
+
+def read(paths: Sequence[Path]) -> History:
+    """What the callers of these journals did: those of one caller in the order in which they began."""
+    history = History()
+    for path in paths:
+        facts: dict[int, Fact] = {}
+        for line in path.read_bytes().split(b"\n")[:-1]:
+            number, kind, members = json.loads(line)
+            facts[number] = _fact(kind, members)
+        for fact in facts.values():
+            _keep(history, fact)
+    return history
+
+
+def _fact(kind: str, members: dict[str, Any]) -> Fact:
+    if members["place"] is not None:
+        members["place"] = tuple(members["place"])
+    fact: Fact = _KINDS[kind](**members)
+    return fact
+
+
+def _keep(history: History, fact: Fact) -> None:
+    if isinstance(fact, Sent):
+        history.sent.append(fact)
+    elif isinstance(fact, Delivered):
+        history.delivered.append(fact)
+    else:
+        history.settled.append(fact)

@@ -1,0 +1,55 @@
+"""Many callers at once, over a network that fails and past processes that die: the checker finds nothing, and finds
+what is planted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.load.proxy import NONE
+from tests.load.run import Plan, Report, play, summary
+from tests.simulation.mutants import MUTANTS
+
+
+def sends(report: Report, name: str) -> tuple[int, int]:
+    """How many messages this instance sent, and of how many it knew in the end where they are."""
+    own = [each for each in report.history.sent if each.body.startswith(f"{name}p-")]
+    return len(own), sum(each.place is not None for each in own)
+
+
+def assert_clean(report: Report) -> None:
+    assert report.violations == []
+    assert report.history.sent, "nobody sent anything"
+    assert {each.group for each in report.history.delivered} == {"g0", "g1"}
+    assert {each.verb for each in report.history.settled} == {"ack", "nack", "extend"}
+
+
+def test_instances_in_threads_over_a_failing_network_run_clean(dynoxide: str, tmp_path: Path) -> None:
+    report = play(dynoxide, Plan(threads=3), tmp_path)
+    assert_clean(report)
+    assert report.faults.total() > 0
+
+
+def test_instances_in_processes_over_a_failing_network_run_clean(dynoxide: str, tmp_path: Path) -> None:
+    report = play(dynoxide, Plan(processes=2, seed=100), tmp_path)
+    assert_clean(report)
+    assert report.exits == [0, 0]
+    assert report.faults.total() > 0
+
+
+def test_what_a_killed_process_was_told_still_holds(dynoxide: str, tmp_path: Path) -> None:
+    report = play(dynoxide, Plan(processes=2, kills=1, faults=NONE, seed=200), tmp_path)
+    assert_clean(report)
+    assert report.exits == [-signal.SIGKILL, 0]
+    assert report.faults.total() == 0
+    assert sends(report, "i0")[1] > 0
+    assert sends(report, "i1")[1] == sends(report, "i1")[0] > 0
+
+
+@pytest.mark.parametrize("name", ["appends_without_dedup", "early_takeovers"])
+def test_a_planted_bug_is_found_here_as_well(dynoxide: str, tmp_path: Path, name: str) -> None:
+    with MUTANTS[name]():
+        report = play(dynoxide, Plan(seconds=1.5, seed=300), tmp_path)
+    assert report.violations != [], summary(report.counts())

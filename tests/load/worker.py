@@ -1,0 +1,198 @@
+"""One instance of the service with its callers: a producer, and a consumer for each group. It runs in threads of any
+process; `python -m tests.load.worker JOB` is one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from chalicelib.runtime import system
+from chalicelib.service.claimer import Pop
+from chalicelib.service.service import Service, build
+from chalicelib.store.dynamodb import client, requests
+from chalicelib.store.dynamodb.store import DynamoStore
+from tests.instances import SIGNING_KEY
+from tests.load.caller import Caller, now, sleep
+from tests.simulation.history import Delivered
+
+TABLE = "load"
+
+LEASES_MS = (150, 400, 1_200)
+EXTENDED_MS = 700
+RETRY_MS_MAX = 300
+NAP_MS_MAX = 500
+"""Long enough that some leases run out in the hands of a consumer."""
+OLD_MS_MAX = 600
+"""How long a consumer keeps receipts, to try them again when they are stale. Much later the product may confirm an ack
+by a receipt that it has forgotten: of a queue's lost leases it remembers `limits.WITNESSES_MAX`."""
+
+STOP_SECONDS = 30
+"""How long callers may go on when their time is over: a request and its retries take ten seconds at most."""
+
+_SETTINGS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one instance does, for `seconds`. `patience_ms`: how long the store's client tries one request; less than
+    the product's own ten seconds, so that callers now and then hear that an outcome is unknown."""
+
+    name: str
+    endpoint: str
+    topic: str
+    groups: tuple[str, ...]
+    seed: int
+    seconds: float
+    patience_ms: int
+    folder: str
+
+
+@contextmanager
+def instance(endpoint: str) -> Iterator[Service]:
+    """A fresh one: cold caches, connections of its own."""
+    with mock.patch.dict(os.environ, _SETTINGS, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
+        dynamodb = client.dynamodb()
+    with closing(dynamodb):
+        yield build(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
+
+
+def impatient(patience_ms: int) -> mock._patch[int]:
+    return mock.patch.object(requests, "STORE_DEADLINE_MS", patience_ms)
+
+
+class Worker:
+    def __init__(self, job: Job, service: Service) -> None:
+        self._job = job
+        self._service = service
+        self._topic = service.catalogue.topic(job.topic)
+        self._until_ms = 0
+        self._failures: list[Exception] = []
+
+    def run(self) -> None:
+        """Raises what a caller did not expect."""
+        name, seed = self._job.name, self._job.seed
+        acts = [partial(self._produce, f"{name}p", Random(f"{seed} p"))]
+        acts += [
+            partial(self._consume, f"{name}{group}", group, Random(f"{seed} {group}")) for group in self._job.groups
+        ]
+        self._until_ms = now() + int(self._job.seconds * 1_000)
+        threads = [threading.Thread(target=self._guarded, args=(act,), daemon=True) for act in acts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(self._job.seconds + STOP_SECONDS)
+        if any(thread.is_alive() for thread in threads):
+            raise TimeoutError("callers do not come to an end")
+        if self._failures:
+            raise ExceptionGroup("callers failed", self._failures)
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as failure:  # noqa: BLE001 - raised where the threads are joined
+            self._failures.append(failure)
+
+    @property
+    def _is_over(self) -> bool:
+        return now() > self._until_ms
+
+    def _caller(self, name: str) -> Caller:
+        return Caller(self._service, self._topic, Path(self._job.folder, f"{name}.jsonl"))
+
+    def _produce(self, name: str, random: Random) -> None:
+        number = 0
+        with closing(self._caller(name)) as caller:
+            while not self._is_over:
+                sleep(random.randrange(60))
+                count = random.choice((1, 1, 1, 3, 8))
+                keys = [random.choice([None, "a", "b", "c"])] * count
+                if random.random() < 0.2:
+                    keys = [random.choice([None, "a", "b"]) for _ in keys]
+                bodies = [f"{name}-{number}.{part}" for part in range(count)]
+                caller.send(bodies, keys, _noise(random, random.choice((0, 0, 150, 2_000))))
+                number += 1
+
+    def _consume(self, name: str, group: str, random: Random) -> None:
+        acks: list[Delivered] = []
+        old: list[Delivered] = []
+        number = 0
+        with closing(self._caller(name)) as caller:
+            while not self._is_over:
+                number += 1
+                ask = _ask(f"{name}{number}", acks, random)
+                got = caller.pop(group, ask, acks)
+                if ask.attempt_id and (got is None or random.random() < 0.1):
+                    got = caller.pop(group, ask, acks) or got
+                old = [each for each in [*old, *(got or [])] if each.at_ms > now() - OLD_MS_MAX]
+                acks = self._settled(caller, got or [], random)
+                if old and random.random() < 0.15:
+                    _settle(caller, random.sample(old, 1), random)
+
+    def _settled(self, caller: Caller, got: list[Delivered], random: Random) -> list[Delivered]:
+        """Acks most messages, forgets some. Returns those to ack with the next pop."""
+        if not got:
+            return []
+        if random.random() < 0.25:
+            sleep(random.randrange(NAP_MS_MAX))
+        fate = random.random()
+        if fate < 0.35:
+            return got
+        if fate < 0.6:
+            caller.ack(got)
+        elif fate < 0.95:
+            renewed = _settle(caller, random.sample(got, -(-len(got) // 2)), random)
+            return random.sample(renewed, len(renewed) // 2)
+        return []
+
+
+def _ask(attempt_id: str, acks: Sequence[Delivered], random: Random) -> Pop:
+    return Pop(
+        max_messages=random.choice((1, 3, 10, 30)),
+        invisible_ms=random.choice(LEASES_MS),
+        wait_ms=random.choice((0, 100)),
+        attempt_id=attempt_id if random.random() < 0.4 else None,
+        ack=tuple(each.receipt for each in acks),
+    )
+
+
+def _settle(caller: Caller, messages: list[Delivered], random: Random) -> list[Delivered]:
+    """Acks, nacks or extends. Returns what is still held."""
+    verb = random.choice(("ack", "nack", "extend"))
+    if verb == "extend":
+        return caller.extend(messages, EXTENDED_MS)
+    if verb == "ack":
+        caller.ack(messages)
+    else:
+        caller.nack(messages, random.randrange(RETRY_MS_MAX))
+    return []
+
+
+def _noise(random: Random, length: int) -> str:
+    return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
+
+
+def command(job: Job) -> list[str]:
+    """Runs the job in a process of its own."""
+    return [sys.executable, "-m", "tests.load.worker", json.dumps(asdict(job))]
+
+
+def main(arguments: Sequence[str]) -> None:
+    given = json.loads(arguments[0])
+    job = Job(**{**given, "groups": tuple(given["groups"])})
+    with instance(job.endpoint) as service:
+        worker = Worker(job, service)
+        with impatient(job.patience_ms):
+            worker.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
