@@ -93,8 +93,7 @@ class Machine(RuleBasedStateMachine):
         if kind == "put_topic":
             self.put_topic(instance, data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from([1, 2, 3])))
         elif kind == "delete_topic":
-            self.delete_topic(instance, topic)
-            self._make_again(topic, name, data)
+            self._replace_topic(instance, topic, name, data)
         elif kind == "delete_group":
             self.delete_group(instance, topic, name)
             self._make_again(topic, name, data)
@@ -104,12 +103,22 @@ class Machine(RuleBasedStateMachine):
             start = data.draw(st.sampled_from(["earliest", "earliest", "earliest", "latest", START_MS + 1_000]))
             self.put_group(instance, topic, data.draw(st.sampled_from(GROUPS)), data.draw(settings_given), start)
 
+    def _replace_topic(self, instance: int, topic: str, name: str, data: st.DataObject) -> None:
+        """Under the eyes of the other instance, which has just used it and goes on at once. Or it stays away."""
+        other = 1 - instance
+        self._pop(other, (topic, name), {"max_messages": 1})
+        self.delete_topic(instance, topic)
+        if not data.draw(st.sampled_from([True, True, True, False])):
+            return
+        self.put_topic(instance, topic, data.draw(st.sampled_from([1, 2, 3])))
+        self.put_group(instance, topic, name, data.draw(settings_given), "earliest")
+        self._produce(data.draw(instances), topic, [{}, {"key": "k1"}])
+        self._pop(other, (topic, name), {"max_messages": 1, "ack": data.draw(self._receipts(topic, name, least=0))})
+
     def _make_again(self, topic: str, name: str, data: st.DataObject) -> None:
         """Mostly at once, or the rest of the steps would be about what is not there."""
         instance = data.draw(st.sampled_from([0, 0, 1, 1, None]))
         if instance is not None:
-            if topic not in self.model.topics:
-                self.put_topic(instance, topic, data.draw(st.sampled_from([1, 2, 3])))
             self.put_group(instance, topic, name, data.draw(settings_given), "earliest")
 
     def put_topic(self, instance: int, name: str, queues: int) -> None:
@@ -268,6 +277,7 @@ class Machine(RuleBasedStateMachine):
         else:
             pop.judge(answer.json, self.now)
             self.pop_in_doubt = pop
+            self.every_group_is_where_the_model_has_it()
 
     @precondition(lambda self: self.model.tickets)
     @rule(instance=instances, data=st.data())

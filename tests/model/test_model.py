@@ -8,7 +8,7 @@ from tests.model.machine import Machine
 
 TestTheServiceAgreesWithTheModel = Machine.TestCase
 TestTheServiceAgreesWithTheModel.settings = settings(
-    max_examples=150,
+    max_examples=110,
     stateful_step_count=40,
     derandomize=True,
     database=None,
