@@ -1,0 +1,79 @@
+"""A small service with something in it. What it gave out, ids and receipts included, is the same each time, as chance
+comes from a seed: requests can be made up of it before there is a service to answer them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from chalice.config import Config
+from chalice.test import HTTPResponse
+
+from app import app
+from chalicelib import wiring
+from chalicelib.store.memory import MemoryStore
+from local.server import Gateway
+from tests.http.client import Answer, Client, Group
+
+TOPIC = "orders"
+GROUP = "billing"
+QUEUES = 2
+BODIES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
+
+_gateway = Gateway(app, Config.create())
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a client of the service could know. `receipts`: of messages in flight, acked, nacked, extended, and of
+    another group. `tokens`: of pages of topics, groups and messages."""
+
+    message_ids: tuple[str, ...]
+    receipts: tuple[str, ...]
+    tokens: tuple[str, ...]
+
+
+class World:
+    """An instance of the service over a store of its own, in which is what `Known` tells."""
+
+    def __init__(self) -> None:
+        self._client = Client(_copy(_furnished()[0].store), seed=2)
+
+    def ask(self, method: str, target: str, raw: bytes | None, headers: dict[str, str]) -> Answer:
+        """Sends a request as it is, query string and all. Raises NoSuchPath."""
+        wiring.use(self._client.api)
+        response = HTTPResponse.create_from_dict(_gateway.handle_request(method, target, headers, raw))
+        return Answer(response.status_code, response.headers, response.body)
+
+
+def known() -> Known:
+    return _furnished()[1]
+
+
+@cache
+def _furnished() -> tuple[Client, Known]:
+    client = Client()
+    topic, other = client.topic(TOPIC, QUEUES), client.topic("payments")
+    group, second = topic.group(GROUP, max_attempts=2), topic.group("shipping")
+    stored = [topic.produce(body, queue=number % QUEUES, tag="x", key="k")[0] for number, body in enumerate(BODIES)]
+    other.produce("elsewhere")
+    receipts = (*_receipts(group), second.take_one()["receipt"])
+    tokens = [client.get(path, limit=1).json["next"] for path in ("/topics", f"{topic.path}/groups")]
+    ids = tuple(each["message_id"] for each in stored)
+    return client, Known(ids, receipts, (*tokens, topic.read(limit=1)["next"]))
+
+
+def _receipts(group: Group) -> list[str]:
+    """Leases a part of each queue; acks the first message, nacks the second, extends the third."""
+    first, second, third, *rest = [each for _ in range(QUEUES) for each in group.take(3)]
+    group.ack(first)
+    group.nack(second, delay_ms=0)
+    extended = group.extend(third)["extended"][0]["new_receipt"]
+    return [extended, *(each["receipt"] for each in (first, second, third, *rest))]
+
+
+def _copy(store: MemoryStore) -> MemoryStore:
+    """Items never change in place, so two stores can share them."""
+    copied = MemoryStore()
+    copied.put_all([item for partition in store._items.values() for item in partition.values()])
+    return copied

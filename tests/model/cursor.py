@@ -1,0 +1,134 @@
+"""The model of a group in one queue: which messages wait, who holds which, and what a receipt is worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
+"""The contract's, as far as messages get here; then ever longer."""
+
+REMEMBERED_MS = 600_000
+REMEMBERED_MOVES = 30
+"""For so long after a lease, and for so many messages taken from leases, a receipt that lost its message to another
+hears so for sure. Later, once the message is settled, it may hear that all is done: there is nothing left to lose."""
+
+LOST = "LeaseLost"
+INVALID = "ReceiptInvalid"
+COUNTS = "counts"
+EITHER = "counts, or LeaseLost"
+
+
+@dataclass
+class Hold:
+    """A message that was taken and is not settled: leased under `receipt` until `until_ms`, or, without a receipt,
+    nacked and to be retried then. `name`: the consumer and the attempt that took it, if it gave one."""
+
+    until_ms: int
+    attempt: int
+    receipt: str | None = None
+    name: tuple[str | None, str] | None = None
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a receipt stands for. `group_id`: of that incarnation of the group, over all topics."""
+
+    group_id: int
+    queue: int
+    epoch: int
+    offset: int
+    until_ms: int
+
+
+@dataclass
+class Cursor:
+    next: int
+    epoch: int = 0
+    """Counts resets."""
+    holds: dict[int, Hold] = field(default_factory=dict)
+    settled_by: dict[int, str] = field(default_factory=dict)
+    dead: int = 0
+    last_pop_at_ms: int | None = None
+    last_consumer_id: str | None = None
+    moves: int = 0
+
+    # -- how far it is ------------------------------------------------------------------------------------------------
+
+    def due(self, now: int) -> list[int]:
+        return sorted(offset for offset, hold in self.holds.items() if hold.until_ms <= now)
+
+    def doomed(self, now: int, max_attempts: int) -> list[int]:
+        """Ready for the dead letters, where the next pop that looks here brings them; the longest due first."""
+        found = [offset for offset in self.due(now) if self.holds[offset].attempt >= max_attempts]
+        return sorted(found, key=lambda offset: self.holds[offset].until_ms)
+
+    def ready(self, now: int, end: int) -> list[int]:
+        return self.due(now) + list(range(self.next, end))
+
+    def in_flight(self, now: int) -> int:
+        return sum(hold.receipt is not None and hold.until_ms > now for hold in self.holds.values())
+
+    def retrying(self, now: int) -> int:
+        return sum(hold.receipt is None and hold.until_ms > now for hold in self.holds.values())
+
+    def committed(self) -> int:
+        return min([self.next, *(offset for offset, hold in self.holds.items() if hold.receipt is not None)])
+
+    def held_by(self, name: tuple[str | None, str], now: int) -> list[int]:
+        return sorted(offset for offset, hold in self.holds.items() if hold.name == name and _runs(hold, now))
+
+    # -- what happens to it -------------------------------------------------------------------------------------------
+
+    def take(self, offset: int, hold: Hold) -> None:
+        self.moves += offset in self.holds
+        self.holds[offset] = hold
+        self.next = max(self.next, offset + 1)
+
+    def attempts_of(self, offset: int) -> int:
+        return self.holds[offset].attempt if offset in self.holds else 0
+
+    def bury(self, offset: int) -> None:
+        del self.holds[offset]
+        self.dead += 1
+        self.moves += 1
+
+    def reset(self, offset: int) -> None:
+        self.next, self.epoch, self.moves = offset, self.epoch + 1, 0
+        self.holds.clear()
+        self.settled_by.clear()
+
+    # -- receipts -----------------------------------------------------------------------------------------------------
+
+    def is_held(self, ticket: Ticket, receipt: str) -> bool:
+        hold = self.holds.get(ticket.offset)
+        return ticket.epoch == self.epoch and hold is not None and hold.receipt == receipt
+
+    def ack(self, ticket: Ticket, receipt: str) -> None:
+        if self.is_held(ticket, receipt):
+            del self.holds[ticket.offset]
+            self.settled_by[ticket.offset] = receipt
+
+    def worth(self, ticket: Ticket, receipt: str, now: int) -> str:
+        """What an ack says of a receipt, after all of its call are acked."""
+        if ticket.epoch != self.epoch or ticket.offset in self.holds:
+            return LOST
+        if self.settled_by.get(ticket.offset) == receipt:
+            return COUNTS
+        is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
+        return EITHER if is_forgotten else LOST
+
+    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int) -> None:
+        attempt = self.holds[offset].attempt
+        if attempt >= max_attempts:
+            self.bury(offset)
+            return
+        wait_ms = BACKOFF_MS[attempt - 1] if delay_ms is None else delay_ms
+        self.take(offset, Hold(now + wait_ms, attempt))
+
+    def extend(self, offset: int, receipt: str, until_ms: int) -> None:
+        hold = self.holds[offset]
+        self.take(offset, Hold(until_ms, hold.attempt, receipt, hold.name))
+
+
+def _runs(hold: Hold, now: int) -> bool:
+    return hold.receipt is not None and hold.until_ms > now

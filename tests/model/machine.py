@@ -1,0 +1,412 @@
+"""The steps: each asks one of two instances of the service, at random, and the model, and compares the answers. After
+each step a third instance tells how far every group is, so that the caches of the two stay as stale as they are."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from chalicelib import wiring
+from tests.http.client import START_MS, Answer, Client
+from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor, Ticket
+from tests.model.model import DEFAULTS, Group, Json, Model, Topic, details
+from tests.model.popping import Pop, asked
+
+BELIEVED_MS = 5_000
+"""How long an instance may believe what it read about a topic."""
+
+TOPICS = ("orders", "audit")
+GROUPS = ("billing", "shipping")
+CHORES = 5 * ["put_group"] + 4 * ["reset"] + ["put_topic", "delete_group", "delete_topic"]
+
+instances = st.sampled_from([0, 1])
+consumers = st.sampled_from([None, None, "c1"])
+durations = st.sampled_from([1, 500, 2_000, 10_000])
+settings_given = st.fixed_dictionaries(
+    {"invisible_ms": st.sampled_from([1_000, 3_000, 20_000])},
+    optional={
+        "max_attempts": st.sampled_from([1, 2, 3]),
+        "max_in_flight": st.sampled_from([1, 2, 3]),
+        "paused": st.sampled_from([False, False, False, True]),
+    },
+)
+pop_fields = st.fixed_dictionaries(
+    {"max_messages": st.integers(1, 6), "consumer_id": consumers},
+    optional={
+        "invisible_ms": durations,
+        "attempt_id": st.sampled_from(["a1", "a1", "a2"]),
+        "wait_ms": st.sampled_from([0, 1_500]),
+    },
+)
+new_messages = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "key": st.sampled_from(["k1", "k2", "k3"]),
+            "queue": st.sampled_from([0, 0, 1, 2]),
+            "tag": st.just("x"),
+            "properties": st.just({"p": "1"}),
+        },
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+class Machine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        first = Client()
+        second = first.another()
+        self.clients = [first, second]
+        self.observer = second.another()
+        self.clock = first.clock
+        self.model = Model()
+        self.produced = 0
+        self.pop_in_doubt: Pop | None = None
+        self.believed_until_ms: dict[tuple[int, str], int] = {}
+        """Until when an instance may still believe in a topic that was deleted through the other one."""
+
+    @property
+    def now(self) -> int:
+        return self.clock.ms
+
+    def teardown(self) -> None:
+        wiring.use(None)
+
+    # -- administering ------------------------------------------------------------------------------------------------
+
+    @initialize(queues=st.sampled_from([1, 2, 3]), settings=settings_given)
+    def begin(self, queues: int, settings: Json) -> None:
+        """A group that is not paused, and something for it to read."""
+        self.put_topic(0, "orders", queues)
+        self.put_group(0, "orders", "billing", {**settings, "paused": False}, "earliest")
+        self._produce(0, "orders", [{}, {"key": "k1"}, {"key": "k2"}, {"queue": 0}])
+
+    @rule(instance=instances, kind=st.sampled_from(CHORES), data=st.data())
+    def administer(self, instance: int, kind: str, data: st.DataObject) -> None:
+        """One chore. Each is rare, or nothing would ever get far."""
+        topic, name = data.draw(self._places())
+        if kind == "put_topic":
+            self.put_topic(instance, data.draw(st.sampled_from(TOPICS)), data.draw(st.sampled_from([1, 2, 3])))
+        elif kind == "delete_topic":
+            self._replace_topic(instance, topic, name, data)
+        elif kind == "delete_group":
+            self.delete_group(instance, topic, name)
+            self._make_again(topic, name, data)
+        elif kind == "reset":
+            self.reset(instance, topic, name, data.draw(self._targets()))
+        else:
+            start = data.draw(st.sampled_from(["earliest", "earliest", "earliest", "latest", START_MS + 1_000]))
+            self.put_group(instance, topic, data.draw(st.sampled_from(GROUPS)), data.draw(settings_given), start)
+
+    def _replace_topic(self, instance: int, topic: str, name: str, data: st.DataObject) -> None:
+        """Under the eyes of the other instance, which has just used it and goes on at once. Or it stays away."""
+        other = 1 - instance
+        self._pop(other, (topic, name), {"max_messages": 1})
+        self.delete_topic(instance, topic)
+        if not data.draw(st.sampled_from([True, True, True, False])):
+            return
+        self.put_topic(instance, topic, data.draw(st.sampled_from([1, 2, 3])))
+        self.put_group(instance, topic, name, data.draw(settings_given), "earliest")
+        self._produce(data.draw(instances), topic, [{}, {"key": "k1"}])
+        self._pop(other, (topic, name), {"max_messages": 1, "ack": data.draw(self._receipts(topic, name, least=0))})
+
+    def _make_again(self, topic: str, name: str, data: st.DataObject) -> None:
+        """Mostly at once, or the rest of the steps would be about what is not there."""
+        instance = data.draw(st.sampled_from([0, 0, 1, 1, None]))
+        if instance is not None:
+            self.put_group(instance, topic, name, data.draw(settings_given), "earliest")
+
+    def put_topic(self, instance: int, name: str, queues: int) -> None:
+        known = self.model.topics.get(name)
+        answer = self.clients[instance].put(f"/topics/{name}", queues=queues)
+        if known is None:
+            assert answer.status == 201
+            self.model.topics[name] = Topic(name, [[] for _ in range(queues)])
+        else:
+            assert answer.status == (200 if queues == len(known.logs) else 400)
+
+    def delete_topic(self, instance: int, name: str) -> None:
+        answer = self.clients[instance].delete(f"/topics/{name}")
+        if self._is_refused(answer, name):
+            return
+        assert answer.status == 204
+        del self.model.topics[name]
+        self.believed_until_ms[1 - instance, name] = self.now + BELIEVED_MS
+
+    def put_group(self, instance: int, topic: str, name: str, given: Json, start: str | int) -> None:
+        answer = self.clients[instance].put(_path(topic, name), start=start, **given)
+        if self._is_refused(answer, topic):
+            return
+        found = self.model.topics[topic]
+        assert answer.status == (200 if name in found.groups else 201)
+        if name not in found.groups:
+            cursors = [Cursor(offset) for offset in found.starts(start)]
+            found.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "start": start}, cursors)
+        found.groups[name].settings |= given
+        self._compare(topic, name, answer.json)
+
+    def delete_group(self, instance: int, topic: str, name: str) -> None:
+        answer = self.clients[instance].delete(_path(topic, name))
+        if not self._is_refused(answer, topic, name):
+            assert answer.status == 204
+            del self.model.topics[topic].groups[name]
+
+    def reset(self, instance: int, topic: str, name: str, to: Any) -> None:
+        answer = self.clients[instance].post(f"{_path(topic, name)}/reset", to=to)
+        found = self.model.topics.get(topic)
+        if found and isinstance(to, dict) and to.get("queue", 0) >= len(found.logs):
+            assert answer.problem == (400, "InvalidField")  # whether the group is there or not
+            return
+        if self._is_refused(answer, topic, name) or found is None:
+            return
+        if isinstance(to, dict) and "queue" in to:
+            queue, offset = to["queue"], to["offset"]
+            if offset > len(found.logs[queue]):
+                assert answer.problem == (400, "InvalidField")
+                return
+            found.groups[name].cursors[queue].reset(offset)
+        else:
+            starts = found.starts(to["at_ms"] if isinstance(to, dict) else to)
+            for cursor, offset in zip(found.groups[name].cursors, starts, strict=True):
+                cursor.reset(offset)
+        self._compare(topic, name, answer.json)
+
+    def _targets(self) -> st.SearchStrategy[Any]:
+        places = st.fixed_dictionaries({"queue": st.integers(0, 2), "offset": st.integers(0, 6)})
+        instants = st.sampled_from([START_MS, START_MS + 1_000, self.now, self.now - 1_000])
+        return st.one_of(st.sampled_from(["earliest", "earliest", "latest"]), places, st.builds(dict, at_ms=instants))
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    @rule(instance=instances, batch=new_messages, data=st.data())
+    def produce(self, instance: int, batch: list[Json], data: st.DataObject) -> None:
+        topic, _ = data.draw(self._places())
+        self._produce(instance, topic, batch)
+
+    def _produce(self, instance: int, topic: str, batch: list[Json]) -> None:
+        sent = [{**message, **self._body()} for message in batch]
+        answer = self.clients[instance].post(f"/topics/{topic}/messages", messages=sent)
+        if self._is_believer(instance, topic) and not self._is_stored(topic, answer):
+            return
+        if self._is_refused(answer, topic):
+            return
+        found = self.model.topics[topic]
+        if any(message.get("queue", 0) >= len(found.logs) for message in batch):
+            assert answer.problem == (400, "InvalidField")
+            return
+        assert answer.status == 200
+        for message, place in zip(sent, answer.json["messages"], strict=True):
+            self._store(found, message, place)
+
+    def _body(self) -> Json:
+        """Another one each time; every third in bytes."""
+        self.produced += 1
+        text = f"body {self.produced}"
+        return {"body": text} if self.produced % 3 else {"body_base64": base64.b64encode(text.encode()).decode()}
+
+    def _store(self, topic: Topic, message: Json, place: Json) -> None:
+        queue = place["queue"]
+        assert place["offset"] == len(topic.logs[queue])
+        if "queue" in message:
+            assert queue == message["queue"]
+        elif "key" in message:
+            assert topic.queue_of_key.setdefault(message["key"], queue) == queue
+        given = {"key": None, "tag": None, "properties": {}, **message}
+        topic.logs[queue].append({**given, **place, "topic": topic.name, "stored_at_ms": self.now})
+
+    def _is_stored(self, topic: str, answer: Answer) -> bool:
+        """Whether an instance that may believe in a deleted topic has stored this in the one that there is."""
+        if answer.status != 200 or topic not in self.model.topics:
+            return False
+        ids = {each["message_id"] for each in answer.json["messages"]}
+        read = self.observer.get(f"/topics/{topic}").json["queue_offsets"]
+        ends = [len(log) for log in self.model.topics[topic].logs]
+        grown = sum(each["end_offset"] for each in read) - sum(ends)
+        assert grown in (0, len(ids))
+        return grown > 0
+
+    @rule(
+        instance=instances, queue=st.integers(0, 2), offset=st.integers(0, 8), limit=st.integers(1, 4), data=st.data()
+    )
+    def look_up(self, instance: int, queue: int, offset: int, limit: int, data: st.DataObject) -> None:
+        topic, _ = data.draw(self._places())
+        client = self.clients[instance]
+        answer = client.get(f"/topics/{topic}/messages", queue=queue, offset=offset, limit=limit)
+        if self._is_believer(instance, topic) or self._is_refused(answer, topic):
+            return
+        logs = self.model.topics[topic].logs
+        if queue >= len(logs):
+            assert answer.problem == (400, "InvalidField")
+            return
+        assert answer.json["messages"] == logs[queue][offset : offset + limit]
+        assert (answer.json["next"] is None) == (offset + limit >= len(logs[queue]))
+        for message in answer.json["messages"][:1]:
+            assert client.get(f"/topics/{topic}/messages/{message['message_id']}").json == message
+
+    # -- consuming ----------------------------------------------------------------------------------------------------
+
+    @rule(instance=instances, max_messages=st.integers(1, 6), consumer_id=consumers, data=st.data())
+    def pop(self, instance: int, max_messages: int, consumer_id: str | None, data: st.DataObject) -> None:
+        place = data.draw(self._places())
+        self._pop(instance, place, {"max_messages": max_messages, "consumer_id": consumer_id})
+
+    @rule(instance=instances, fields=pop_fields, data=st.data())
+    def pop_with_all_there_is(self, instance: int, fields: Json, data: st.DataObject) -> None:
+        place = data.draw(self._places())
+        self._pop(instance, place, {**fields, "ack": data.draw(self._receipts(*place, least=0))})
+
+    def _pop(self, instance: int, place: tuple[str, str], fields: Json) -> None:
+        began = self.now
+        answer = self.clients[instance].post(f"{_path(*place)}/pop", **fields)
+        if self._is_refused(answer, *place):
+            return
+        assert answer.status == 200
+        topic = self.model.topics[place[0]]
+        group = topic.groups[place[1]]
+        pop = Pop(self.model, topic, group, asked(fields, group, began))
+        held = {(queue, offset): group.cursors[queue].holds[offset] for queue, offset in pop.held()}
+        receipts = fields.get("ack", [])
+        self._judge_worths(answer.json, "acked", receipts, self.model.ack(group, receipts, began))
+        if held:
+            pop.judge_repeat(held, answer.json["messages"])
+        else:
+            pop.judge(answer.json, self.now)
+            self.pop_in_doubt = pop
+            self.every_group_is_where_the_model_has_it()
+
+    @precondition(lambda self: self.model.tickets)
+    @rule(instance=instances, data=st.data())
+    def ack(self, instance: int, data: st.DataObject) -> None:
+        topic, name = data.draw(self._places())
+        receipts = data.draw(self._receipts(topic, name))
+        answer = self.clients[instance].post(f"{_path(topic, name)}/ack", receipts=receipts)
+        if not self._is_refused(answer, topic, name):
+            group = self.model.topics[topic].groups[name]
+            self._judge_worths(answer.json, "acked", receipts, self.model.ack(group, receipts, self.now))
+
+    @precondition(lambda self: self.model.tickets)
+    @rule(instance=instances, delay_ms=st.sampled_from([None, 0, 0, 2_000]), data=st.data())
+    def nack(self, instance: int, delay_ms: int | None, data: st.DataObject) -> None:
+        topic, name = data.draw(self._places())
+        receipts = data.draw(self._receipts(topic, name))
+        answer = self.clients[instance].post(f"{_path(topic, name)}/nack", receipts=receipts, delay_ms=delay_ms)
+        if self._is_refused(answer, topic, name):
+            return
+        group = self.model.topics[topic].groups[name]
+        held = self.model.held(group, receipts)
+        for ticket, cursor in held.values():
+            cursor.nack(ticket.offset, self.now, delay_ms, group.settings["max_attempts"])
+        self._judge_worths(answer.json, "nacked", receipts, self._moved(group, receipts, held))
+
+    @precondition(lambda self: self.model.tickets)
+    @rule(instance=instances, invisible_ms=durations, data=st.data())
+    def extend(self, instance: int, invisible_ms: int, data: st.DataObject) -> None:
+        topic, name = data.draw(self._places())
+        receipts = data.draw(self._receipts(topic, name))
+        path = f"{_path(topic, name)}/extend"
+        answer = self.clients[instance].post(path, receipts=receipts, invisible_ms=invisible_ms)
+        if self._is_refused(answer, topic, name):
+            return
+        group = self.model.topics[topic].groups[name]
+        held = self.model.held(group, receipts)
+        extended = {each["receipt"]: each for each in answer.json["extended"]}
+        self._judge_failed(answer.json["failed"], receipts, self._moved(group, receipts, held))
+        assert sorted(each["receipt"] for each in answer.json["extended"]) == sorted(
+            receipt for receipt in receipts if receipt in held
+        )
+        for receipt, (ticket, cursor) in held.items():
+            until_ms, new = self.now + invisible_ms, extended[receipt]["new_receipt"]
+            assert extended[receipt]["invisible_until_ms"] == until_ms
+            assert new not in self.model.tickets
+            cursor.extend(ticket.offset, new, until_ms)
+            self.model.tickets[new] = Ticket(group.id, ticket.queue, ticket.epoch, ticket.offset, until_ms)
+
+    @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 700_000]))
+    def wait(self, ms: int) -> None:
+        self.clock.sleep(ms)
+
+    # -- names and receipts ----------------------------------------------------------------------------------------
+
+    def _places(self) -> st.SearchStrategy[tuple[str, str]]:
+        """A topic and a group: mostly such as there are."""
+        there = [(topic.name, name) for topic in self.model.topics.values() for name in topic.groups]
+        return st.sampled_from(12 * there + [(topic, name) for topic in TOPICS for name in GROUPS])
+
+    def _receipts(self, topic: str, name: str, least: int = 1) -> st.SearchStrategy[list[str]]:
+        """The newest ones of the group, any that were ever given out, and some that were not."""
+        kinds = [st.sampled_from(["x", "", "MTox"])]
+        if self.model.missing(topic, name) is None:
+            group = self.model.topics[topic].groups[name]
+            newest = self.model.newest(group)
+            kinds = [st.sampled_from(newest)] * 5 + kinds if newest else kinds
+        if self.model.tickets:
+            any_of_them = st.sampled_from(list(self.model.tickets))
+            kinds += [any_of_them, st.builds(_altered, any_of_them, st.integers(0, 150))]
+        return st.lists(st.one_of(kinds), min_size=least, max_size=4)
+
+    def _moved(self, group: Group, receipts: list[str], held: Json) -> list[str]:
+        lost = {receipt: LOST if self.model.place(group, receipt) else INVALID for receipt in receipts}
+        return [COUNTS if receipt in held else lost[receipt] for receipt in receipts]
+
+    def _judge_worths(self, answer: Json, count: str, receipts: list[str], worths: list[str]) -> None:
+        assert answer[count] == len(receipts) - len(answer["failed"])
+        self._judge_failed(answer["failed"], receipts, worths)
+
+    def _judge_failed(self, failed: list[Json], receipts: list[str], worths: list[str]) -> None:
+        codes = {each["receipt"]: each["code"] for each in failed}
+        for receipt, worth in zip(receipts, worths, strict=True):
+            assert codes.get(receipt, COUNTS) in ((COUNTS, LOST) if worth == EITHER else (worth,)), receipt
+        assert sorted(each["receipt"] for each in failed) == sorted(each for each in receipts if each in codes)
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def _is_refused(self, answer: Answer, topic: str, group: str | None = None) -> bool:
+        """Whether what was asked for is not there, which the answer then must say."""
+        missing = self.model.missing(topic, group)
+        assert missing is None or answer.problem == missing
+        return missing is not None
+
+    def _is_believer(self, instance: int, topic: str) -> bool:
+        return self.now <= self.believed_until_ms.get((instance, topic), -1)
+
+    @invariant()
+    def every_group_is_where_the_model_has_it(self) -> None:
+        for topic in self.model.topics.values():
+            for name in topic.groups:
+                self._compare(topic.name, name, self.observer.get(_path(topic.name, name)).json)
+        self.pop_in_doubt = None
+
+    def _compare(self, topic: str, name: str, seen: Json) -> None:
+        found = self.model.topics[topic]
+        if self.pop_in_doubt and self.pop_in_doubt.group is found.groups[name]:
+            self._settle_doubt(self.pop_in_doubt, seen)
+        assert {field: value for field, value in seen.items() if field != "created_at_ms"} == details(
+            found, name, self.now
+        )
+
+    def _settle_doubt(self, pop: Pop, seen: Json) -> None:
+        """A pop that took from one queue may have looked at others before, and brought all that was delivered often
+        enough there to the dead letters; if it waited, a part."""
+        for queue, doomed in pop.doubtful.items():
+            cursor, end = pop.group.cursors[queue], len(pop.topic.logs[queue])
+            buried = len(cursor.ready(self.now, end)) - seen["queues"][queue]["ready"]
+            assert buried in range(len(doomed) + 1)
+            assert pop.asked.wait_ms or buried in (0, len(doomed))
+            for offset in doomed[:buried]:
+                cursor.bury(offset)
+
+
+def _path(topic: str, group: str) -> str:
+    return f"/topics/{topic}/groups/{group}"
+
+
+def _altered(receipt: str, place: int) -> str:
+    """Another character at this place, or one more behind the last."""
+    if place >= len(receipt):
+        return receipt + "="
+    return receipt[:place] + ("A" if receipt[place] != "A" else "B") + receipt[place + 1 :]

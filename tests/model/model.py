@@ -1,0 +1,122 @@
+"""The model of topics and groups, and what the service has to say about them. One thing happens after another here, and
+nothing is cached."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.model.cursor import INVALID, Cursor, Ticket
+
+Json = dict[str, Any]
+
+DEFAULTS: Json = {
+    "start": "earliest",
+    "invisible_ms": 30_000,
+    "max_attempts": 16,
+    "max_in_flight": 1_000,
+    "paused": False,
+}
+
+
+@dataclass
+class Group:
+    id: int
+    settings: Json
+    cursors: list[Cursor]
+
+
+@dataclass
+class Topic:
+    """`logs`: for each queue its messages, as a look-up answers them."""
+
+    name: str
+    logs: list[list[Json]]
+    groups: dict[str, Group] = field(default_factory=dict)
+    queue_of_key: dict[str, int] = field(default_factory=dict)
+
+    def offset_at(self, queue: int, at_ms: int) -> int:
+        log = self.logs[queue]
+        return next((each["offset"] for each in log if each["stored_at_ms"] >= at_ms), len(log))
+
+    def starts(self, start: str | int) -> list[int]:
+        if start == "earliest":
+            return [0 for _ in self.logs]
+        if start == "latest":
+            return [len(log) for log in self.logs]
+        return [self.offset_at(queue, int(start)) for queue in range(len(self.logs))]
+
+
+@dataclass
+class Model:
+    topics: dict[str, Topic] = field(default_factory=dict)
+    tickets: dict[str, Ticket] = field(default_factory=dict)
+    """Every receipt that was ever given out, in order."""
+    ids: itertools.count[int] = field(default_factory=itertools.count)
+
+    def missing(self, topic: str, group: str | None = None) -> tuple[int, str] | None:
+        """What the service answers when the topic, or the group, is not there; None: they are."""
+        if topic not in self.topics:
+            return 404, "TopicNotFound"
+        if group is not None and group not in self.topics[topic].groups:
+            return 404, "GroupNotFound"
+        return None
+
+    def place(self, group: Group, receipt: str) -> tuple[Ticket, Cursor] | None:
+        """What a receipt stands for; None: nothing in this group."""
+        ticket = self.tickets.get(receipt)
+        if ticket is None or ticket.group_id != group.id:
+            return None
+        return ticket, group.cursors[ticket.queue]
+
+    def ack(self, group: Group, receipts: list[str], now: int) -> list[str]:
+        """Acks them, and says what each is worth."""
+        places = [(self.place(group, receipt), receipt) for receipt in receipts]
+        for place, receipt in places:
+            if place:
+                place[1].ack(place[0], receipt)
+        return [place[1].worth(place[0], receipt, now) if place else INVALID for place, receipt in places]
+
+    def held(self, group: Group, receipts: list[str]) -> dict[str, tuple[Ticket, Cursor]]:
+        """Those of the receipts that hold their message."""
+        places = {receipt: self.place(group, receipt) for receipt in receipts}
+        return {receipt: place for receipt, place in places.items() if place and place[1].is_held(place[0], receipt)}
+
+    def newest(self, group: Group) -> list[str]:
+        """The receipts of all messages that are leased, or were and have not been taken since."""
+        return [hold.receipt for cursor in group.cursors for _, hold in sorted(cursor.holds.items()) if hold.receipt]
+
+
+def details(topic: Topic, name: str, now: int) -> Json:
+    """What `GET` has to answer of a group, but for when it was created."""
+    group = topic.groups[name]
+    queues = [_queue(topic, group, queue, now) for queue in range(len(topic.logs))]
+    ready, in_flight = (sum(each[field] for each in queues) for field in ("ready", "in_flight"))
+    return {
+        "topic": topic.name,
+        "group": name,
+        **group.settings,
+        "ready": ready,
+        "in_flight": in_flight,
+        "retrying": sum(cursor.retrying(now) for cursor in group.cursors),
+        "dead": sum(cursor.dead for cursor in group.cursors),
+        "lag": ready + in_flight,
+        "queues": queues,
+    }
+
+
+def _queue(topic: Topic, group: Group, queue: int, now: int) -> Json:
+    cursor, log = group.cursors[queue], topic.logs[queue]
+    ready = cursor.ready(now, len(log))
+    return {
+        "queue": queue,
+        "committed_offset": cursor.committed(),
+        "next_offset": cursor.next,
+        "end_offset": len(log),
+        "ready": len(ready),
+        "in_flight": cursor.in_flight(now),
+        "oldest_ready_at_ms": log[ready[0]]["stored_at_ms"] if ready else None,
+        "last_pop_at_ms": cursor.last_pop_at_ms,
+        "last_consumer_id": cursor.last_consumer_id,
+    }
