@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import base64
+import itertools
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -16,15 +18,32 @@ from chalicelib.limits import NAME_PATTERN, OFFSET_MAX
 _SHOWN_CHARS_MAX = 80
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def shown(value: object) -> str:
-    """A value as an error text shows it: short enough for a log line."""
-    text = repr(value)
+    """A JSON value as an error text shows it: as its client may have written it, short enough for a log line."""
+    return _cut(_json(value))
+
+
+def quoted(name: str) -> str:
+    """A name that a client gave, as names stand in error texts: in single quotes."""
+    return f"'{_cut(_json(name)[1:-1])}'"
+
+
+def _json(value: object) -> str:
+    """As much of it as is shown: the rest may be megabytes, or nested deeper than one can recurse."""
+    chunks = itertools.islice(_ENCODER.iterencode(value), _SHOWN_CHARS_MAX + 1)
+    return "".join(chunks).encode(errors="backslashreplace").decode()
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."
 
 
 def checked_name(kind: str, name: str) -> str:
     if not re.fullmatch(NAME_PATTERN, name):
-        raise InvalidName(f"{kind} name {shown(name)} must match {NAME_PATTERN}")
+        raise InvalidName(f"{kind} name {quoted(name)} must match {NAME_PATTERN}")
     return name
 
 
@@ -40,9 +59,7 @@ class Fields:
         self._where = where
         for name in data:
             if name not in known:
-                raise UnknownField(
-                    f"field {shown(where + str(name))} is not known; known are {', '.join(sorted(known))}"
-                )
+                raise UnknownField(f"field {quoted(where + name)} is not known; known are {', '.join(sorted(known))}")
 
     def given(self, name: str) -> bool:
         return self._data.get(name) is not None

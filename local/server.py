@@ -30,6 +30,7 @@ from chalice.local import (
 )
 
 from chalicelib.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from local.body import read_body
 
@@ -121,7 +122,7 @@ class Handler(ChaliceRequestHandler):
             headers = {**response["headers"], **response["multiValueHeaders"]}
             return response["statusCode"], headers, self._handle_binary(response)["body"]
         except NoSuchPath:
-            return problem(NotFound(f"there is no path {self.path.partition('?')[0]!r}"))
+            return problem(NotFound(f"there is no path {quoted(self.path.partition('?')[0])}"))
         except LocalGatewayException as error:
             return error.CODE, error.headers, error.body
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log the rest

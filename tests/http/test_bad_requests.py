@@ -96,6 +96,64 @@ def test_an_unknown_field_is_refused_even_when_it_is_null(
     assert repr(field) in answer.json["detail"]
 
 
+# -- what an error text shows ------------------------------------------------------------------------------------------
+
+SHOWN = [
+    (b"true", "true"),
+    (b"false", "false"),
+    (b'"four"', '"four"'),
+    (b'"it\'s"', '"it\'s"'),
+    (b'"a \\"b\\" \\\\ \\n"', r'"a \"b\" \\ \n"'),
+    ('"日本 🎉"'.encode(), '"日本 🎉"'),
+    (b'"\\ud800"', r'"\ud800"'),
+    (b"[null, true]", "[null, true]"),
+    (b'{"a": null, "b": [1.5]}', '{"a": null, "b": [1.5]}'),
+    (b'"' + b"x" * 5_000 + b'"', '"' + "x" * 79 + "..."),
+    (b"[" + b"1," * 5_000 + b"1]", ("[" + "1, " * 27)[:80] + "..."),
+    (b"[" * 1_000 + b"]" * 1_000, "[" * 80 + "..."),
+    (b'{"a":' * 990 + b"1" + b"}" * 990, ('{"a": ' * 14)[:80] + "..."),
+]
+
+
+@pytest.mark.parametrize(("raw", "shown"), SHOWN)
+def test_a_wrong_value_is_shown_as_json_and_not_at_length(client: Client, raw: bytes, shown: str) -> None:
+    answer = client.ask("PUT", "/topics/orders", raw=b'{"queues": ' + raw + b"}")
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].endswith(f"it is {shown}")
+
+
+def test_what_is_missing_is_null(group: Group) -> None:
+    assert group.client.post(f"{group.path}/ack").json["detail"].endswith("it is null")
+
+
+@pytest.mark.parametrize("raw", [b"null", b"true", b'["a"]'])
+def test_a_request_that_is_no_object_is_shown_as_it_came(client: Client, raw: bytes) -> None:
+    assert client.ask("PUT", "/topics/orders", raw=raw).json["detail"].endswith(f"not {raw.decode()}")
+
+
+@pytest.mark.parametrize("body", [{"start": "first"}, {"to": "first"}])
+def test_the_values_that_are_wanted_are_shown_as_json(group: Group, body: dict[str, str]) -> None:
+    answer = (
+        group.client.put(group.path, **body) if "start" in body else group.client.post(f"{group.path}/reset", **body)
+    )
+    assert '"earliest", "latest"' in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("it's", "'it's'"), ('"', r"'\"'"), ("é\n", r"'é\n'"), ("\ud800", r"'\ud800'"), ("x" * 500, f"'{'x' * 80}...'")],
+)
+def test_an_unknown_name_is_shown_in_single_quotes(client: Client, name: str, shown: str) -> None:
+    answer = client.ask("PUT", "/topics/orders", {name: 1})
+    assert answer.problem == (400, "UnknownField")
+    assert answer.json["detail"].startswith(f"field {shown} is not known")
+
+
+def test_a_parameter_that_is_given_twice_is_named_and_not_at_length(client: Client) -> None:
+    detail = client.get("/topics", **{"x" * 500: ["1", "2"]}).json["detail"]
+    assert detail.startswith(f"parameter '{'x' * 80}...' must be given once")
+
+
 # -- integers ---------------------------------------------------------------------------------------------------------
 
 INTEGERS = [

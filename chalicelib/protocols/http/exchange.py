@@ -13,7 +13,7 @@ import orjson
 from chalice.app import Request, Response
 
 from chalicelib.errors import DecantError, Internal, InvalidField, InvalidJson, UnknownField
-from chalicelib.fields import shown
+from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from chalicelib.runtime import system
 
@@ -71,7 +71,7 @@ def query_of(request: Request) -> dict[str, str]:
         return {}
     for name in given:
         if len(given.getlist(name)) > 1:
-            raise InvalidField(f"parameter '{name}' must be given once, not {len(given.getlist(name))} times")
+            raise InvalidField(f"parameter {quoted(name)} must be given once, not {len(given.getlist(name))} times")
     return {name: given[name] for name in given}
 
 
@@ -79,7 +79,7 @@ def demand_known(query: Mapping[str, str], known: Sequence[str]) -> None:
     for name in query:
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise UnknownField(f"parameter {shown(name)} is not known here; known are: {listed}")
+            raise UnknownField(f"parameter {quoted(name)} is not known here; known are: {listed}")
 
 
 def ok(body: Any, status: int = 200) -> Response:
