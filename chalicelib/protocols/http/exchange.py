@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 from chalice.app import Request, Response
 
-from chalicelib.errors import DecantError, Internal, InvalidField, InvalidJson, UnknownField
+from chalicelib.errors import DecantError, Internal, InvalidField, UnknownField
 from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from chalicelib.runtime import system
@@ -38,30 +37,6 @@ def answering(view: Callable[..., Response]) -> Callable[..., Response]:
             return problems.response(Internal(f"look for {defect_id} in the log"))
 
     return answer
-
-
-def body_of(request: Request) -> Any:
-    """The request body as JSON; an empty one is `{}`."""
-    raw = request.raw_body
-    if not raw.strip():
-        return {}
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        return _lenient(raw if isinstance(raw, bytes) else raw.encode(), error)
-
-
-def _lenient(raw: bytes, error: ValueError) -> Any:
-    """JSON can spell half a surrogate pair, which orjson refuses: then a field is wrong, and not the JSON."""
-    try:
-        text = raw.decode()  # or json would guess at UTF-16, and let surrogates pass in UTF-8
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise InvalidJson(f"the request body is not JSON: {error}") from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def query_of(request: Request) -> dict[str, str]:

@@ -28,6 +28,7 @@ is nacked, or not acked before its lease ends, is delivered again: every message
 
 - JSON in, JSON out, UTF-8. An empty request body means `{{}}`. `null` means not given.
 - A field or a query parameter that is not in this document is refused with 400 `UnknownField`.
+- An object that has one name twice is refused with 400 `InvalidJson`.
 - Integers are JSON integers: neither `1.0` nor `true` is one. Text must not hold half of a surrogate pair.
 - Every time is in milliseconds: `*_at_ms` and `*_until_ms` are instants since the Unix epoch, any other `*_ms` is a
   duration.
