@@ -29,7 +29,7 @@ from chalice.local import (
     ThreadedHTTPServer,
 )
 
-from chalicelib.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.errors import DecantError, Internal, InvalidField, NotFound
 from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from local.body import read_body
@@ -134,9 +134,13 @@ class Handler(ChaliceRequestHandler):
         return True  # `_go_on` says it, when the body is wanted
 
     def send_error(self, code: int, message: str | None = None, _explain: str | None = None) -> None:
-        """Where the base class finds that this is not HTTP, or not a method that it knows."""
-        text = message or HTTPStatus(code).phrase
-        self._refuse(MethodNotAllowed(text) if code == HTTPStatus.NOT_IMPLEMENTED else InvalidField(text))
+        """Where the base class finds that this is not HTTP; or not a method that it knows, of which the app can say
+        more."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self.answer()
+            self.wfile.flush()
+        else:
+            self._refuse(InvalidField(message or HTTPStatus(code).phrase))
 
     def version_string(self) -> str:
         return "Decant"

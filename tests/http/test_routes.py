@@ -8,6 +8,7 @@ import pytest
 from chalice.config import Config
 
 from app import app
+from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
 from local.server import Gateway, NoSuchPath
 from tests.http import documented
@@ -68,6 +69,18 @@ def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
 def test_every_documented_answer_can_be_provoked(operation: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Provoked(monkeypatch).answer(operation, status)
     assert answer.status == status
+    assert status < 400 or answer.problem[0] == status
+
+
+@pytest.mark.parametrize("operation", sorted({operation for operation, _ in ANSWERS}))
+def test_what_is_malformed_anywhere_is_a_documented_400(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    method, path, _ = provoked.requests[operation]
+    ask = provoked.client.ask
+    assert ask(method, path, raw=b"{").problem == (400, "InvalidJson")
+    assert ask(method, path, {"limt": 1}).problem == (400, "UnknownField")
+    assert ask(method, path, query={"limt": 1}).problem == (400, "UnknownField")
+    assert ask(method, path, query={"limt": [1, 2]}).problem == (400, "InvalidField")
 
 
 class Provoked:
@@ -118,12 +131,13 @@ class Provoked:
                 return ask(method, path, body, query={"limt": 1})
             case 404:
                 return ask(method, path.replace("orders", "others"), body)
+            case 405:
+                return ask("PATCH", path, body)
             case 413:
-                return ask(method, path, {"messages": [{"body": "x" * 5_000_000}]})
-            case 500 if operation == "getOpenapi":
-                self.monkeypatch.setattr(openapi, "document", None)
-                return ask(method, path, body)
+                self.monkeypatch.setattr(body_module, "REQUEST_BYTES_MAX", 1_000)
+                return ask(method, path, raw=b" " * 1_001)
             case 500:
+                self.monkeypatch.setattr(openapi, "document", None)
                 self.store.before = broken("the inside")
                 return ask(method, path, body)
             case 503:

@@ -252,9 +252,12 @@ def test_an_unknown_path_is_a_problem(server: Running, path: str, headers: dict[
     assert problem_of(server.ask("GET", path, **headers)) == (404, "NotFound")
 
 
-@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
 def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method: str) -> None:
-    assert problem_of(server.ask(method, "/health")) == (405, "MethodNotAllowed")
+    answer = server.ask(method, "/topics/orders")
+    assert problem_of(answer) == (405, "MethodNotAllowed")
+    assert answer[1]["allow"] == "DELETE, GET, PUT"
+    assert problem_of(server.ask(method, "/nowhere")) == (404, "NotFound")
 
 
 def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:

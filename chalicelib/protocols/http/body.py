@@ -8,17 +8,20 @@ from typing import Any, NoReturn
 import orjson
 from chalice.app import Request
 
-from chalicelib.errors import InvalidJson
+from chalicelib.errors import InvalidJson, MessageTooLarge
 from chalicelib.fields import shown
+from chalicelib.limits import REQUEST_BYTES_MAX
 
 _INTEGER_DIGITS = 19
 """Those of a signed 64-bit integer. A longer one is out of every range."""
 
 
 def body_of(request: Request) -> Any:
-    """The request body as JSON; an empty one is `{}`."""
+    """The request body as JSON; an empty one is `{}`. Raises InvalidJson, and MessageTooLarge."""
     raw = request.raw_body
     given = raw if isinstance(raw, bytes) else raw.encode()
+    if len(given) > REQUEST_BYTES_MAX:
+        raise MessageTooLarge(f"the request has more than {REQUEST_BYTES_MAX} bytes")
     return parsed(given) if given.strip() else {}
 
 

@@ -148,7 +148,6 @@ MESSAGES = Family(
             },
             request=Body("ProduceRequest", {"messages": _NEW_MESSAGES}),
             parameters=("Prefer",),
-            takes_messages=True,
         ),
         Operation(
             "get",
