@@ -62,7 +62,8 @@ SCHEMAS: Json = {
         },
         {
             "errors": array(
-                "Every bad message of a batch; `code` is that of the first.",
+                "Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and"
+                " others only too large, of the first that is malformed.",
                 answer("A bad message.", {"index": _INDEX, "code": _CODE, "detail": _DETAIL}),
             ),
             "outcome": string(
