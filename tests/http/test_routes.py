@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -63,6 +64,36 @@ def test_a_method_that_a_path_does_not_have_is_405_and_says_which_are_allowed(
 def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
     with pytest.raises(NoSuchPath):
         Gateway(app, Config.create()).handle_request(method, path, {}, b"")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("spoiled", ["{}/", "{}//", "/{}", "//x{}"])
+@pytest.mark.parametrize("path", [path.format(topic="orders", group="billing", message_id="x") for path in PATHS])
+def test_a_path_with_a_slash_too_many_is_none(client: Client, path: str, spoiled: str, method: str) -> None:
+    client.topic("orders").group("billing")
+    assert asked(method, spoiled.format(path)) in (None, (404, "NotFound"))
+    assert client.get("/topics/orders").json["groups"] == ["billing"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics//messages", "/topics//groups/billing", "/topics/orders/groups//pop", "/topics/orders/messages//"]
+)
+def test_an_empty_name_in_a_path_makes_it_none(client: Client, path: str) -> None:
+    for method in METHODS:
+        assert asked(method, path) in (None, (404, "NotFound"))
+
+
+def test_slashes_in_a_query_are_no_slashes_in_the_path(client: Client) -> None:
+    assert client.ask("GET", "/topics?next=//").problem == (400, "InvalidField")
+
+
+def asked(method: str, path: str) -> tuple[int, str] | None:
+    """Status and code of a problem; None where the gateway in front of the app already says that there is no path."""
+    try:
+        answer = Gateway(app, Config.create()).handle_request(method, path, {}, b"")
+    except NoSuchPath:
+        return None
+    return answer["statusCode"], json.loads(answer["body"])["code"]
 
 
 @pytest.mark.parametrize(("operation", "status"), ANSWERS)

@@ -33,7 +33,8 @@ is nacked, or not acked before its lease ends, is delivered again: every message
 - Every time is in milliseconds: `*_at_ms` and `*_until_ms` are instants since the Unix epoch, any other `*_ms` is a
   duration.
 - Errors are problems as in RFC 9457. `code` is stable and is what clients switch on.
-- A path that is not in this document is answered 404 `NotFound`.
+- A path that is not in this document is answered 404 `NotFound`. So is one with a slash too many: `/topics/` is not
+  `/topics`.
 - 405 `MethodNotAllowed` is listed with every operation: it is what any other method gets there.
 - 413 `MessageTooLarge` is the answer to any request of more than {REQUEST_BYTES_MAX} bytes.
 - A request that failed has changed nothing, unless the answer is 503 and carries `"outcome": "unknown"`: then the
