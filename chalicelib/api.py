@@ -242,7 +242,7 @@ def _reset_target(fields: Fields, queues: int) -> str | int | OneQueue:
     to = fields.raw("to")
     if to in ("earliest", "latest"):
         return str(to)
-    wanted = '\'earliest\', \'latest\', {"at_ms": instant} or {"queue": queue, "offset": offset}'
+    wanted = '"earliest", "latest", {"at_ms": instant} or {"queue": queue, "offset": offset}'
     if not isinstance(to, dict):
         raise fields.wrong("to", wanted)
     inner = Fields(to, {"at_ms", "queue", "offset"}, "to.")

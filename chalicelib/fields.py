@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import itertools
+import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -17,15 +18,32 @@ from chalicelib.limits import NAME_PATTERN, OFFSET_MAX
 _SHOWN_CHARS_MAX = 80
 
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+
+
 def shown(value: object) -> str:
-    """A value as an error text shows it: short enough for a log line."""
-    text = repr(value)
+    """A JSON value as an error text shows it: as its client may have written it, short enough for a log line."""
+    return _cut(_json(value))
+
+
+def quoted(name: str) -> str:
+    """A name that a client gave, as names stand in error texts: in single quotes."""
+    return f"'{_cut(_json(name)[1:-1])}'"
+
+
+def _json(value: object) -> str:
+    """As much of it as is shown: the rest may be megabytes, or nested deeper than one can recurse."""
+    chunks = itertools.islice(_ENCODER.iterencode(value), _SHOWN_CHARS_MAX + 1)
+    return "".join(chunks).encode(errors="backslashreplace").decode()
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."
 
 
 def checked_name(kind: str, name: str) -> str:
     if not re.fullmatch(NAME_PATTERN, name):
-        raise InvalidName(f"{kind} name {shown(name)} must match {NAME_PATTERN}")
+        raise InvalidName(f"{kind} name {quoted(name)} must match {NAME_PATTERN}")
     return name
 
 
@@ -41,9 +59,7 @@ class Fields:
         self._where = where
         for name in data:
             if name not in known:
-                raise UnknownField(
-                    f"field {shown(where + str(name))} is not known; known are {', '.join(sorted(known))}"
-                )
+                raise UnknownField(f"field {quoted(where + name)} is not known; known are {', '.join(sorted(known))}")
 
     def given(self, name: str) -> bool:
         return self._data.get(name) is not None
@@ -80,13 +96,14 @@ class Fields:
         return value
 
     def data(self, name: str) -> bytes | None:
+        """Bytes in base64, taken only as they would be written: what went in comes out."""
         value = self.text(name, chars_min=0)
         if value is None:
             return None
         try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise self.wrong(name, "valid base64 (standard alphabet, padded)") from None
+            return _decoded(value)
+        except ValueError:
+            raise self.wrong(name, "base64 of RFC 4648, section 4: padded, and with no stray bits") from None
 
     def strings(self, name: str, most: int, chars_max: int, least: int = 1) -> list[str] | None:
         value = self._data.get(name)
@@ -111,6 +128,15 @@ def encodable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _decoded(text: str) -> bytes:
+    """Raises ValueError. Python checks the alphabet, but takes bits and padding at the end that nothing needs."""
+    data = base64.b64decode(text, validate=True)
+    triples = len(data) // 3
+    if base64.b64encode(data[triples * 3 :]).decode() != text[triples * 4 :]:
+        raise ValueError("the end is not as it would be written")
+    return data
 
 
 def encoded_token(positions: Mapping[int, int]) -> str:

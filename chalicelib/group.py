@@ -88,7 +88,7 @@ def _start(fields: Fields) -> str | int | None:
     if start is None or start in ("earliest", "latest"):
         return start  # type: ignore[no-any-return]
     if type(start) is not int or not 0 <= start <= INSTANT_MS_MAX:
-        raise fields.wrong("start", f"'earliest', 'latest' or an instant in ms from 0 to {INSTANT_MS_MAX}")
+        raise fields.wrong("start", f'"earliest", "latest" or an instant in ms from 0 to {INSTANT_MS_MAX}')
     return start
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from chalicelib.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.fields import Fields, encodable, shown
+from chalicelib.fields import Fields, encodable, quoted, shown
 from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
@@ -152,7 +152,8 @@ def _properties(fields: Fields, where: str) -> dict[str, str]:
         raise fields.wrong("properties", "an object of strings")
     for name, value in properties.items():
         if not isinstance(value, str) or not encodable(name) or not encodable(value):
-            raise InvalidField(f"'{where}properties.{shown(name)}' must be a string of text; it is {shown(value)}")
+            property_name = quoted(f"{where}properties.{name}")
+            raise InvalidField(f"{property_name} must be a string of text; it is {shown(value)}")
     size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidField(f"'{where}properties' hold {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")

@@ -11,6 +11,7 @@ from email.message import Message
 from typing import BinaryIO
 
 from chalicelib.errors import InvalidField, MessageTooLarge
+from chalicelib.fields import shown
 from chalicelib.limits import REQUEST_BYTES_MAX
 
 _LINE_BYTES_MAX = 1_024
@@ -40,7 +41,7 @@ def read_body(headers: Message, stream: BinaryIO, go_on: Callable[[], None]) -> 
 
 def _check_chunked(encodings: list[str], lengths: list[str]) -> None:
     if [encoding.strip().lower() for encoding in encodings] != ["chunked"]:
-        raise InvalidField(f"header 'transfer-encoding' must be 'chunked'; it is {', '.join(encodings)!r}")
+        raise InvalidField(f"header 'transfer-encoding' must be 'chunked'; it is {shown(', '.join(encodings))}")
     if lengths:
         raise InvalidField("headers 'transfer-encoding' and 'content-length' exclude each other")
 
@@ -48,7 +49,7 @@ def _check_chunked(encodings: list[str], lengths: list[str]) -> None:
 def _checked_length(lengths: list[str]) -> int:
     length = lengths[0].strip()
     if len(set(lengths)) > 1 or not re.fullmatch("[0-9]{1,19}", length):
-        raise InvalidField(f"header 'content-length' must be one number of bytes; it is {', '.join(lengths)!r}")
+        raise InvalidField(f"header 'content-length' must be one number of bytes; it is {shown(', '.join(lengths))}")
     _check_size(int(length))
     return int(length)
 
@@ -74,7 +75,7 @@ def _read_chunks(stream: BinaryIO) -> bytes:
 def _chunk_size(stream: BinaryIO) -> int:
     size = _read_line(stream).partition(b";")[0].strip()
     if not re.fullmatch(b"[0-9A-Fa-f]{1,16}", size):
-        raise InvalidField(f"the request body has a chunk of the size {size.decode('latin-1')!r}")
+        raise InvalidField(f"the request body has a chunk of the size {shown(size.decode('latin-1'))}")
     return int(size, 16)
 
 

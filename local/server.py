@@ -7,6 +7,7 @@ is 404 here, as behind a function URL.
 
 from __future__ import annotations
 
+import re
 import socket
 import socketserver
 import sys
@@ -29,7 +30,8 @@ from chalice.local import (
     ThreadedHTTPServer,
 )
 
-from chalicelib.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.errors import DecantError, Internal, InvalidField, NotFound
+from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from local.body import read_body
 
@@ -88,13 +90,18 @@ class NoSuchPath(LocalGatewayException):
 class Gateway(LocalGateway):
     def _generate_lambda_event(self, method: str, path: str, headers: dict[str, Any], body: bytes | None) -> Any:
         try:
-            # Chalice would take what follows a semicolon for parameters of the path, and drop it.
-            return super()._generate_lambda_event(method, path.replace(";", "%3B"), headers, body)
+            return super()._generate_lambda_event(method, _bare(path), headers, body)
         except ValueError:
             raise NoSuchPath({}) from None
 
     def _has_user_defined_options_method(self, _lambda_event: dict[str, Any]) -> bool:
         return True  # or Chalice would answer OPTIONS itself, and deployed the app does
+
+
+def _bare(target: str) -> str:
+    """The target of a request as a path and a query only. HTTP lets it begin with the host. Chalice would take what
+    follows a semicolon for parameters of the path, and what follows a hash for a fragment, and drop it."""
+    return re.sub("^https?://[^/?]*", "", target, flags=re.IGNORECASE).replace(";", "%3B").replace("#", "%23")
 
 
 class Handler(ChaliceRequestHandler):
@@ -115,13 +122,19 @@ class Handler(ChaliceRequestHandler):
             return
         self._send(*self._answer_to(body))
 
+    @property
+    def _target(self) -> str:
+        """As it came: the `path` of the base class has lost all slashes at its beginning but one."""
+        target: str = self.requestline.split()[1]
+        return target
+
     def _answer_to(self, body: bytes | None) -> Answer:
         try:
-            response = self.local_gateway.handle_request(self.command, self.path, dict(self.headers), body)
+            response = self.local_gateway.handle_request(self.command, self._target, dict(self.headers), body)
             headers = {**response["headers"], **response["multiValueHeaders"]}
             return response["statusCode"], headers, self._handle_binary(response)["body"]
         except NoSuchPath:
-            return problem(NotFound(f"there is no path {self.path.partition('?')[0]!r}"))
+            return problem(NotFound(f"there is no path {quoted(self._target.partition('?')[0])}"))
         except LocalGatewayException as error:
             return error.CODE, error.headers, error.body
         except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log the rest
@@ -133,9 +146,13 @@ class Handler(ChaliceRequestHandler):
         return True  # `_go_on` says it, when the body is wanted
 
     def send_error(self, code: int, message: str | None = None, _explain: str | None = None) -> None:
-        """Where the base class finds that this is not HTTP, or not a method that it knows."""
-        text = message or HTTPStatus(code).phrase
-        self._refuse(MethodNotAllowed(text) if code == HTTPStatus.NOT_IMPLEMENTED else InvalidField(text))
+        """Where the base class finds that this is not HTTP; or not a method that it knows, of which the app can say
+        more."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self.answer()
+            self.wfile.flush()
+        else:
+            self._refuse(InvalidField(message or HTTPStatus(code).phrase))
 
     def version_string(self) -> str:
         return "Decant"

@@ -81,6 +81,11 @@ WRONG = [
     pytest.param(message(body=None, body_base64="AA"), InvalidField, id="base64 without padding"),
     pytest.param(message(body=None, body_base64="-_=="), InvalidField, id="base64 of another alphabet"),
     pytest.param(message(body=None, body_base64="A A="), InvalidField, id="base64 with a space"),
+    *[
+        pytest.param(message(body=None, body_base64=text), InvalidField, id=f"base64 that is not canonical: {text!r}")
+        for text in ("YR==", "YWJ=", "YQ", "YQ=", "YWJj=", "YWJj==", "YQ==YQ==", "=YQ=", "YW Jj", "YWJj\n", "YW\tJj")
+    ],
+    pytest.param(message(body=None, body_base64="_-8="), InvalidField, id="base64 of the alphabet for URLs"),
     pytest.param(message(body=1), InvalidField, id="a body that is no text"),
     pytest.param(message(body="\ud800"), InvalidField, id="half a surrogate pair"),
     pytest.param(message(body="\x01" * BODY_BYTES_MAX), MessageTooLarge, id="a body that no response could carry"),
@@ -166,6 +171,17 @@ def test_a_single_message_that_is_no_object_is_no_json_object() -> None:
 def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
     parsed, _ = parse({"body": body, "key": key}, QUEUES, "")
     assert parsed.content() == {"body": body, "key": key, "tag": None, "properties": {}}
+
+
+@given(st.binary(min_size=1) | st.text("AQYRabz09+/=-_ ", min_size=1, max_size=12).map(str.encode))
+def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
+    given_text = text.decode("latin-1")
+    try:
+        parsed, _ = parse({"body_base64": given_text}, QUEUES, "")
+    except InvalidField as error:
+        assert "'body_base64'" in error.detail
+        return
+    assert base64.b64encode(parsed.body).decode() == given_text
 
 
 @given(st.binary(min_size=1))

@@ -24,11 +24,14 @@ def operations() -> dict[tuple[str, str], Json]:
 
 
 def operation_of(method: str, path: str) -> Json | None:
-    """The operation that answers this request; None: no such path, or not with this method."""
-    for (known, template), operation in operations().items():
-        if known == method and re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
-            return operation
-    return None
+    """The operation that answers this request; where the path does not have the method, any other of its operations:
+    they say what a wrong method gets. None: no such path."""
+    of_path = {
+        known: operation
+        for (known, template), operation in operations().items()
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path)
+    }
+    return of_path.get(method) or next(iter(of_path.values()), None)
 
 
 def check(operation: Json, status: int, headers: dict[str, str], body: Any) -> None:
@@ -44,11 +47,6 @@ def check(operation: Json, status: int, headers: dict[str, str], body: Any) -> N
     ((media_type, content),) = response["content"].items()
     assert headers["Content-Type"] == media_type
     _validator(name, str(status), content["schema"]).validate(body)
-
-
-def check_problem(body: Any) -> None:
-    """For what no operation answers: a method that a path does not have."""
-    _validator("Problem", "", {"$ref": "#/components/schemas/Problem"}).validate(body)
 
 
 _validators: dict[tuple[str, str], Draft202012Validator] = {}

@@ -35,6 +35,8 @@ MALFORMED = {
     "a NUL": b"\0",
     "deep arrays": b"[" * 100_000,
     "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+    "arrays as deep as can be read": b'{"queues": ' + b"[" * 1_000 + b"]" * 1_000 + b"}",
+    "objects as deep as can be read": b'{"a":' * 1_000 + b"1" + b"}" * 1_000,
     "a deep value and half a surrogate": b'{"\\ud800": ' + b"[" * 2_000 + b"]" * 2_000 + b"}",
 }
 NO_OBJECTS = [b"[]", b"null", b"1", b"1.5", b'"queues"', b"true", b'[{"queues": 4}]', b'"\\ud800"']
@@ -49,6 +51,55 @@ def test_what_is_not_json_is_refused_and_changes_nothing(client: Client, raw: by
 @pytest.mark.parametrize("raw", NO_OBJECTS)
 def test_json_that_is_no_object_is_refused(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).problem == (400, "InvalidJson")
+
+
+REPEATED = {
+    "the same value": (b'{"queues": 4, "queues": 4}', '"queues"'),
+    "without spaces": (b'{"queues":4,"queues":2}', '"queues"'),
+    "with spaces": (b'{"queues" \t: 4, "queues"\r\n:\n2}', '"queues"'),
+    "null first": (b'{"queues": null, "queues": 4}', '"queues"'),
+    "an unknown name": (b'{"a": 1, "a": 1}', '"a"'),
+    "no name": (b'{"": 1, "": 1}', '""'),
+    "another spelling": (b'{"queues": 4, "\\u0071ueues": 2}', '"queues"'),
+    "a colon that is escaped": (b'{"queues": 4, "queues": 2, "a": "\\u003a"}', '"queues"'),
+    "a colon that is ESCAPED": (b'{"queues": 4, "queues": 2, "a": "\\u003A"}', '"queues"'),
+    "a name with a colon that is escaped": (b'{"a:": 4, "a\\u003a": 2}', '"a:"'),
+    "a colon in a value that is dropped": (b'{"queues": "a:b", "queues": 2}', '"queues"'),
+    "inside another": (b'{"a": [{}, {"b": {"c": 1, "c": 2}}]}', '"c"'),
+    "inside a value that is dropped": (b'{"queues": {"b": 1, "b": 2}, "queues": 4}', '"b"'),
+    "far inside": (b'{"a":' * 300 + b'{"c": 1, "c": 2}' + b"}" * 300, '"c"'),
+    "half a surrogate": (b'{"\\ud800": 1, "\\ud800": 1}', r'"\ud800"'),
+}
+
+
+@pytest.mark.parametrize(("raw", "name"), REPEATED.values(), ids=REPEATED.keys())
+def test_a_name_that_is_given_twice_in_one_object_is_refused_and_named(client: Client, raw: bytes, name: str) -> None:
+    answer = client.ask("PUT", "/topics/orders", raw=raw)
+    assert answer.problem == (400, "InvalidJson")
+    assert f"has {name} twice" in answer.json["detail"]
+    assert client.get("/topics").json["topics"] == []
+
+
+@pytest.mark.parametrize("properties", [b'{"a": "1", "a": "1"}', b'{"a": "1", "b": "::", "a": ""}'])
+def test_a_property_that_is_given_twice_is_refused_and_nothing_is_stored(topic: Topic, properties: bytes) -> None:
+    raw = b'{"messages": [{"body": "a"}, {"body": "b", "properties": ' + properties + b"}]}"
+    answer = topic.client.ask("POST", f"{topic.path}/messages", raw=raw)
+    assert answer.problem == (400, "InvalidJson")
+    assert '"a"' in answer.json["detail"]
+    assert topic.read()["messages"] == []
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"messages": [{"body": "a"}, {"body": "a"}]}',
+        b'{"messages": [{"body": "{\\"a\\": 1, \\"a\\": 2}"}]}',
+        b'{"messages": [{"body": "\\u003a \\u003A : \\\\u003a"}]}',
+        b'{"messages": [{"body": "a", "properties": {"a:": "1", "a": "\\u003a", "A": "1"}}]}',
+    ],
+)
+def test_names_that_only_look_repeated_are_none(topic: Topic, raw: bytes) -> None:
+    assert topic.client.ask("POST", f"{topic.path}/messages", raw=raw).status == 200
 
 
 @pytest.mark.parametrize("raw", [b"", b" \r\n\t", b"{}", b" {} "])
@@ -94,6 +145,64 @@ def test_an_unknown_field_is_refused_even_when_it_is_null(
     answer = group.client.ask(method, path, {field: value})
     assert answer.problem == (400, "UnknownField")
     assert repr(field) in answer.json["detail"]
+
+
+# -- what an error text shows ------------------------------------------------------------------------------------------
+
+SHOWN = [
+    (b"true", "true"),
+    (b"false", "false"),
+    (b'"four"', '"four"'),
+    (b'"it\'s"', '"it\'s"'),
+    (b'"a \\"b\\" \\\\ \\n"', r'"a \"b\" \\ \n"'),
+    ('"日本 🎉"'.encode(), '"日本 🎉"'),
+    (b'"\\ud800"', r'"\ud800"'),
+    (b"[null, true]", "[null, true]"),
+    (b'{"a": null, "b": [1.5]}', '{"a": null, "b": [1.5]}'),
+    (b'"' + b"x" * 5_000 + b'"', '"' + "x" * 79 + "..."),
+    (b"[" + b"1," * 5_000 + b"1]", ("[" + "1, " * 27)[:80] + "..."),
+    (b"[" * 300 + b"]" * 300, "[" * 80 + "..."),
+    (b'{"a":' * 300 + b"1" + b"}" * 300, ('{"a": ' * 14)[:80] + "..."),
+]
+
+
+@pytest.mark.parametrize(("raw", "shown"), SHOWN)
+def test_a_wrong_value_is_shown_as_json_and_not_at_length(client: Client, raw: bytes, shown: str) -> None:
+    answer = client.ask("PUT", "/topics/orders", raw=b'{"queues": ' + raw + b"}")
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].endswith(f"it is {shown}")
+
+
+def test_what_is_missing_is_null(group: Group) -> None:
+    assert group.client.post(f"{group.path}/ack").json["detail"].endswith("it is null")
+
+
+@pytest.mark.parametrize("raw", [b"null", b"true", b'["a"]'])
+def test_a_request_that_is_no_object_is_shown_as_it_came(client: Client, raw: bytes) -> None:
+    assert client.ask("PUT", "/topics/orders", raw=raw).json["detail"].endswith(f"not {raw.decode()}")
+
+
+@pytest.mark.parametrize("body", [{"start": "first"}, {"to": "first"}])
+def test_the_values_that_are_wanted_are_shown_as_json(group: Group, body: dict[str, str]) -> None:
+    answer = (
+        group.client.put(group.path, **body) if "start" in body else group.client.post(f"{group.path}/reset", **body)
+    )
+    assert '"earliest", "latest"' in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("it's", "'it's'"), ('"', r"'\"'"), ("é\n", r"'é\n'"), ("\ud800", r"'\ud800'"), ("x" * 500, f"'{'x' * 80}...'")],
+)
+def test_an_unknown_name_is_shown_in_single_quotes(client: Client, name: str, shown: str) -> None:
+    answer = client.ask("PUT", "/topics/orders", {name: 1})
+    assert answer.problem == (400, "UnknownField")
+    assert answer.json["detail"].startswith(f"field {shown} is not known")
+
+
+def test_a_parameter_that_is_given_twice_is_named_and_not_at_length(client: Client) -> None:
+    detail = client.get("/topics", **{"x" * 500: ["1", "2"]}).json["detail"]
+    assert detail.startswith(f"parameter '{'x' * 80}...' must be given once")
 
 
 # -- integers ---------------------------------------------------------------------------------------------------------

@@ -121,6 +121,9 @@ def test_a_request_is_closed_and_takes_null_for_what_may_be_left_out(name: str) 
         ({"body": None}, False),
         ({"body": ""}, False),
         ({"body_base64": "YQ"}, False),
+        ({"body_base64": "YR=="}, False),
+        ({"body_base64": "YWI="}, True),
+        ({"body_base64": "YWJ="}, False),
         ({"body": "a", "body_base64": "YQ=="}, False),
         ({"body": "a", "tag": "a b"}, True),
         ({"body": "a", "tag": "a|b"}, False),
@@ -139,25 +142,30 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         for operation in methods.values()
     }
     assert listed == {
-        "listTopics": "200 400 500 503",
-        "putTopic": "200 201 400 500 503",
-        "getTopic": "200 400 404 500 503",
-        "deleteTopic": "204 400 404 500 503",
-        "produce": "200 204 207 400 404 413 500 503",
-        "readMessages": "200 400 404 500 503",
-        "getMessage": "200 400 404 500 503",
-        "listGroups": "200 400 404 500 503",
-        "putGroup": "200 201 400 404 500 503",
-        "getGroup": "200 400 404 500 503",
-        "deleteGroup": "204 400 404 500 503",
-        "resetGroup": "200 400 404 500 503",
-        "pop": "200 400 404 500 503",
-        "ack": "200 400 404 500 503",
-        "nack": "200 400 404 500 503",
-        "extend": "200 400 404 500 503",
-        "getHealth": "200 400 500 503",
-        "getOpenapi": "200 400 500",
+        "listTopics": "200 400 405 413 500 503",
+        "putTopic": "200 201 400 405 413 500 503",
+        "getTopic": "200 400 404 405 413 500 503",
+        "deleteTopic": "204 400 404 405 413 500 503",
+        "produce": "200 204 207 400 404 405 413 500 503",
+        "readMessages": "200 400 404 405 413 500 503",
+        "getMessage": "200 400 404 405 413 500 503",
+        "listGroups": "200 400 404 405 413 500 503",
+        "putGroup": "200 201 400 404 405 413 500 503",
+        "getGroup": "200 400 404 405 413 500 503",
+        "deleteGroup": "204 400 404 405 413 500 503",
+        "resetGroup": "200 400 404 405 413 500 503",
+        "pop": "200 400 404 405 413 500 503",
+        "ack": "200 400 404 405 413 500 503",
+        "nack": "200 400 404 405 413 500 503",
+        "extend": "200 400 404 405 413 500 503",
+        "getHealth": "200 400 405 413 500 503",
+        "getOpenapi": "200 400 405 413 500",
     }
+
+
+def test_405_says_which_methods_there_are() -> None:
+    response = document()["components"]["responses"]["MethodNotAllowed"]
+    assert response["headers"]["Allow"]["required"] is True
 
 
 def check(schema: dict[str, Any], value: object) -> None:

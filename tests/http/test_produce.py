@@ -394,6 +394,40 @@ def test_a_size_counts_only_when_nothing_else_is_wrong(topic: Topic) -> None:
     assert [each["code"] for each in answer.json["errors"]] == ["MessageTooLarge", "UnknownField"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"tag": "a|b"}, {"key": ""}, {"queue": 1}, {"properties": {"a": 1}}, {"bodi": "a"}, {"body_base64": "YQ=="}],
+)
+def test_a_message_that_is_too_large_and_wrong_besides_is_wrong(topic: Topic, wrong: dict[str, Any]) -> None:
+    large = {"body": "x" * (4 * MIB + 1)}
+    answer = topic.client.post(f"{topic.path}/messages", messages=[large, {**large, **wrong}])
+    assert answer.status == 400
+    listed = answer.json["errors"]
+    assert [each["code"] for each in listed] == ["MessageTooLarge", answer.json["code"]]
+    assert answer.json["detail"] == listed[1]["detail"]
+
+
+def test_every_message_that_is_too_large_is_listed_and_the_first_is_told(topic: Topic) -> None:
+    large = {"body": "x" * (4 * MIB + 1)}
+    answer = topic.client.post(
+        f"{topic.path}/messages", messages=[{"body": "a"}, large, in_base64(b"x" * (4 * MIB + 9))]
+    )
+    assert answer.problem == (413, "MessageTooLarge")
+    assert [(each["index"], each["code"]) for each in answer.json["errors"]] == [
+        (1, "MessageTooLarge"),
+        (2, "MessageTooLarge"),
+    ]
+    assert answer.json["detail"] == answer.json["errors"][0]["detail"]
+
+
+def test_a_batch_that_is_too_large_in_all_lists_only_what_is_wrong_in_it(topic: Topic) -> None:
+    batch = [{"body": "x" * MIB}] * 4 + [{"body": "y"}]
+    answer = topic.client.post(f"{topic.path}/messages", messages=[*batch, {"body": 1}])
+    assert answer.problem == (400, "InvalidField")
+    assert [each["index"] for each in answer.json["errors"]] == [5]
+    assert "errors" not in topic.client.post(f"{topic.path}/messages", messages=batch).json
+
+
 def test_a_message_that_no_response_could_carry_as_json_is_413(topic: Topic) -> None:
     answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "\x01" * 4 * MIB}])
     assert answer.problem == (413, "MessageTooLarge")

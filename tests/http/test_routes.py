@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from chalice.config import Config
 
 from app import app
+from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
 from local.server import Gateway, NoSuchPath
 from tests.http import documented
@@ -64,10 +66,52 @@ def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
         Gateway(app, Config.create()).handle_request(method, path, {}, b"")
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("spoiled", ["{}/", "{}//", "/{}", "//x{}"])
+@pytest.mark.parametrize("path", [path.format(topic="orders", group="billing", message_id="x") for path in PATHS])
+def test_a_path_with_a_slash_too_many_is_none(client: Client, path: str, spoiled: str, method: str) -> None:
+    client.topic("orders").group("billing")
+    assert asked(method, spoiled.format(path)) in (None, (404, "NotFound"))
+    assert client.get("/topics/orders").json["groups"] == ["billing"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/topics//messages", "/topics//groups/billing", "/topics/orders/groups//pop", "/topics/orders/messages//"]
+)
+def test_an_empty_name_in_a_path_makes_it_none(client: Client, path: str) -> None:
+    for method in METHODS:
+        assert asked(method, path) in (None, (404, "NotFound"))
+
+
+def test_slashes_in_a_query_are_no_slashes_in_the_path(client: Client) -> None:
+    assert client.ask("GET", "/topics?next=//").problem == (400, "InvalidField")
+
+
+def asked(method: str, path: str) -> tuple[int, str] | None:
+    """Status and code of a problem; None where the gateway in front of the app already says that there is no path."""
+    try:
+        answer = Gateway(app, Config.create()).handle_request(method, path, {}, b"")
+    except NoSuchPath:
+        return None
+    return answer["statusCode"], json.loads(answer["body"])["code"]
+
+
 @pytest.mark.parametrize(("operation", "status"), ANSWERS)
 def test_every_documented_answer_can_be_provoked(operation: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Provoked(monkeypatch).answer(operation, status)
     assert answer.status == status
+    assert status < 400 or answer.problem[0] == status
+
+
+@pytest.mark.parametrize("operation", sorted({operation for operation, _ in ANSWERS}))
+def test_what_is_malformed_anywhere_is_a_documented_400(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    method, path, _ = provoked.requests[operation]
+    ask = provoked.client.ask
+    assert ask(method, path, raw=b"{").problem == (400, "InvalidJson")
+    assert ask(method, path, {"limt": 1}).problem == (400, "UnknownField")
+    assert ask(method, path, query={"limt": 1}).problem == (400, "UnknownField")
+    assert ask(method, path, query={"limt": [1, 2]}).problem == (400, "InvalidField")
 
 
 class Provoked:
@@ -118,12 +162,13 @@ class Provoked:
                 return ask(method, path, body, query={"limt": 1})
             case 404:
                 return ask(method, path.replace("orders", "others"), body)
+            case 405:
+                return ask("PATCH", path, body)
             case 413:
-                return ask(method, path, {"messages": [{"body": "x" * 5_000_000}]})
-            case 500 if operation == "getOpenapi":
-                self.monkeypatch.setattr(openapi, "document", None)
-                return ask(method, path, body)
+                self.monkeypatch.setattr(body_module, "REQUEST_BYTES_MAX", 1_000)
+                return ask(method, path, raw=b" " * 1_001)
             case 500:
+                self.monkeypatch.setattr(openapi, "document", None)
                 self.store.before = broken("the inside")
                 return ask(method, path, body)
             case 503:

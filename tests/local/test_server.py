@@ -252,9 +252,31 @@ def test_an_unknown_path_is_a_problem(server: Running, path: str, headers: dict[
     assert problem_of(server.ask("GET", path, **headers)) == (404, "NotFound")
 
 
-@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "BREW"])
+@pytest.mark.parametrize(
+    "path",
+    ["/health/", "//health", "///health", "/health//", "/topics/", "//x/topics", "/topics//messages", "/health#x"],
+)
+def test_a_path_with_something_too_much_is_a_problem(server: Running, path: str) -> None:
+    answer = server.ask("GET", path)
+    assert problem_of(answer) == (404, "NotFound")
+    assert json.loads(answer[2])["detail"] == f"there is no path '{path}'"
+
+
+@pytest.mark.parametrize("target", ["http://localhost/topics?limit=1", "HTTP://localhost:8000/topics"])
+def test_a_target_may_name_the_host(server: Running, target: str) -> None:
+    assert server.ask("GET", target)[0] == 200
+
+
+def test_a_host_without_a_path_is_a_problem(server: Running) -> None:
+    assert problem_of(server.ask("GET", "http://localhost")) == (404, "NotFound")
+
+
+@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"])
 def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method: str) -> None:
-    assert problem_of(server.ask(method, "/health")) == (405, "MethodNotAllowed")
+    answer = server.ask(method, "/topics/orders")
+    assert problem_of(answer) == (405, "MethodNotAllowed")
+    assert answer[1]["allow"] == "DELETE, GET, PUT"
+    assert problem_of(server.ask(method, "/nowhere")) == (404, "NotFound")
 
 
 def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:

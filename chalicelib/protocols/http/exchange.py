@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import unquote
 
 import orjson
 from chalice.app import Request, Response
 
-from chalicelib.errors import DecantError, Internal, InvalidField, InvalidJson, UnknownField
-from chalicelib.fields import shown
+from chalicelib.errors import DecantError, Internal, InvalidField, UnknownField
+from chalicelib.fields import quoted
 from chalicelib.protocols.http import problems
 from chalicelib.runtime import system
 
@@ -40,30 +39,6 @@ def answering(view: Callable[..., Response]) -> Callable[..., Response]:
     return answer
 
 
-def body_of(request: Request) -> Any:
-    """The request body as JSON; an empty one is `{}`."""
-    raw = request.raw_body
-    if not raw.strip():
-        return {}
-    try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        return _lenient(raw if isinstance(raw, bytes) else raw.encode(), error)
-
-
-def _lenient(raw: bytes, error: ValueError) -> Any:
-    """JSON can spell half a surrogate pair, which orjson refuses: then a field is wrong, and not the JSON."""
-    try:
-        text = raw.decode()  # or json would guess at UTF-16, and let surrogates pass in UTF-8
-        return json.loads(text, parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        raise InvalidJson(f"the request body is not JSON: {error}") from None
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def query_of(request: Request) -> dict[str, str]:
     """The query parameters, each given once."""
     given = request.query_params
@@ -71,7 +46,7 @@ def query_of(request: Request) -> dict[str, str]:
         return {}
     for name in given:
         if len(given.getlist(name)) > 1:
-            raise InvalidField(f"parameter '{name}' must be given once, not {len(given.getlist(name))} times")
+            raise InvalidField(f"parameter {quoted(name)} must be given once, not {len(given.getlist(name))} times")
     return {name: given[name] for name in given}
 
 
@@ -79,7 +54,7 @@ def demand_known(query: Mapping[str, str], known: Sequence[str]) -> None:
     for name in query:
         if name not in known:
             listed = ", ".join(known) or "none"
-            raise UnknownField(f"parameter {shown(name)} is not known here; known are: {listed}")
+            raise UnknownField(f"parameter {quoted(name)} is not known here; known are: {listed}")
 
 
 def ok(body: Any, status: int = 200) -> Response:

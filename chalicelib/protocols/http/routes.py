@@ -10,7 +10,8 @@ from chalice.app import Blueprint, Request, Response
 
 from chalicelib import views, wiring
 from chalicelib.fields import Fields
-from chalicelib.protocols.http.exchange import answering, body_of, demand_known, nothing, ok, query_of
+from chalicelib.protocols.http.body import body_of
+from chalicelib.protocols.http.exchange import answering, demand_known, nothing, ok, query_of
 
 routes = Blueprint(__name__)
 

@@ -27,13 +27,15 @@ from chalicelib.protocols.http.contract.values import (
 )
 
 TAG_PATTERN = r"^[^|\s]([^|]*[^|\s])?$"
-BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+"""The last character before the padding leaves over no bits that are set."""
 BASE64_CHARS_MAX = -(-BODY_BYTES_MAX // 3) * 4
 
 BODIES: Json = {
     "body": string(f"The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8.", BODY_BYTES_MAX),
     "body_base64": string(
-        f"The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (standard alphabet, padded).",
+        f"The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard"
+        " alphabet, padded, no stray bits).",
         BASE64_CHARS_MAX,
         pattern=BASE64_PATTERN,
         contentEncoding="base64",
@@ -146,7 +148,6 @@ MESSAGES = Family(
             },
             request=Body("ProduceRequest", {"messages": _NEW_MESSAGES}),
             parameters=("Prefer",),
-            takes_messages=True,
         ),
         Operation(
             "get",

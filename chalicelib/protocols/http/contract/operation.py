@@ -28,8 +28,6 @@ class Operation(NamedTuple):
     request: Body | None = None
     parameters: tuple[str, ...] = ()
     """Those that are not in the path."""
-    takes_messages: bool = False
-    """A request can be too large."""
     asks_store: bool = True
 
     @property

@@ -19,13 +19,15 @@ _NAMED: dict[str, type[DecantError]] = {
 _TEXTS = {
     400: "The request is malformed. Nothing was changed.",
     404: "What the path names is not there.",
-    413: "A body, or the batch, is too large, and nothing else is wrong. Nothing was stored.",
+    405: "The path does not have the method that was used; those it has are in `Allow`.",
+    413: "A body, the batch, or the request is too large, and nothing else is wrong. Nothing was stored.",
     500: "A defect of the service.",
     503: "The store is throttled or does not answer, after retries.",
 }
 _EXAMPLES = {
     400: errors.UnknownField("parameter 'limt' is not known here; known are: limit, next"),
     404: errors.TopicNotFound("topic 'orders' does not exist"),
+    405: errors.MethodNotAllowed("PATCH is not allowed here; allowed are GET, PUT"),
     413: errors.MessageTooLarge(
         f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit"
     ),
@@ -37,6 +39,12 @@ _RETRY_AFTER: Json = {
     "required": True,
     "schema": {"type": "integer", "minimum": 1},
     "example": RETRY_AFTER_S,
+}
+_ALLOW: Json = {
+    "description": "The methods that the path has.",
+    "required": True,
+    "schema": {"type": "string"},
+    "example": "GET, PUT",
 }
 
 _CODE = string("What went wrong. Stable: the member for clients to switch on.")
@@ -54,7 +62,8 @@ SCHEMAS: Json = {
         },
         {
             "errors": array(
-                "Every bad message of a batch; `code` is that of the first.",
+                "Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and"
+                " others only too large, of the first that is malformed.",
                 answer("A bad message.", {"index": _INDEX, "code": _CODE, "detail": _DETAIL}),
             ),
             "outcome": string(
@@ -71,8 +80,8 @@ def of(operation: Operation) -> Json:
     responses = {"400": _response(400, _malformed(operation))}
     if missing := _missing(operation):
         responses["404"] = _response(404, missing)
-    if operation.takes_messages:
-        responses["413"] = _shared(errors.MessageTooLarge)
+    responses["405"] = _shared(errors.MethodNotAllowed)
+    responses["413"] = _shared(errors.MessageTooLarge)
     responses["500"] = _shared(errors.Internal)
     if operation.asks_store:
         responses["503"] = _shared(errors.StoreUnavailable)
@@ -81,8 +90,10 @@ def of(operation: Operation) -> Json:
 
 def shared() -> Json:
     """The responses that are the same for every operation that has them, by code."""
+    not_allowed = {**_response(405, [errors.MethodNotAllowed]), "headers": {"Allow": _ALLOW}}
     unavailable = {**_response(503, [errors.StoreUnavailable]), "headers": {"Retry-After": _RETRY_AFTER}}
     return {
+        errors.MethodNotAllowed.__name__: not_allowed,
         errors.MessageTooLarge.__name__: _response(413, [errors.MessageTooLarge]),
         errors.Internal.__name__: _response(500, [errors.Internal]),
         errors.StoreUnavailable.__name__: unavailable,
@@ -94,12 +105,10 @@ def _shared(error: type[DecantError]) -> Json:
 
 
 def _malformed(operation: Operation) -> Errors:
-    has_body, has_query = operation.request is not None, bool(operation.parameters)
-    found: Errors = [errors.UnknownField]
-    found += [errors.InvalidField] if has_body or has_query else []
+    """Also where there is nothing to get wrong: a body may come all the same, or a query."""
+    found: Errors = [errors.UnknownField, errors.InvalidField]
     found += [errors.InvalidName] if operation.path_parameters else []
-    found += [errors.InvalidJson] if has_body else []
-    return found
+    return [*found, errors.InvalidJson]
 
 
 def _missing(operation: Operation) -> Errors:
