@@ -5,9 +5,9 @@ under an old name shares no key with what it replaces.
 
     topic       topics                  name                 id, queues, created_at_ms
     grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
-    directory   groups#tid              group                listed: the id of the group last listed under this name
+    directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
-                                                             max_in_flight, paused
+                                                             max_in_flight, paused, version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
@@ -20,7 +20,7 @@ from __future__ import annotations
 from chalicelib.writes import Key
 
 _OFFSET_DIGITS = 15
-FIRST = "0"
+FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
 AFTER = " "

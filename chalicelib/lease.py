@@ -31,7 +31,7 @@ MOVED = b"m"
 
 TOKEN_CHARS = 8
 """The part of a token that names the pop; what it extends or takes over adds `SPLIT_CHARS` random ones."""
-SPLIT_CHARS = 4
+SPLIT_CHARS = 6
 
 PARKED = "~"
 """Begins the token of a parked lease, where no pop's token does."""

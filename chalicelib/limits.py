@@ -30,7 +30,7 @@ PROPERTIES_BYTES_MAX = 16 * KIB
 ID_CHARS_MAX = 128
 """`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
 
-RECEIPT_CHARS_MAX = 1_000
+RECEIPT_CHARS_MAX = 512
 """Ours have some 150. Those that fail are in the answer, which has to be carried."""
 
 REASON_CHARS_MAX = 256
@@ -71,11 +71,11 @@ REQUEST_BYTES_MAX = 32 * MIB
 # -- what a response may hold -----------------------------------------------------------------------------------------
 
 RESPONSE_BODY_BYTES_MAX = 4 * MIB
-RESPONSE_JSON_BYTES_MAX = 5_500_000
-"""Where a response takes no second message. Lambda answers at most 6 MiB."""
+RESPONSE_JSON_BYTES_MAX = 5_350_000
+"""Where a response takes no second message: 5.5 MB, less what it says of receipts that failed."""
 
-MESSAGE_JSON_BYTES_MAX = 6_000_000
-"""One message always fits a response: 4 MiB in base64, with properties, are 5.7 MB."""
+MESSAGE_JSON_BYTES_MAX = 5_750_000
+"""One message always fits a response: 4 MiB in base64, with properties, are 5.71 MB. Lambda answers at most 6 MiB."""
 
 MESSAGE_OVERHEAD_BYTES = 1_000
 """What a message adds to a response beyond its own fields: names, ids, times, and the receipt."""

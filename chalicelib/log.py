@@ -8,7 +8,7 @@ writer computes the same key and offsets are dense without a head item. Attribut
     entries  list of entries, oldest first. An entry is a map:
                i  id, 8 random bytes            n  number of messages
                at stored_at_ms                  c  codec of the packed messages
-               w  their bytes before packing
+               w  what they weigh in a response
                d  the packed messages, inline; or p, the number of payload items that hold them (0: in S3)
 """
 

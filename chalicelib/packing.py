@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import zstandard
 
-from chalicelib.message import Message
+from chalicelib.message import Message, carried_bytes
 
 PLAIN = "json"
 ZSTD = "zstd"
@@ -36,7 +36,7 @@ _zstd = _Zstd()
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """`wire_bytes` is the length before compression: what the messages will weigh in a response, at most."""
+    """`wire_bytes`: what the messages will weigh in a response, at most."""
 
     codec: str
     data: bytes
@@ -47,7 +47,7 @@ def pack(messages: list[Message]) -> Packed:
     lines = b"\n".join(orjson.dumps(_line(message)) for message in messages)
     small = _zstd.compressor.compress(lines)
     codec, data = (ZSTD, small) if len(small) < len(lines) else (PLAIN, lines)
-    return Packed(codec, data, len(lines))
+    return Packed(codec, data, carried_bytes(lines))
 
 
 def unpack(codec: str, data: bytes) -> list[Message]:

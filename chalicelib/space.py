@@ -1,4 +1,4 @@
-"""What a response still has room for: bodies by their bytes, and the whole by its length as JSON."""
+"""What a response still has room for: bodies by their bytes, and the whole by its length as JSON, as Lambda counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from chalicelib.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
-from chalicelib.message import Stored
+from chalicelib.message import Stored, carried_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,5 +43,5 @@ class Space:
         return count
 
     def _after(self, stored: Stored) -> Space:
-        json_bytes = len(orjson.dumps(stored.message.content())) + MESSAGE_OVERHEAD_BYTES
+        json_bytes = carried_bytes(orjson.dumps(stored.message.content())) + MESSAGE_OVERHEAD_BYTES
         return Space(self.body_bytes - len(stored.message.body), self.json_bytes - json_bytes)

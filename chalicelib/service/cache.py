@@ -1,4 +1,4 @@
-"""A bounded cache for things that never change, shared by the threads of an instance."""
+"""A bounded cache, shared by the threads of an instance."""
 
 from __future__ import annotations
 
@@ -26,7 +26,3 @@ class BoundedCache(Generic[V]):
         with self._lock:
             if self._kept.getsizeof(value) <= self._kept.maxsize:
                 self._kept[key] = value
-
-    def drop(self, key: Hashable) -> None:
-        with self._lock:
-            self._kept.pop(key, None)

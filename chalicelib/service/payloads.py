@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chalicelib import keys
+from chalicelib.errors import TopicNotFound
 from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.log import Entry, pieces_of
 from chalicelib.message import Message
@@ -72,7 +73,10 @@ class Payloads:
     def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes:
         if entry.pieces == 0:
             return self._store.get_blob(keys.blob(topic_id, entry.id))
-        return b"".join(pieces[keys.payload(topic_id, entry.id, number)] for number in range(entry.pieces))
+        found = [pieces.get(keys.payload(topic_id, entry.id, number)) for number in range(entry.pieces)]
+        if None in found:
+            raise TopicNotFound("the topic is being deleted")  # a payload goes only with its topic
+        return b"".join(piece for piece in found if piece is not None)
 
 
 def _item(topic_id: str, entry: Entry, number: int, data: bytes) -> Item:

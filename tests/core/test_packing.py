@@ -33,14 +33,13 @@ def test_what_is_alike_is_compressed(messages: list[Message], times: int) -> Non
     assert unpack(packed.codec, packed.data) == messages * times
     assert len(packed.data) <= packed.wire_bytes
     assert packed.codec in (PLAIN, ZSTD)
-    assert (packed.codec == PLAIN) == (len(packed.data) == packed.wire_bytes)
 
 
 @given(BATCHES)
 def test_a_pipeline_can_read_it_line_by_line(messages: list[Message]) -> None:
     packed = pack(messages)
     lines = zstandard.decompress(packed.data) if packed.codec == ZSTD else packed.data
-    assert len(lines) == packed.wire_bytes
+    assert len(lines) + lines.count(b'"') + lines.count(b"\\") == packed.wire_bytes
     parsed = [orjson.loads(line) for line in lines.split(b"\n")]
     assert [set(line) <= {"b", "B", "k", "t", "p"} for line in parsed] == [True] * len(messages)
     assert [line["b"].encode() for line in parsed if "b" in line] == [each.body for each in messages if each.is_text]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import NAMES
@@ -128,8 +128,6 @@ def _odd_values() -> st.SearchStrategy[Any]:
 @briefly
 @given(sent=headers, raw=st.sampled_from([b"", b"{}", b"\xff", b"[]", b"a=b"]))
 def test_any_headers_get_a_documented_answer(operation: str, sent: dict[str, str], raw: bytes) -> None:
-    if operation not in WITH_BODY:
-        raw = b'{"a": 1}' if raw else raw  # DEFECT 2: what is no JSON object is an undocumented InvalidJson here
     answered(operation, raw, **sent)
 
 
@@ -137,13 +135,7 @@ def test_any_headers_get_a_documented_answer(operation: str, sent: dict[str, str
 @briefly
 @given(query=queries)
 def test_any_query_gets_a_documented_answer(operation: str, query: str) -> None:
-    if not documented.operations()[OPERATIONS[operation]]["responses"]["400"]["description"].count("`InvalidField`"):
-        assume(not _repeats(query))  # DEFECT 1: a parameter given twice is an undocumented InvalidField here
     answered(operation, b"", query)
-
-
-def _repeats(query: str) -> bool:
-    return any(len(values) > 1 for values in parse_qs(query, keep_blank_values=True).values())
 
 
 @pytest.mark.parametrize("operation", [name for name, (_, path) in OPERATIONS.items() if "{" in path])

@@ -166,7 +166,7 @@ def taken(topic: Topic, group: Group) -> str:
 
 
 @pytest.mark.parametrize(
-    "receipt", ["", " ", "x", "AAAA", "A" * 200, "é", "🎉", "\0", "a:b", "====", "-_-_", "null", "x" * 1_000]
+    "receipt", ["", " ", "x", "AAAA", "A" * 200, "é", "🎉", "\0", "a:b", "====", "-_-_", "null", "x" * 512]
 )
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_garbage_is_an_invalid_receipt(group: Group, verb: str, receipt: str) -> None:
