@@ -2,6 +2,8 @@
 # where there is npm. PYTHON= names another interpreter; PORT= and the other settings of the server pass through.
 
 PYTHON ?= python3
+MINUTES ?= 10
+SEED ?= 1000000
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +13,7 @@ EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench emulators emulators-if-possible clean
+.PHONY: help run test lint soak bench emulators emulators-if-possible clean
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -26,6 +28,9 @@ lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
+	@exec $(BIN)/python -m tests.simulation --minutes $(MINUTES) --seed $(SEED)
 
 bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
 	@exec $(BIN)/python -m benchmarks

@@ -18,12 +18,12 @@ what they say into two, and leaves the others empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
-from chalicelib.limits import MARKS_MAX
+from chalicelib.limits import FATES_KEPT_MAX, MARKS_MAX
 from chalicelib.writes import Path
 
 ACKED = b"a"
@@ -55,12 +55,33 @@ def runs(indexes: Iterable[int]) -> list[range]:
     return found
 
 
-def _indexes(marked: bytes) -> set[int]:
-    mask = int.from_bytes(marked[1:], "little")
-    return {index for index in range(mask.bit_length()) if mask >> index & 1}
+class Fates(NamedTuple):
+    """The indexes of a lease's messages, by what has become of them."""
+
+    owed: tuple[int, ...]
+    acked: frozenset[int]
+    moved: frozenset[int]
 
 
-@dataclass(frozen=True)
+@lru_cache(FATES_KEPT_MAX)
+def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
+    """Of two marks that name one message, the first counts."""
+    left, acked, moved = (1 << count) - 1, 0, 0
+    for each in marks:
+        fresh = int.from_bytes(each[1:], "little") & left
+        left &= ~fresh
+        if each[:1] == ACKED:
+            acked |= fresh
+        else:
+            moved |= fresh
+    return Fates(tuple(_indexes(left)), frozenset(_indexes(acked)), frozenset(_indexes(moved)))
+
+
+def _indexes(mask: int) -> Iterator[int]:
+    return (index for index in range(mask.bit_length()) if mask >> index & 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     token: str
     start: int
@@ -105,18 +126,18 @@ class Lease:
         told = (mark(ACKED, self.acked), mark(MOVED, self.moved))
         return replace(self, marks=(*told, *[mark(ACKED, ())] * (len(self.marks) - len(told))))
 
-    @cached_property
+    @property
     def acked(self) -> frozenset[int]:
-        return self._first_marked(ACKED)
+        return _fates(self.count, self.marks).acked
 
-    @cached_property
+    @property
     def moved(self) -> frozenset[int]:
-        return self._first_marked(MOVED)
+        return _fates(self.count, self.marks).moved
 
-    @cached_property
+    @property
     def owed(self) -> tuple[int, ...]:
         """The indexes that are not settled, in order."""
-        return tuple(index for index in range(self.count) if index not in self.acked and index not in self.moved)
+        return _fates(self.count, self.marks).owed
 
     @property
     def owed_offsets(self) -> list[int]:
@@ -128,13 +149,3 @@ class Lease:
     def is_due(self, now: int) -> bool:
         """Whether its messages may be delivered again."""
         return self.deadline <= now and bool(self.owed)
-
-    def _first_marked(self, letter: bytes) -> frozenset[int]:
-        seen: set[int] = set()
-        found: set[int] = set()
-        for each in self.marks:
-            fresh = _indexes(each) - seen
-            seen |= fresh
-            if each[:1] == letter:
-                found |= fresh
-        return frozenset(found)

@@ -121,6 +121,9 @@ LEASES_ROOM = 500
 MARKS_MAX = 8
 """Marks of a lease that are put together by the next write, or single acks would make the cursor heavy."""
 
+FATES_KEPT_MAX = 4_096
+"""What marks say, kept by one instance: most leases have none, or the same as a moment ago."""
+
 TAKEOVERS_MAX = 20
 """Leases that one write takes over or splits off: an expression is at most 4 KB long."""
 

@@ -68,7 +68,9 @@ class LogReader:
         seen = seen or Seen()
         while True:
             walked = [self._walk(want, seen) for want in wants]
-            reads = _merged([replace(read, strong=strong) for _, read in walked if read])
+            reads = _merged([read for _, read in walked if read])
+            if strong:
+                reads = [replace(read, strong=True) for read in reads]
             if not reads:
                 return [segments for segments, _ in walked]
             self.learn(seen, reads, self._store.read(reads))
@@ -179,8 +181,6 @@ def _locate(want: Want) -> Read:
 
 def _merged(reads: Sequence[Read]) -> list[Read]:
     """All reads by key become one request."""
-    by_key = [read for read in reads if isinstance(read, Keys)]
+    by_key = list(dict.fromkeys(key for read in reads if isinstance(read, Keys) for key in read.keys))
     ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
-    if by_key:
-        ranges.insert(0, Keys(list(dict.fromkeys(key for read in by_key for key in read.keys)), by_key[0].strong))
-    return ranges
+    return ([Keys(by_key)] if by_key else []) + ranges

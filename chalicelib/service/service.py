@@ -28,6 +28,7 @@ from chalicelib.store import Store
 @dataclass(frozen=True, slots=True)
 class Service:
     runtime: Runtime
+    store: Store
     catalogue: Catalogue
     topics: Topics
     groups: Groups
@@ -52,6 +53,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     purge = Purge(store, runtime)
     return Service(
         runtime,
+        store,
         catalogue,
         Topics(store, runtime, catalogue, purge),
         Groups(store, runtime, catalogue, reader, timeline, purge),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from chalicelib import call
 from chalicelib.errors import StoreUnavailable
@@ -61,16 +61,16 @@ class MemoryStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
-            self._count(writes=[write_units(None, item) for item in items])
             self.meter.round_trips += 1
             for item in items:
+                self._charge(None, item)
                 self._put(Key(item["pk"], item["sk"]), item)
 
     def remove_all(self, keys: Sequence[Key]) -> None:
         with self._lock:
-            self._count(writes=[write_units(self._get(key), None) for key in keys])
             self.meter.round_trips += 1
             for key in keys:
+                self._charge(self._get(key), None)
                 self._put(key, None)
 
     def put_blob(self, name: str, data: bytes) -> None:
@@ -90,7 +90,8 @@ class MemoryStore:
 
     def _keys(self, read: Keys) -> list[Item]:
         items = [self._get(key) for key in read.keys]
-        self._count(reads=[read_units(item_bytes(item or {}), read.strong) for item in items])
+        for item in items:
+            self._charge_read([item] if item else [], read.strong)
         return [item for item in items if item is not None]
 
     def _range(self, read: Range) -> list[Item]:
@@ -99,7 +100,7 @@ class MemoryStore:
         if read.descending:
             names.reverse()
         items = [self._items[read.pk][name] for name in names[: read.limit]]
-        self._count(reads=[read_units(sum(map(item_bytes, items)), read.strong)])
+        self._charge_read(items, read.strong)
         return items
 
     def _outcome(self, write: Write) -> Outcome:
@@ -126,9 +127,14 @@ class MemoryStore:
         return all(holds(guard, before) for guard in write.guards)
 
     def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
-        self._count(writes=[times * write_units(before, item)])
+        self.meter.write_units += times * write_units(before, item)
+        self.meter.requests += 1
         if item_bytes(item or {}) > ITEM_BYTES_MAX:
             raise StoreUnavailable(f"an item would have more than {ITEM_BYTES_MAX} bytes")
+
+    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
+        self.meter.read_units += read_units(sum(map(item_bytes, items)), strong)
+        self.meter.requests += 1
 
     def _get(self, key: Key) -> Item | None:
         return self._items.get(key.pk, {}).get(key.sk)
@@ -143,11 +149,3 @@ class MemoryStore:
         if key.sk not in partition:
             insort(order, key.sk)
         partition[key.sk] = item
-
-    def _count(self, reads: Iterable[float] = (), writes: Iterable[float] = ()) -> None:
-        for units in reads:
-            self.meter.read_units += units
-            self.meter.requests += 1
-        for units in writes:
-            self.meter.write_units += units
-            self.meter.requests += 1

@@ -18,8 +18,10 @@ from chalicelib.service.tails import ends
 from chalicelib.store import Range
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
-from tests.load.caller import PADDED, Caller, now
-from tests.simulation.history import History, Place
+from tests.history.caller import PADDED, Caller
+from tests.history.facts import History, Place
+from tests.load.clock import now
+from tests.load.journal import Journal
 
 WATCH_SECONDS = 0.05
 
@@ -47,10 +49,14 @@ class Outside:
     def ends(self) -> list[int]:
         return ends(self._service.store, self._topic)
 
-    def dead(self, group: str) -> set[Place]:
+    def dead(self, group: str) -> dict[Place, int]:
+        """With the attempts of each."""
         settings = next(each for each in self._groups if each.name == group)
         letters = self._all(keys.dead_partition(self._topic.id, settings.id))
-        return {(int(queue), int(offset)) for queue, offset in (item["sk"].split("#") for item in letters)}
+        places = (item["sk"].split("#") for item in letters)
+        return {
+            (int(queue), int(offset)): item["attempts"] for (queue, offset), item in zip(places, letters, strict=True)
+        }
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
@@ -94,7 +100,8 @@ def drain(service: Service, topic: Topic, group: str, outside: Outside, journal:
     """Takes and acks what there is until the group's cursors say that there is nothing left. Returns what came."""
     came: set[Place] = set()
     give_up_at = time.monotonic() + DRAIN_SECONDS
-    with closing(Caller(service, topic, journal)) as caller:
+    with closing(Journal(journal)) as record:
+        caller = Caller(service, topic, record, now)
         while time.monotonic() < give_up_at:
             got = caller.pop(group, Pop(256, _LEASE_MS, _WAIT_MS))
             if got:

@@ -12,11 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.history import Delivered, History, Sent, Settled
+from tests.history.facts import Delivered, Fact, History, Reset, Sent, Settled
 
-Fact = Sent | Delivered | Settled
-
-_KINDS = {kind.__name__: kind for kind in (Sent, Delivered, Settled)}
+_KINDS = {kind.__name__: kind for kind in (Sent, Delivered, Settled, Reset)}
 
 
 class Journal:
@@ -27,8 +25,13 @@ class Journal:
         self._numbers: dict[int, int] = {}
         self._kept: list[Fact] = []
 
-    def write(self, facts: Sequence[Fact]) -> None:
-        """Writes facts that are new, or that have changed since."""
+    def begin(self, facts: Sequence[Fact]) -> None:
+        self._write(facts)
+
+    def end(self, facts: Sequence[Fact]) -> None:
+        self._write(facts)
+
+    def _write(self, facts: Sequence[Fact]) -> None:
         lines = [json.dumps([self._number(fact), type(fact).__name__, asdict(fact)]) for fact in facts]
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
@@ -51,21 +54,12 @@ def read(paths: Sequence[Path]) -> History:
             number, kind, members = json.loads(line)
             facts[number] = _fact(kind, members)
         for fact in facts.values():
-            _keep(history, fact)
+            history.begin([fact])
     return history
 
 
 def _fact(kind: str, members: dict[str, Any]) -> Fact:
-    if members["place"] is not None:
+    if members.get("place") is not None:
         members["place"] = tuple(members["place"])
     fact: Fact = _KINDS[kind](**members)
     return fact
-
-
-def _keep(history: History, fact: Fact) -> None:
-    if isinstance(fact, Sent):
-        history.sent.append(fact)
-    elif isinstance(fact, Delivered):
-        history.delivered.append(fact)
-    else:
-        history.settled.append(fact)

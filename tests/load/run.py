@@ -11,17 +11,18 @@ from pathlib import Path
 from unittest import mock
 from uuid import uuid4
 
+from chalicelib.limits import IN_FLIGHT_DEFAULT
 from chalicelib.service.service import Service
 from chalicelib.store.dynamodb import table
 from chalicelib.topic import Topic
 from tests.emulators import ROOT, client_of
+from tests.history import checker
+from tests.history.facts import History, Rules
 from tests.load import journal, proxy
 from tests.load.aftermath import Outside, Watch, drain, read_log
-from tests.load.caller import sleep
+from tests.load.clock import sleep
 from tests.load.proxy import Faults, Proxy
 from tests.load.worker import STOP_SECONDS, TABLE, Job, Worker, command, impatient, instance
-from tests.simulation import checker
-from tests.simulation.history import History
 
 CLOCKS_DIFFER_BY_MS = 0
 """All processes read the clock of one machine: the checker need not be lenient."""
@@ -78,6 +79,7 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         history = journal.read(sorted(folder.glob("*.jsonl")))
         history.passed, history.drained = watch.passed, drained
         history.dead = {group: outside.dead(group) for group in groups}
+        history.rules = {group: Rules(_attempts(number), IN_FLIGHT_DEFAULT) for number, group in enumerate(groups)}
         read_log(service, topic, outside, history)
     with mock.patch.object(checker, "SKEW_MS", CLOCKS_DIFFER_BY_MS):
         return Report(history, checker.violations(history), between.did, exits)
@@ -87,9 +89,12 @@ def _prepared(service: Service, plan: Plan) -> tuple[Topic, list[str]]:
     topic, _ = service.topics.put(f"load-{uuid4().hex[:8]}", plan.queues)
     groups = [f"g{number}" for number in range(plan.groups)]
     for number, group in enumerate(groups):
-        attempts = ATTEMPTS_MAX[number % len(ATTEMPTS_MAX)]
-        service.groups.put(topic, group, {"max_attempts": attempts, "invisible_ms": 1_000})
+        service.groups.put(topic, group, {"max_attempts": _attempts(number), "invisible_ms": 1_000})
     return topic, groups
+
+
+def _attempts(number: int) -> int:
+    return ATTEMPTS_MAX[number % len(ATTEMPTS_MAX)]
 
 
 def _jobs(plan: Plan, endpoint: str, topic: Topic, groups: list[str], folder: Path) -> list[Job]:

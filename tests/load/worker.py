@@ -15,14 +15,17 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
+from chalicelib import call
 from chalicelib.runtime import system
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
-from chalicelib.store.dynamodb import client, requests
+from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
+from tests.history.caller import Caller
+from tests.history.facts import Delivered
 from tests.instances import SIGNING_KEY
-from tests.load.caller import Caller, now, sleep
-from tests.simulation.history import Delivered
+from tests.load.clock import now, sleep
+from tests.load.journal import Journal
 
 TABLE = "load"
 
@@ -66,7 +69,7 @@ def instance(endpoint: str) -> Iterator[Service]:
 
 
 def impatient(patience_ms: int) -> mock._patch[int]:
-    return mock.patch.object(requests, "STORE_DEADLINE_MS", patience_ms)
+    return mock.patch.object(call, "STORE_DEADLINE_MS", patience_ms)
 
 
 class Worker:
@@ -105,12 +108,14 @@ class Worker:
     def _is_over(self) -> bool:
         return now() > self._until_ms
 
-    def _caller(self, name: str) -> Caller:
-        return Caller(self._service, self._topic, Path(self._job.folder, f"{name}.jsonl"))
+    @contextmanager
+    def _caller(self, name: str) -> Iterator[Caller]:
+        with closing(Journal(Path(self._job.folder, f"{name}.jsonl"))) as journal:
+            yield Caller(self._service, self._topic, journal, now)
 
     def _produce(self, name: str, random: Random) -> None:
         number = 0
-        with closing(self._caller(name)) as caller:
+        with self._caller(name) as caller:
             while not self._is_over:
                 sleep(random.randrange(60))
                 count = random.choice((1, 1, 1, 3, 8))
@@ -125,7 +130,7 @@ class Worker:
         acks: list[Delivered] = []
         old: list[Delivered] = []
         number = 0
-        with closing(self._caller(name)) as caller:
+        with self._caller(name) as caller:
             while not self._is_over:
                 number += 1
                 ask = _ask(f"{name}{number}", acks, random)

@@ -3,28 +3,76 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from collections.abc import Iterator
+from itertools import count
+from multiprocessing import get_context
 
-from tests.simulation.world import Plan, World
+from tests.simulation.world import World, play
+
+_CHUNK = 25
+_ROUND = 500
 
 
 def main() -> int:
+    asked = _asked()
+    if asked.history:
+        return _show(asked.seed)
+    began, played, bad = time.perf_counter(), 0, 0
+    with get_context("fork").Pool(asked.processes) as pool:
+        for seeds in _rounds(asked):
+            for seed, found in pool.imap(_judged, seeds, _CHUNK):
+                played += 1
+                bad += bool(found)
+                for violation in found:
+                    print(f"seed {seed}: {violation}", flush=True)
+            if sys.stderr.isatty():
+                print(f"\r{played} histories, {bad} bad", end="", file=sys.stderr, flush=True)
+    seconds = time.perf_counter() - began
+    print(
+        f"{played} histories from seed {asked.seed} on, {bad} with violations;"
+        f" {played / seconds:.0f} a second in {asked.processes} processes"
+    )
+    return 1 if bad else 0
+
+
+def _judged(seed: int) -> tuple[int, list[str]]:
+    return seed, play(seed)
+
+
+def _rounds(asked: argparse.Namespace) -> Iterator[range]:
+    """As many seeds as were asked for, or rounds for as many minutes."""
+    end = time.monotonic() + 60 * asked.minutes
+    for first in count(asked.seed, _ROUND):
+        left = asked.seed + asked.seeds - first
+        if time.monotonic() > end if asked.minutes else left <= 0:
+            return
+        yield range(first, first + (_ROUND if asked.minutes else min(left, _ROUND)))
+
+
+def _show(seed: int) -> int:
+    """The history of one seed, in the order in which things began."""
+    world = World(seed)
+    found = world.run()
+    history = world.history
+    facts = [*history.sent, *history.delivered, *history.settled, *history.resets]
+    for fact in sorted(facts, key=lambda each: each.began_ms):
+        print(fact)
+    for violation in found:
+        print(f"seed {seed}: {violation}")
+    return 1 if found else 0
+
+
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many seeds from there on")
-    parser.add_argument("--resets", type=int, default=0)
-    parser.add_argument("--groups", type=int, default=1)
-    asked = parser.parse_args()
-    began, bad = time.perf_counter(), 0
-    for seed in range(asked.seed, asked.seed + asked.seeds):
-        world = World(seed, Plan(resets=asked.resets, groups=asked.groups))
-        for violation in world.run():
-            bad += 1
-            print(f"seed {seed}: {violation}")
-    seconds = time.perf_counter() - began
-    print(f"{asked.seeds} histories, {bad} violations, {asked.seeds / seconds:.0f} a second")
-    return 1 if bad else 0
+    parser.add_argument("--minutes", type=float, default=0, help="go on for so long instead")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--history", action="store_true", help="print all that happened in the history of --seed")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@ later by a zombie, throttled, answered from the past, or be the last thing that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from chalicelib.errors import StoreUnavailable
-from chalicelib.store import Outcome, Range, Read
+from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Item, Key, Refused, Write
 from tests.simulation.scheduler import Killed, Scheduler
@@ -27,7 +28,7 @@ class Faults:
     zombie: float = 0.03
     throttle: float = 0.02
     stale: float = 0.2
-    kill: float = 0.004
+    kill: float = 0.008
     latency_ms_max: int = 20
     zombie_ms_max: int = 3_000
     stale_ms_max: int = 500
@@ -38,42 +39,52 @@ NONE = Faults(0, 0, 0, 0, 0, 0, 2)
 
 
 class PastStore(MemoryStore):
-    """A memory store that remembers what every item was, and when. It counts nothing, to be fast."""
+    """A memory store that remembers what every item was, and when. It bills nothing, to be fast."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
         self._scheduler = scheduler
-        self._past: dict[str, dict[str, list[tuple[int, Item | None]]]] = {}
+        self._past: dict[str, dict[str, tuple[list[int], list[Item | None]]]] = {}
 
     def read_past(self, read: Read, instant: int) -> list[Item]:
         """What the read would have found then."""
-        then = MemoryStore()
-        for pk in {read.pk} if isinstance(read, Range) else {key.pk for key in read.keys}:
-            for versions in self._past.get(pk, {}).values():
-                item = next((item for since, item in reversed(versions) if since <= instant), None)
-                if item is not None:
-                    then.put_all([item])
-        return then.read([read])[0]
+        if isinstance(read, Keys):
+            found = [self._then(key.pk, key.sk, instant) for key in read.keys]
+            return [item for item in found if item is not None]
+        names = sorted(name for name in self._past.get(read.pk, {}) if read.low <= name <= read.high)
+        if read.descending:
+            names.reverse()
+        items = (self._then(read.pk, name, instant) for name in names)
+        return [item for item in items if item is not None][: read.limit]
 
     def versions(self, attribute: str) -> Iterator[tuple[Key, int, Item]]:
         """Every version that an item with this attribute ever had, and since when."""
         for pk, items in self._past.items():
-            for sk, versions in items.items():
-                yield from ((Key(pk, sk), since, item) for since, item in versions if item and attribute in item)
+            for sk, (instants, versions) in items.items():
+                for since, item in zip(instants, versions, strict=True):
+                    if item and attribute in item:
+                        yield Key(pk, sk), since, item
+
+    def _then(self, pk: str, sk: str, instant: int) -> Item | None:
+        instants, versions = self._past.get(pk, {}).get(sk, ([], []))
+        place = bisect_right(instants, instant)
+        return versions[place - 1] if place else None
 
     def _put(self, key: Key, item: Item | None) -> None:
-        self._past.setdefault(key.pk, {}).setdefault(key.sk, []).append((self._scheduler.now, item))
+        instants, versions = self._past.setdefault(key.pk, {}).setdefault(key.sk, ([], []))
+        instants.append(self._scheduler.now)
+        versions.append(item)
         super()._put(key, item)
-
-    def _count(self, reads: Iterable[float] = (), writes: Iterable[float] = ()) -> None:
-        pass
 
     def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
         pass
 
+    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
+        pass
+
 
 class FaultyStore:
-    """What one caller sees of the store. `faults` may be changed while it runs."""
+    """What one caller sees of the store."""
 
     keeps_blobs = False
 
@@ -81,28 +92,38 @@ class FaultyStore:
         self._inner = inner
         self._scheduler = scheduler
         self._random = random
-        self.faults = faults
+        self._faults = faults
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        def answer() -> list[list[Item]]:
-            return [self._answer(read) for read in reads]
-
-        return self._call(answer)
+        return self._call(lambda: [self._answer(read) for read in reads])
 
     def write(self, write: Write) -> Item:
-        return self._call(lambda: self._inner.write(write), zombie=lambda: self._inner.write(write))
+        return self._call(lambda: self._inner.write(write), is_write=True)
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        return [self._outcome(write) for write in writes]
+        """In any order, as requests side by side are."""
+        order = list(range(len(writes)))
+        if len(order) > 1:
+            self._random.shuffle(order)
+        outcomes = {place: self._outcome(writes[place]) for place in order}
+        return [outcomes[place] for place in range(len(writes))]
 
     def write_together(self, writes: Sequence[Write]) -> None:
-        self._call(lambda: self._inner.write_together(writes))
+        """DynamoDB knows a transaction by its token: of its repeats, late ones too, one is applied."""
+        done: list[bool] = []
+
+        def once() -> None:
+            if not done:
+                self._inner.write_together(writes)
+                done.append(True)
+
+        self._call(once, is_write=True)
 
     def put_all(self, items: Sequence[Item]) -> None:
-        self._call(lambda: self._inner.put_all(items))
+        self._call(lambda: self._inner.put_all(items), is_write=True)
 
     def remove_all(self, keys: Sequence[Key]) -> None:
-        self._call(lambda: self._inner.remove_all(keys))
+        self._call(lambda: self._inner.remove_all(keys), is_write=True)
 
     def put_blob(self, name: str, data: bytes) -> None:
         self._call(lambda: self._inner.put_blob(name, data))
@@ -114,10 +135,10 @@ class FaultyStore:
         self._call(lambda: self._inner.remove_blobs(names))
 
     def _answer(self, read: Read) -> list[Item]:
-        faults = self.faults
+        faults = self._faults
         if read.strong or self._random.random() >= faults.stale:
             return self._inner.read([read])[0]
-        return self._inner.read_past(read, self._scheduler.now - self._random.randrange(faults.stale_ms_max))
+        return self._inner.read_past(read, self._scheduler.now - int(self._random.random() * faults.stale_ms_max))
 
     def _outcome(self, write: Write) -> Outcome:
         try:
@@ -125,10 +146,10 @@ class FaultyStore:
         except (Refused, StoreUnavailable) as trouble:
             return trouble
 
-    def _call(self, apply: Callable[[], T], zombie: Callable[[], object] | None = None, is_repeat: bool = False) -> T:
+    def _call(self, apply: Callable[[], T], is_write: bool = False, is_repeat: bool = False) -> T:
         """One request: on its way, applied, and its reply on the way back. Any of that may go wrong. A repeat that
         fails leaves unknown what became of the first."""
-        faults = self.faults
+        faults = self._faults
         self._travel()
         luck = self._random.random()
         if luck < faults.throttle:
@@ -137,24 +158,23 @@ class FaultyStore:
         if luck < faults.lose_request:
             raise StoreUnavailable("the request was lost", outcome="unknown")
         luck -= faults.lose_request
-        if luck < faults.zombie and zombie is not None:
-            self._haunt(zombie)
+        if luck < faults.zombie and is_write:
+            self._haunt(apply)
             if self._random.random() < 0.5:
                 raise StoreUnavailable("timed out; applied later", outcome="unknown")
-            return self._call(apply, is_repeat=True)
+            return self._call(apply, is_write, is_repeat=True)
         luck -= faults.zombie
         result = apply()
+        self._travel()
         if luck < faults.lose_reply:
-            self._travel()
             if self._random.random() < 0.5:
                 raise StoreUnavailable("the reply was lost", outcome="unknown")
             return apply()  # the client library sends it again
-        self._travel()
         return result
 
     def _travel(self) -> None:
-        self._scheduler.sleep(self._random.randrange(self.faults.latency_ms_max + 1))
-        if self._random.random() < self.faults.kill:
+        self._scheduler.sleep(int(self._random.random() * (self._faults.latency_ms_max + 1)))
+        if self._random.random() < self._faults.kill:
             raise Killed
 
     def _haunt(self, zombie: Callable[[], object]) -> None:
@@ -162,4 +182,4 @@ class FaultyStore:
             with suppress(Refused):
                 zombie()
 
-        self._scheduler.spawn(apply_late, self._random.randrange(self.faults.zombie_ms_max))
+        self._scheduler.spawn(apply_late, int(self._random.random() * self._faults.zombie_ms_max))

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import cursor, lease, log, picking, receipt, settlement
+from chalicelib import cursor, keys, lease, log, message, picking, receipt, settlement
 from chalicelib.cursor import Change
-from chalicelib.service import claimer, log_writer
-from chalicelib.writes import Lacks, SizeIs, Write, never_landed
+from chalicelib.limits import SEGMENT_FULL_BYTES
+from chalicelib.service import burial, claimer, groups, log_writer, payloads, producer, settler
+from chalicelib.store import Keys
+from chalicelib.writes import AtMost, Equals, Lacks, SizeIs, Write, never_landed
 
-Mutant = Callable[[], Any]
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+MUTANTS: dict[str, Mutant] = {}
+"""By name; each plants its bug for as long as its context lasts."""
+
+
+def planted(plant: Mutant) -> Mutant:
+    MUTANTS[plant.__name__] = plant
+    return plant
 
 
 def _without(guarded: Any, *kinds: type) -> Any:
@@ -20,7 +31,11 @@ def _without(guarded: Any, *kinds: type) -> Any:
     return dataclasses.replace(guarded, guards=tuple(each for each in guarded.guards if not isinstance(each, kinds)))
 
 
-def _appends_without_dedup() -> Any:
+# -- the log ----------------------------------------------------------------------------------------------------------
+
+
+@planted
+def appends_without_dedup() -> Any:
     """A repeated append lands twice."""
 
     def append(*args: Any) -> Write:
@@ -29,7 +44,8 @@ def _appends_without_dedup() -> Any:
     return patch.object(log_writer, "append", append)
 
 
-def _appends_that_trust_the_tail() -> Any:
+@planted
+def appends_that_trust_the_tail() -> Any:
     """After a full segment the writer goes on at an offset of its own making."""
     true = log_writer.LogWriter._learn
 
@@ -42,7 +58,73 @@ def _appends_that_trust_the_tail() -> Any:
     return patch.object(log_writer.LogWriter, "_learn", learn)
 
 
-def _claims_past_the_end() -> Any:
+@planted
+def fullness_that_depends_on_the_entry() -> Any:
+    """A segment is full for a large entry, whose writer makes the next one, and not for a small one."""
+
+    def append(name: str, base: int, entry: Any, may_create: bool) -> Write:
+        made = log.append(name, base, entry, may_create)
+        room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
+        guards = [
+            dataclasses.replace(each, second=room) if each == log._HAS_ROOM else each  # type: ignore[type-var]
+            for each in made.guards
+        ]
+        return dataclasses.replace(made, guards=tuple(guards))
+
+    return _together(
+        patch.object(log_writer, "append", append),
+        patch.object(log.Segment, "is_sealed", property(lambda self: self.filled_bytes >= SEGMENT_FULL_BYTES // 2)),
+    )
+
+
+@planted
+def open_segments_that_expire() -> Any:
+    """An open segment has a TTL: it goes while it is still the end of its log."""
+    true = log_writer.LogWriter._write
+
+    def write(self: Any, pending: Any) -> Write:
+        tail = self._tails.get(pending.log)
+        if tail is not None and not tail.may_create and self._runtime.now() - tail.seen_at_ms > 200:
+            self._store.remove_all([keys.segment(pending.log, tail.base)])
+        return true(self, pending)
+
+    return patch.object(log_writer.LogWriter, "_write", write)
+
+
+@planted
+def payloads_after_their_pointers() -> Any:
+    """The entry is in the log before what it points to is stored."""
+    put, append = payloads.Payloads.put, log_writer.LogWriter.append
+    late: list[Any] = []
+
+    def put_later(self: Any, topic_id: str, entries: Any) -> Any:
+        kept = list(entries)
+        late.append(lambda: put(self, topic_id, kept))
+        return [each.pointing(len(log.pieces_of(each.data))) for each in kept]
+
+    def append_first(self: Any, *args: Any) -> Any:
+        done = append(self, *args)
+        while late:
+            late.pop()()
+        return done
+
+    return _together(
+        patch.object(payloads.Payloads, "put", put_later), patch.object(log_writer.LogWriter, "append", append_first)
+    )
+
+
+@planted
+def keys_that_wander() -> Any:
+    """The queue of a key depends on more than the key."""
+    turns = iter(range(10**9))
+    return patch.object(producer, "queue_of_key", lambda _key, queues: next(turns) % queues)
+
+
+# -- the claim --------------------------------------------------------------------------------------------------------
+
+
+@planted
+def claims_past_the_end() -> Any:
     """A claim may pass the end that the claimer has seen."""
 
     def claim(token: str, count: int, _next_at_most: int, segment: int | None, deadline: int) -> Change:
@@ -51,51 +133,39 @@ def _claims_past_the_end() -> Any:
     return patch.object(picking, "claim", claim)
 
 
-def _takeovers_without_a_fence() -> Any:
+@planted
+def claims_that_forget_the_cap() -> Any:
+    """What others have claimed since does not count against the cap."""
+    true = picking.pick
+
+    def pick(seen: Any, group: Any, end: int, *args: Any) -> Any:
+        picked = true(seen, group, end, *args)
+        return dataclasses.replace(picked, next_at_most=end - picked.fresh, is_capped_closely=False)
+
+    return patch.object(claimer, "pick", pick)
+
+
+@planted
+def takeovers_without_a_fence() -> Any:
     """A lease is taken over although it was acked, or taken over, since it was seen."""
     return patch.object(picking, "move", lambda *args: _without(cursor.move(*args), SizeIs))
 
 
-def _moves_without_a_fence() -> Any:
-    """A message is nacked or extended although its lease has lost it since."""
-    return patch.object(settlement, "move", lambda *args: _without(cursor.move(*args), SizeIs))
-
-
-def _acks_without_a_fence() -> Any:
-    return patch.object(settlement, "ack", lambda *args: Change((), cursor.ack(*args).effects))
-
-
-def _acks_of_a_whole_lease_without_its_size() -> Any:
-    """The last ack removes the lease although others have marked it since."""
-    return patch.object(settlement, "ack", lambda *args: _without(cursor.ack(*args), SizeIs))
-
-
-def _early_takeovers() -> Any:
+@planted
+def early_takeovers() -> Any:
     """A lease counts as run out a while before it has."""
     return patch.object(lease.Lease, "is_due", lambda self, now: self.deadline - 900 <= now and bool(self.owed))
 
 
-def _beliefs_taken_for_truth() -> Any:
-    """What an instance remembers of a cursor decides what a receipt is worth."""
-    return patch.object(settlement.Settlement, "is_confirmed", property(lambda _: True, lambda _self, _value: None))
-
-
-def _acks_that_are_forgotten() -> Any:
+@planted
+def acks_that_a_takeover_forgets() -> Any:
     """A takeover delivers what was acked of the lease."""
-    return patch.object(lease.Lease, "acked", property(lambda _: frozenset()))
+    return patch.object(picking, "runs", lambda indexes: lease.runs(range(max(indexes) + 1) if indexes else []))
 
 
-def _nacks_that_settle() -> Any:
-    """A nacked message leaves its lease and goes nowhere."""
-
-    def move(old: Any, indexes: Any, new: Any) -> Change:
-        return cursor.move(old, indexes, [] if any(each.parked for each in new) else new)
-
-    return patch.object(settlement, "move", move)
-
-
-def _the_attempt_forgotten() -> Any:
-    """A message that is taken over begins again at the first attempt."""
+@planted
+def attempts_that_begin_anew() -> Any:
+    """A message that is taken over is at its first attempt again."""
     true = picking.take
 
     def take(*args: Any) -> Change:
@@ -108,22 +178,223 @@ def _the_attempt_forgotten() -> Any:
     return patch.object(claimer, "take", take)
 
 
-def _receipts_for_any_message_of_a_lease() -> Any:
+# -- settling ---------------------------------------------------------------------------------------------------------
+
+
+@planted
+def moves_without_a_fence() -> Any:
+    """A message is nacked or extended although its lease has lost it since."""
+    return patch.object(settlement, "move", lambda *args: _without(cursor.move(*args), SizeIs))
+
+
+@planted
+def acks_of_a_whole_lease_without_its_size() -> Any:
+    """The last ack removes the lease although others have marked it since."""
+    return patch.object(settlement, "ack", lambda *args: _without(cursor.ack(*args), SizeIs))
+
+
+@planted
+def acks_by_offset() -> Any:
+    """An ack counts for whoever holds the message now."""
+
+    def standing(self: Any, shown: Any) -> Any:
+        holder = next((each for each in self.cursor.owing if each.owes(shown.offset)), None)
+        return cursor.Standing.ACKED if holder is None else cursor.Standing.OWED
+
+    def acks(self: Any) -> Any:
+        change = Change()
+        for _, shown in self.receipts:
+            for each in self.cursor.owing:
+                if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
+                    change += cursor.ack(each, [shown.offset - each.start])
+        return change, {}
+
+    return _together(
+        patch.object(settlement.Settlement, "standing", standing), patch.object(settlement.Settlement, "acks", acks)
+    )
+
+
+@planted
+def beliefs_taken_for_truth() -> Any:
+    """What an instance remembers of a cursor decides what a receipt is worth."""
+    return patch.object(settlement.Settlement, "is_confirmed", property(lambda _: True, lambda _self, _value: None))
+
+
+@planted
+def verdicts_from_the_past() -> Any:
+    """What a receipt is worth is told from a read that may be stale."""
+    return patch.object(settler.Settler, "_read", lambda self, found: self._store.read([Keys([key]) for key in found]))
+
+
+@planted
+def nacks_that_settle() -> Any:
+    """A nacked message leaves its lease and goes nowhere."""
+
+    def move(old: Any, indexes: Any, new: Any) -> Change:
+        return cursor.move(old, indexes, [] if any(each.parked for each in new) else new)
+
+    return patch.object(settlement, "move", move)
+
+
+@planted
+def nacks_that_come_back_at_once() -> Any:
+    """The delay of a nack is forgotten."""
+    true = settler.Settler._parked
+    return patch.object(settler.Settler, "_parked", lambda self, old, run, _due: true(self, old, run, 0))
+
+
+@planted
+def receipts_of_the_message_before() -> Any:
     """The index in a receipt is off by one."""
     true = receipt.read
 
     def read(text: str, key: bytes) -> Any:
         found = true(text, key)
-        return found and dataclasses.replace(found, index=max(0, found.index - 1))
+        return found and dataclasses.replace(
+            found, index=max(0, found.index - 1), offset=found.offset - (1 if found.index else 0)
+        )
 
     return patch.object(receipt, "read", read)
 
 
-MUTANTS: dict[str, Mutant] = {
-    name.lstrip("_"): planted
-    for name, planted in list(globals().items())
-    if name.startswith("_")
-    and callable(planted)
-    and getattr(planted, "__module__", "") == __name__
-    and name != "_without"
-}
+@planted
+def receipts_without_a_group() -> Any:
+    """A receipt is taken for one of the group that it is shown to."""
+    true = settler.Settler.open
+
+    def opened(self: Any, topic: Any, group: str, texts: Any) -> Any:
+        own = self._catalogue.group(topic, group).id
+        read = self._receipts.read
+        with patch.object(
+            self._receipts, "read", lambda text: (it := read(text)) and dataclasses.replace(it, group_id=own)
+        ):
+            return true(self, topic, group, texts)
+
+    return patch.object(settler.Settler, "open", opened)
+
+
+@planted
+def tidying_that_forgets_what_moved() -> Any:
+    """Marks are put together without those of what was moved."""
+    true = lease.Lease.tidied
+
+    def tidied(self: Any) -> Any:
+        made = true(self)
+        return dataclasses.replace(made, marks=(made.marks[0], lease.mark(lease.ACKED, ()), *made.marks[2:]))
+
+    return _together(patch.object(lease.Lease, "tidied", tidied), patch.object(lease, "MARKS_MAX", 1))
+
+
+@planted
+def pruning_of_what_has_run_out() -> Any:
+    """A lease is forgotten when its time is over, whatever it owes."""
+    true = cursor.Cursor.inert
+
+    def inert(self: Any) -> Any:
+        over = [each for each in self.owing if self.last_pop_at_ms and each.deadline + 500 < self.last_pop_at_ms]
+        return [*true.func(self), *over]
+
+    return patch.object(cursor.Cursor, "inert", property(inert))
+
+
+# -- resets and dead letters ------------------------------------------------------------------------------------------
+
+
+@planted
+def epochs_that_nobody_looks_at() -> Any:
+    """What is from before a reset still counts."""
+    true = cursor.write
+
+    def write(seen: Any, change: Any) -> Write:
+        made = true(seen, change)
+        return dataclasses.replace(
+            made,
+            guards=tuple(each for each in made.guards if not (isinstance(each, Equals) and each.path == ("epoch",))),
+        )
+
+    def standing(self: Any, shown: Any) -> Any:
+        return self.cursor.standing(shown.token, shown.start, shown.offset)
+
+    return _together(
+        patch.object(settler, "write", write),
+        patch.object(claimer, "write", write),
+        patch.object(settlement.Settlement, "standing", standing),
+    )
+
+
+@planted
+def resets_that_keep_leases() -> Any:
+    """A reset moves the cursor, and leases from before go on."""
+    true = cursor.reset
+
+    def reset(seen: Any, offset: int) -> Write:
+        made = true(seen, offset)
+        return dataclasses.replace(
+            made, effects=tuple(each for each in made.effects if each.path not in (("leases",), ("epoch",)))
+        )
+
+    return patch.object(groups, "reset", reset)
+
+
+@planted
+def burials_in_two_writes() -> Any:
+    """A message leaves the cursor, and its dead letter comes after."""
+
+    def bury(self: Any, group: Any, queue: int, seen: Any, old: Any, indexes: Any, reason: str) -> Any:
+        chosen = list(indexes)
+        now = self._runtime.now()
+        try:
+            self._store.write(cursor.write(seen, cursor.buried(old, chosen)))
+            for index in chosen:
+                self._store.write(burial.dead.letter(group, queue, old.start + index, old.attempt, reason, now))
+        except burial.Refused:
+            chosen = []
+        found = self._store.read([Keys([seen.key], strong=True)])[0]
+        return (cursor.Cursor.of(found[0]) if found else None), chosen
+
+    return patch.object(burial.Burial, "bury", bury)
+
+
+@planted
+def burials_without_a_fence() -> Any:
+    """A message is buried although it was acked since its lease was seen."""
+
+    def buried(*args: Any) -> Change:
+        return _without(cursor.buried(*args), SizeIs)
+
+    return patch.object(burial, "buried", buried)
+
+
+@planted
+def one_attempt_too_many() -> Any:
+    """A message that was delivered often enough is delivered once more."""
+    true = claimer.Claimer._without_exhausted
+
+    def without_exhausted(self: Any, view: Any, *args: Any) -> Any:
+        lenient = dataclasses.replace(view.group, max_attempts=view.group.max_attempts + 1)
+        return true(self, dataclasses.replace(view, group=lenient), *args)
+
+    return patch.object(claimer.Claimer, "_without_exhausted", without_exhausted)
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+@planted
+def ids_from_the_clock() -> Any:
+    """Two entries get one id."""
+    true = producer.entry
+
+    def entry(entry_id: bytes, *args: Any) -> Any:
+        return true(bytes(message.ENTRY_ID_BYTES), *args)
+
+    return patch.object(producer, "entry", entry)
+
+
+@contextmanager
+def _together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+    """All of these at once."""
+    with ExitStack() as stack:
+        for each in patches:
+            stack.enter_context(each)
+        yield

@@ -2,241 +2,369 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from chalicelib import keys
 from chalicelib.errors import DecantError, StoreUnavailable
-from chalicelib.message import Message
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
+from chalicelib.store import Range
 from chalicelib.topic import Topic
-from tests.simulation import checker
+from tests.history import checker
+from tests.history.caller import PADDED, Caller
+from tests.history.facts import Delivered, History, Place, Rules
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
-from tests.simulation.history import Delivered, History, Reset, Sent, Settled
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
 
-_STEPS_MAX = 5_000
+_STEPS_MAX = 6_000
 """A history takes some hundred."""
+
+LEASES_MS = (200, 1_000, 3_000)
+EXTENDED_MS = 2_000
+RETRIES_MS = (0, 300, 2_000)
+
+QUIET_MS = 20_000
+"""After the faults: longer than any lease, retry or zombie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How big a history is."""
+    """What a history is made of."""
 
     producers: int = 3
     consumers: int = 3
     messages: int = 20
+    pops: int = 3
+    """Of each consumer."""
     queues: int = 2
     groups: int = 1
-    faults: Faults = ALL
+    late_groups: int = 0
+    """Made while messages come in."""
     resets: int = 0
+    chores: int = 0
+    """Pauses, settings changed, throw-away groups made and removed."""
+    max_attempts: int = 1_000
+    max_in_flight: int = 1_000
+    faults: Faults = ALL
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
+        random = Random(~seed)
+        groups = random.choice((1, 1, 1, 2))
+        return cls(
+            queues=random.choice((1, 2, 2, 3)),
+            groups=groups,
+            late_groups=random.choice((0, 0, 0, 1)),
+            resets=random.choice((0, 0, 0, 1, 2)),
+            chores=random.choice((0, 0, 0, 3)),
+            max_attempts=random.choice((1_000, 1_000, 1, 2)),
+            max_in_flight=random.choice((1_000, 1_000, 4, 7)),
+        )
 
 
 class World:
-    def __init__(self, seed: int, plan: Plan) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
         self._random = Random(seed)
-        self._plan = plan
+        self._plan = plan or Plan.of(seed)
         self._scheduler = Scheduler(self._random)
         self._store = PastStore(self._scheduler)
         self.history = History()
-        self._topic, self._groups = self._prepared()
+        self._groups = [f"g{number}" for number in range(self._plan.groups)]
+        self._topic = self._prepared()
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
-        for number in range(self._plan.producers):
-            self._spawn(partial(self._produce, f"p{number}"))
-        for number in range(self._plan.consumers):
+        plan = self._plan
+        share = -(-plan.messages // plan.producers)
+        for number in range(plan.producers):
+            self._spawn(lambda random, number=number: Producer(self, f"p{number}", share, random))
+        for number in range(plan.consumers):
             group = self._groups[number % len(self._groups)]
-            self._spawn(partial(self._consume, f"c{number}", group))
-        for _ in range(self._plan.resets):
-            self._spawn(self._reset)
-        self._scheduler.run(_STEPS_MAX)
-        self._drain()
+            self._spawn(lambda random, number=number, group=group: Consumer(self, f"c{number}", group, random))
+        for number in range(plan.late_groups):
+            self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
+        for _ in range(plan.resets):
+            self._spawn(lambda random: Resetter(self, random))
+        if plan.chores:
+            self._spawn(lambda random: Housekeeper(self, plan.chores, random))
+        try:
+            self._scheduler.run(_STEPS_MAX)
+            self._drain()
+        except Endless as endless:
+            self.history.defects.append(str(endless))
         self.history.passed = list(self._passed())
         return checker.violations(self.history)
 
-    def _prepared(self) -> tuple[Topic, list[str]]:
-        service = self._instance(NONE)[0]
-        groups = [f"g{number}" for number in range(self._plan.groups)]
+    # -- what actors use ----------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        return self._scheduler.now
+
+    @property
+    def groups(self) -> list[str]:
+        return self._groups
+
+    @property
+    def topic(self) -> Topic:
+        return self._topic
+
+    @property
+    def settings(self) -> dict[str, int]:
+        plan = self._plan
+        return {"max_attempts": plan.max_attempts, "max_in_flight": plan.max_in_flight, "invisible_ms": 1_000}
+
+    @property
+    def pops(self) -> int:
+        return self._plan.pops
+
+    def sleep(self, ms: int) -> None:
+        self._scheduler.sleep(ms)
+
+    def add_group(self, name: str) -> None:
+        """From now on it must get every message."""
+        self._groups.append(name)
+        self.history.rules[name] = Rules(self._plan.max_attempts, self._plan.max_in_flight)
+
+    def instance(self, faults: Faults | None = None) -> Service:
+        """A fresh process: cold caches, a clock of its own."""
+        faults = faults or self._plan.faults
+        skew = self._random.randrange(-checker.SKEW_MS // 2, checker.SKEW_MS // 2 + 1) if faults is not NONE else 0
+        runtime = Runtime(lambda: self._scheduler.now + skew, self._scheduler.sleep, self._random.randbytes)
+        return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
+
+    def caller(self, service: Service) -> Caller:
+        return Caller(service, self._topic, self.history, lambda: self._scheduler.now)
+
+    # -- how it goes --------------------------------------------------------------------------------------------------
+
+    def _prepared(self) -> Topic:
         made: list[Topic] = []
 
         def prepare() -> None:
-            topic, _ = service.topics.put("t", self._plan.queues)
-            for group in groups:
-                service.groups.put(topic, group, {"max_attempts": 1000, "invisible_ms": 1_000})
-            made.append(topic)
+            service = self.instance(NONE)
+            made.append(service.topics.put("t", self._plan.queues)[0])
+            for group in self._groups:
+                service.groups.put(made[0], group, self.settings)
+                self.history.rules[group] = Rules(self._plan.max_attempts, self._plan.max_in_flight)
 
         self._scheduler.spawn(prepare)
         self._scheduler.run(_STEPS_MAX)
-        return made[0], groups
+        return made[0]
 
-    def _instance(self, faults: Faults) -> tuple[Service, FaultyStore]:
-        """A fresh process: cold caches, a clock of its own."""
-        skew = self._random.randrange(-checker.SKEW_MS // 2, checker.SKEW_MS // 2 + 1) if faults is not NONE else 0
-        runtime = Runtime(lambda: self._scheduler.now + skew, self._scheduler.sleep, self._random.randbytes)
-        store = FaultyStore(self._store, self._scheduler, self._random, faults)
-        return build(store, runtime, _KEY), store
+    def _spawn(self, make: Callable[[Random], Actor]) -> None:
+        self._scheduler.spawn(partial(self._live, make(self._random)), self._random.randrange(200))
 
-    def _spawn(self, act: Callable[[], None]) -> None:
-        """An actor; when its process dies, it goes on in a fresh one."""
-        self._scheduler.spawn(act, self._random.randrange(200))
+    def _live(self, actor: Actor) -> None:
+        """When its process dies, an actor goes on in a fresh one."""
+        while True:
+            try:
+                return self._judged(lambda: actor.work(self.instance()))
+            except Killed:
+                continue
 
-    def _produce(self, name: str) -> None:
-        service, _ = self._instance(self._plan.faults)
-        share = -(-self._plan.messages // self._plan.producers)
-        for number in range(share):
-            self._scheduler.sleep(self._random.randrange(100))
-            key = self._random.choice([None, "a", "b"])
-            count = self._random.choice((1, 1, 3))
-            batch = [Sent(f"{name}-{number}.{part}", key, self._scheduler.now) for part in range(count)]
-            self.history.sent += batch
-            self._send(service, batch)
-
-    def _send(self, service: Service, batch: list[Sent]) -> None:
-        padding = _noise(self._random, self._random.choice((0, 0, 150, 2_000)))
-        messages = [(Message(f"{each.body}|{padding}".encode(), True, each.key, None, {}), None) for each in batch]
-        for each in batch:
-            each.is_unknown = True
+    def _judged(self, act: Callable[[], None]) -> None:
         try:
-            results = service.producer.produce(self._topic, messages)
-        except StoreUnavailable as trouble:
-            for each in batch:
-                each.is_unknown = trouble.outcome_unknown
-            return
-        for each, result in zip(batch, results, strict=True):
-            each.is_unknown = result.error is not None and result.error.outcome_unknown
-            if result.offset is not None:
-                each.place = (result.queue, result.offset)
-
-    def _consume(self, name: str, group: str) -> None:
-        service, _ = self._instance(self._plan.faults)
-        acks: list[Delivered] = []
-        for number in range(12):
-            self._scheduler.sleep(self._random.randrange(300))
-            attempt_id = f"{name}{number}" if self._random.random() < 0.3 else None
-            riding, acks = acks, []
-            got = self._pop(service, group, riding, attempt_id, self._random.choice((1, 3, 10)))
-            for each in got:
-                fate = self._random.random()
-                if fate < 0.2:
-                    acks.append(each)
-                elif fate < 0.6:
-                    self._settle(service, "ack", [each])
-                elif fate < 0.7:
-                    self._settle(service, "nack", [each])
-                elif fate < 0.8:
-                    self._settle(service, "extend", [each])
-                elif fate < 0.9:
-                    self._settle(service, "ack", [other for other in got if other.place[1] % 2 == 0] or [each])
-                if self._random.random() < 0.2:
-                    self._scheduler.sleep(self._random.randrange(2_500))
-
-    def _pop(
-        self, service: Service, group: str, riding: list[Delivered], attempt_id: str | None, count: int
-    ) -> list[Delivered]:
-        began = self._scheduler.now
-        invisible_ms = self._random.choice((200, 1_000, 3_000))
-        ask = Pop(count, invisible_ms, 0, None, attempt_id, tuple(each.receipt for each in riding))
-        acks = [Settled("ack", group, each.place, each.receipt, began, began, "unknown") for each in riding]
-        self.history.settled += acks
-        try:
-            popped = service.consumer.pop(self._topic, group, ask)
-        except StoreUnavailable:
-            return []
-        failed = {each.receipt: each.code for each in popped.failed}
-        for ack in acks:
-            ack.outcome, ack.at_ms = failed.get(ack.receipt, "ok"), self._scheduler.now
-        got = [
-            Delivered(
-                group,
-                (each.stored.queue, each.stored.offset),
-                each.stored.message.body.decode().split("|")[0],
-                each.stored.message_id,
-                each.attempt,
-                began,
-                self._scheduler.now,
-                each.invisible_until_ms,
-                each.receipt,
-            )
-            for each in popped.deliveries
-        ]
-        self.history.delivered += got
-        return got
-
-    def _settle(self, service: Service, verb: str, messages: list[Delivered]) -> None:
-        began = self._scheduler.now
-        facts = [Settled(verb, each.group, each.place, each.receipt, began, began, "unknown") for each in messages]
-        self.history.settled += facts
-        group, receipts = messages[0].group, [each.receipt for each in messages]
-        try:
-            if verb == "ack":
-                failed = service.settler.ack(self._topic, group, receipts)
-            elif verb == "nack":
-                failed = service.settler.nack(self._topic, group, receipts, self._random.randrange(500), "because")
-            else:
-                extended, failed = service.settler.extend(self._topic, group, receipts, 2_000)
-                renewed = {each.receipt: each for each in extended}
-                for fact in facts:
-                    if fact.receipt in renewed:
-                        fact.new_receipt = renewed[fact.receipt].new_receipt
-                        fact.until_ms = renewed[fact.receipt].invisible_until_ms
-        except StoreUnavailable:
-            return
-        codes = {each.receipt: each.code for each in failed}
-        for fact in facts:
-            fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._scheduler.now
-
-    def _reset(self) -> None:
-        service, _ = self._instance(self._plan.faults)
-        self._scheduler.sleep(self._random.randrange(2_000))
-        fact = Reset(self._random.choice(self._groups), self._scheduler.now, 10**15)
-        self.history.resets.append(fact)
-        try:
-            service.groups.reset(self._topic, fact.group, "earliest")
-            fact.at_ms = self._scheduler.now
-        except DecantError:
-            return
+            act()
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the verdict names it
+            self.history.defects.append(repr(defect))
 
     def _drain(self) -> None:
-        """No more faults: whatever is not settled comes within the longest lease and backoff."""
+        """No more faults: whatever is not settled comes within the longest lease and retry."""
         for group in self._groups:
-            self.history.drained[group] = set()
-            self._scheduler.spawn(partial(self._drain_group, group), 20_000)
-        self._scheduler.spawn(self._read_log, 30_000)
+            self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
+        self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
         self._scheduler.run(_STEPS_MAX)
 
     def _drain_group(self, group: str) -> None:
-        service, _ = self._instance(NONE)
-        while got := self._pop(service, group, [], None, 256):
-            self.history.drained[group] |= {each.place for each in got}
-            self._settle(service, "ack", got)
+        service = self.instance(NONE)
+        caller = self.caller(service)
+        service.groups.put(self._topic, group, {"paused": False, **self.settings})
+        came: set[Place] = set()
+        while got := caller.pop(group, Pop(256, 60_000)):
+            came |= {each.place for each in got}
+            caller.ack(got)
+        self.history.drained[group] = came
+        partition = keys.dead_partition(self._topic.id, service.catalogue.group(self._topic, group).id)
+        letters = self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]
+        self.history.dead[group] = {_place(letter["sk"]): letter["attempts"] for letter in letters}
 
     def _read_log(self) -> None:
-        service, _ = self._instance(NONE)
-        details = service.topics.details("t")
-        self.history.ends = dict(enumerate(details.queue_ends))
+        service = self.instance(NONE)
+        self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
         found = service.lookup.read(self._topic, dict.fromkeys(range(self._plan.queues), 0), 1_000)
         self.history.log = {
-            (each.queue, each.offset): each.message.body.decode().split("|")[0] for each in found.messages
+            (each.queue, each.offset): each.message.body.decode().split(PADDED)[0] for each in found.messages
         }
 
     def _passed(self) -> Iterator[str]:
-        ends = [(key.pk, since, item["end"]) for key, since, item in self._store.versions("entries")]
+        ends: dict[str, list[tuple[int, int]]] = {}
+        for key, since, item in self._store.versions("entries"):
+            ends.setdefault(key.pk, []).append((since, item["end"]))
         for key, at, cursor in self._store.versions("leases"):
             log = self._topic.log(int(key.sk.rsplit("#", 1)[1]))
-            end = max((end for pk, since, end in ends if pk == log and since <= at), default=0)
+            end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
             if cursor["next"][0] > end:
                 yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
 
 
-def _noise(random: Random, length: int) -> str:
-    return "".join(random.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=length))
+def _place(sort_key: str) -> Place:
+    queue, offset = sort_key.split("#")
+    return int(queue), int(offset)
 
 
-def play(seed: int, plan: Plan) -> list[str]:
-    return World(seed, plan).run()
+class Actor:
+    """Somebody who calls the service. What is still to do outlives the process that does it."""
+
+    def work(self, service: Service) -> None:
+        raise NotImplementedError
+
+
+class Producer(Actor):
+    def __init__(self, world: World, name: str, messages: int, random: Random) -> None:
+        self._world, self._name, self._left, self._random = world, name, messages, random
+
+    def work(self, service: Service) -> None:
+        random, caller = self._random, self._world.caller(service)
+        while self._left:
+            count = min(self._left, random.choice((1, 2, 4, 7)))
+            bodies = [f"{self._name}-{self._left}.{part}" for part in range(count)]
+            self._left -= count
+            self._world.sleep(random.randrange(150))
+            padding = random.choice((0, 0, 150, 2_000))
+            caller.send(bodies, [random.choice([None, "a", "b"])] * count, random.randbytes(padding // 2).hex())
+
+
+class Consumer(Actor):
+    def __init__(self, world: World, name: str, group: str, random: Random) -> None:
+        self._world, self._name, self._group, self._random = world, name, group, random
+        self._left = world.pops
+        self._acks: list[Delivered] = []
+        self._old: list[Delivered] = []
+
+    def work(self, service: Service) -> None:
+        random, caller = self._random, self._world.caller(service)
+        while self._left:
+            self._left -= 1
+            self._world.sleep(random.randrange(400))
+            riding, self._acks = self._acks, []
+            ask = self._ask(riding)
+            got = caller.pop(self._group, ask, riding)
+            if ask.attempt_id and (got is None or random.random() < 0.2):
+                got = caller.pop(self._group, ask, riding) or got
+            if random.random() < 0.3:
+                self._world.sleep(random.randrange(2_500))
+            self._settle(caller, got or [])
+            if self._old and random.random() < 0.2:
+                caller.ack([random.choice(self._old)])
+            if got and random.random() < 0.1:
+                self._mistake(caller, got)
+            self._old = (got or self._old)[:3]
+
+    def _mistake(self, caller: Caller, got: list[Delivered]) -> None:
+        """Shows receipts to a group that they are not of."""
+        others = [group for group in self._world.groups if group != self._group]
+        if others:
+            caller.ack(got[:2], self._random.choice(others))
+
+    def _ask(self, riding: list[Delivered]) -> Pop:
+        random = self._random
+        return Pop(
+            max_messages=random.choice((1, 4, 10, 10)),
+            invisible_ms=random.choice(LEASES_MS),
+            wait_ms=random.choice((0, 0, 0, 100)),
+            attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
+            ack=tuple(each.receipt for each in riding),
+        )
+
+    def _settle(self, caller: Caller, got: list[Delivered]) -> None:
+        """Acks most: at once, or with the next pop, or some of them; gives some back, extends some, forgets some."""
+        random = self._random
+        while got:
+            some, got = got[: (size := random.choice((1, 2, 5)))], got[size:]
+            fate = random.random()
+            if fate < 0.25:
+                self._acks += some
+            elif fate < 0.6:
+                caller.ack(some)
+            elif fate < 0.75:
+                caller.nack(some, random.choice(RETRIES_MS))
+            elif fate < 0.9:
+                self._acks += caller.extend(some, EXTENDED_MS)[:1]
+
+
+class LateGroup(Actor):
+    """A group that is made while messages come in, from the beginning on."""
+
+    def __init__(self, world: World, name: str, random: Random) -> None:
+        self._world, self._name, self._random = world, name, random
+        self._begins_in = random.randrange(600)
+        self._consumer: Consumer | None = None
+
+    def work(self, service: Service) -> None:
+        if self._consumer is None:
+            self._world.sleep(self._begins_in)
+            try:
+                service.groups.put(self._world.topic, self._name, self._world.settings)
+            except StoreUnavailable:
+                return
+            self._world.add_group(self._name)
+            self._consumer = Consumer(self._world, self._name, self._name, self._random)
+        self._consumer.work(service)
+
+
+class Resetter(Actor):
+    def __init__(self, world: World, random: Random) -> None:
+        self._world, self._random = world, random
+        self._is_done = False
+
+    def work(self, service: Service) -> None:
+        if not self._is_done:
+            self._is_done = True
+            self._world.sleep(self._random.randrange(2_000))
+            self._world.caller(service).reset(self._random.choice(self._world.groups), "earliest")
+
+
+class Housekeeper(Actor):
+    """Pauses a group and lets it go on, and makes and removes one that nobody needs."""
+
+    def __init__(self, world: World, chores: int, random: Random) -> None:
+        self._world, self._left, self._random = world, chores, random
+
+    def work(self, service: Service) -> None:
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(600))
+            try:
+                self._chore(service, self._random.choice(self._world.groups))
+            except DecantError:
+                continue
+
+    def _chore(self, service: Service, group: str) -> None:
+        topic = self._world.topic
+        if self._random.random() < 0.5:
+            service.groups.put(topic, group, {"paused": True})
+            self._world.sleep(self._random.randrange(200))
+            service.groups.put(topic, group, {"paused": False})
+        else:
+            service.groups.put(topic, "spare", {})
+            service.consumer.pop(topic, "spare", Pop(3, 500))
+            service.groups.delete(topic, "spare")
+
+
+def play(seed: int, plan: Plan | None = None) -> list[str]:
+    """What is wrong with the history of this seed. Nothing of it outlives the call, so that looking for garbage while
+    it goes on would only take time: a quarter of it."""
+    gc.disable()
+    try:
+        return World(seed, plan).run()
+    finally:
+        gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 Place = tuple[int, int]
@@ -29,7 +30,7 @@ class Delivered:
     began_ms: int
     """When the pop was called; the lease began no earlier."""
     at_ms: int
-    """When the pop answered."""
+    """When the pop answered, or when the lease ended if that was before: it was held then."""
     until_ms: int
     receipt: str
 
@@ -46,6 +47,7 @@ class Settled:
     at_ms: int
     outcome: str
     until_ms: int = 0
+    """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
 
 
@@ -56,12 +58,25 @@ class Reset:
     at_ms: int
 
 
+Fact = Sent | Delivered | Settled | Reset
+
+
+@dataclass(slots=True)
+class Rules:
+    """What a group was set to."""
+
+    max_attempts: int
+    max_in_flight: int
+
+
 @dataclass(slots=True)
 class History:
     sent: list[Sent] = field(default_factory=list)
     delivered: list[Delivered] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
+    rules: dict[str, Rules] = field(default_factory=dict)
+    """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
     """What lies in the log in the end."""
     ends: dict[int, int] = field(default_factory=dict)
@@ -69,4 +84,21 @@ class History:
     """Cursors that stood, at some time, behind the end of their log."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> what was delivered once all faults had ceased, until there was nothing left."""
-    dead: dict[str, set[Place]] = field(default_factory=dict)
+    dead: dict[str, dict[Place, int]] = field(default_factory=dict)
+    """Group -> its dead letters in the end, each with its attempts."""
+    defects: list[str] = field(default_factory=list)
+    """What no caller should ever meet."""
+
+    def begin(self, facts: Sequence[Fact]) -> None:
+        for fact in facts:
+            if isinstance(fact, Sent):
+                self.sent.append(fact)
+            elif isinstance(fact, Delivered):
+                self.delivered.append(fact)
+            elif isinstance(fact, Settled):
+                self.settled.append(fact)
+            else:
+                self.resets.append(fact)
+
+    def end(self, facts: Sequence[Fact]) -> None:
+        """What became of facts that had begun: they are here already."""

@@ -1,0 +1,149 @@
+"""A caller of the service that has it written down what it asks for and what it hears."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.message import Message
+from chalicelib.service.claimer import Pop
+from chalicelib.service.consumer import Popped
+from chalicelib.service.groups import OneQueue
+from chalicelib.service.service import Service
+from chalicelib.topic import Topic
+from tests.history.facts import Delivered, Fact, Reset, Sent, Settled
+
+PADDED = "|"
+"""What follows it in a body is there for its size alone."""
+
+NEVER_MS = 10**15
+
+
+class Record(Protocol):
+    def begin(self, facts: Sequence[Fact]) -> None:
+        """Facts that are new: asked, not answered. Their outcome is unknown until `end`."""
+
+    def end(self, facts: Sequence[Fact]) -> None:
+        """The same facts, answered."""
+
+
+class Caller:
+    """`now`: the one clock, in ms, by which all callers' facts are compared."""
+
+    def __init__(self, service: Service, topic: Topic, record: Record, now: Callable[[], int]) -> None:
+        self._service = service
+        self._topic = topic
+        self._record = record
+        self._now = now
+
+    def send(self, bodies: Sequence[str], keys: Sequence[str | None], padding: str) -> None:
+        now = self._now()
+        facts = [Sent(body, key, now, is_unknown=True) for body, key in zip(bodies, keys, strict=True)]
+        self._record.begin(facts)
+        messages = [
+            (Message(f"{each.body}{PADDED}{padding}".encode(), True, each.key, None, {}), None) for each in facts
+        ]
+        try:
+            results = self._service.producer.produce(self._topic, messages)
+        except StoreUnavailable as trouble:
+            for fact in facts:
+                fact.is_unknown = trouble.outcome_unknown
+        else:
+            for fact, result in zip(facts, results, strict=True):
+                fact.is_unknown = result.error is not None and result.error.outcome_unknown
+                if result.offset is not None:
+                    fact.place = (result.queue, result.offset)
+        self._record.end(facts)
+
+    def pop(self, group: str, ask: Pop, riding: Sequence[Delivered] = ()) -> list[Delivered] | None:
+        """None: the store did not answer, and messages may be leased all the same. `riding` are those whose receipts
+        `ask` acks."""
+        began = self._now()
+        acks = self._asked("ack", group, riding)
+        try:
+            popped = self._service.consumer.pop(self._topic, group, ask)
+        except StoreUnavailable:
+            return None
+        self._answered(acks, {each.receipt: each.code for each in popped.failed})
+        got = self._delivered(group, popped, began)
+        self._record.begin(got)
+        return got
+
+    def ack(self, messages: Sequence[Delivered], group: str | None = None) -> None:
+        """`group`: another than theirs, which has to refuse them."""
+        group = group or messages[0].group
+        facts = self._asked("ack", group, messages)
+        try:
+            failed = self._service.settler.ack(self._topic, group, [each.receipt for each in messages])
+        except StoreUnavailable:
+            return
+        self._answered(facts, {each.receipt: each.code for each in failed})
+
+    def nack(self, messages: Sequence[Delivered], delay_ms: int) -> None:
+        group = messages[0].group
+        facts = self._asked("nack", group, messages, self._now() + delay_ms)
+        receipts = [each.receipt for each in messages]
+        try:
+            failed = self._service.settler.nack(self._topic, group, receipts, delay_ms, "because")
+        except StoreUnavailable:
+            return
+        self._answered(facts, {each.receipt: each.code for each in failed})
+
+    def extend(self, messages: Sequence[Delivered], invisible_ms: int) -> list[Delivered]:
+        """Those that are extended, with the receipts under which they go on."""
+        group = messages[0].group
+        facts = self._asked("extend", group, messages)
+        receipts = [each.receipt for each in messages]
+        try:
+            extended, failed = self._service.settler.extend(self._topic, group, receipts, invisible_ms)
+        except StoreUnavailable:
+            return []
+        renewed = {each.receipt: each for each in extended}
+        for fact in facts:
+            if new := renewed.get(fact.receipt):
+                fact.new_receipt, fact.until_ms = new.new_receipt, new.invisible_until_ms
+        self._answered(facts, {each.receipt: each.code for each in failed})
+        return [
+            replace(each, receipt=renewed[each.receipt].new_receipt) for each in messages if each.receipt in renewed
+        ]
+
+    def reset(self, group: str, to: str | int | OneQueue) -> None:
+        fact = Reset(group, self._now(), NEVER_MS)
+        self._record.begin([fact])
+        try:
+            self._service.groups.reset(self._topic, group, to)
+        except StoreUnavailable:
+            return
+        fact.at_ms = self._now()
+        self._record.end([fact])
+
+    def _asked(self, verb: str, group: str, messages: Sequence[Delivered], until_ms: int = 0) -> list[Settled]:
+        now = self._now()
+        facts = [Settled(verb, group, each.place, each.receipt, now, now, "unknown", until_ms) for each in messages]
+        self._record.begin(facts)
+        return facts
+
+    def _answered(self, facts: Sequence[Settled], codes: dict[str, str]) -> None:
+        for fact in facts:
+            fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._now()
+        self._record.end(facts)
+
+    def _delivered(self, group: str, popped: Popped, began: int) -> list[Delivered]:
+        """An answer may be so late that its leases have run out, and the next ones may be known already."""
+        now = self._now()
+        return [
+            Delivered(
+                group,
+                (each.stored.queue, each.stored.offset),
+                each.stored.message.body.decode().split(PADDED)[0],
+                each.stored.message_id,
+                each.attempt,
+                began,
+                max(began, min(now, each.invisible_until_ms - 1)),
+                each.invisible_until_ms,
+                each.receipt,
+            )
+            for each in popped.deliveries
+        ]

@@ -1,0 +1,252 @@
+"""Judges a history. Each check is a sentence about the product, and says what breaks it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.history.facts import Delivered, History, Place, Reset, Settled
+
+SKEW_MS = 500
+"""Two callers' clocks differ by at most this."""
+
+Message = tuple[str, Place]
+"""What a group sees at a place."""
+
+
+class Case:
+    """A history, sorted by what the checks ask for."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.delivered: dict[Message, list[Delivered]] = defaultdict(list)
+        self.settled: dict[Message, list[Settled]] = defaultdict(list)
+        self.resets: dict[str, list[Reset]] = defaultdict(list)
+        for reset in history.resets:
+            self.resets[reset.group].append(reset)
+        for delivered in history.delivered:
+            self.delivered[delivered.group, delivered.place].append(delivered)
+        for settled in history.settled:
+            self.settled[settled.group, settled.place].append(settled)
+        for (group, _), deliveries in self.delivered.items():
+            deliveries.sort(key=lambda each: (0 if group in self.resets else each.attempt, each.at_ms))
+
+    def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
+        return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
+
+
+def violations(history: History) -> list[str]:
+    case = Case(history)
+    return [f"{check.__name__.strip('_')}: {found}" for check in CHECKS for found in check(case)]
+
+
+def _no_caller_meets_a_defect(case: Case) -> Iterator[str]:
+    yield from case.history.defects
+
+
+def _offsets_are_dense(case: Case) -> Iterator[str]:
+    for queue, end in case.history.ends.items():
+        held = {offset for of, offset in case.history.log if of == queue}
+        if held != set(range(end)):
+            yield f"queue {queue} ends at {end} and holds {sorted(held)}"
+
+
+def _cursors_stay_within_the_log(case: Case) -> Iterator[str]:
+    """A message that is taken before it is there would first come when its lease has run out."""
+    yield from case.history.passed
+
+
+def _what_was_acknowledged_is_stored(case: Case) -> Iterator[str]:
+    for sent in case.history.sent:
+        if sent.place is not None and case.history.log.get(sent.place) != sent.body:
+            yield f"{sent.body} was stored at {sent.place}, where now lies {case.history.log.get(sent.place)}"
+
+
+def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
+    known = {sent.body: sent for sent in case.history.sent}
+    for body, count in Counter(case.history.log.values()).items():
+        if body not in known:
+            yield f"{body} is in the log and was never sent"
+        elif count > 1:
+            yield f"{body} is {count} times in the log"
+        elif known[body].place is None and not known[body].is_unknown:
+            yield f"{body} is in the log although its produce failed"
+
+
+def _keys_keep_their_order(case: Case) -> Iterator[str]:
+    """Messages of a key whose produce ended before the next began lie in one queue, in that order."""
+    by_key: dict[str, list[Place]] = defaultdict(list)
+    for sent in case.history.sent:
+        if sent.key is not None and sent.place is not None:
+            by_key[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
+    for key, places in by_key.items():
+        if places != sorted(places) or len({queue for queue, _ in places}) > 1:
+            yield f"{key} lies at {places}"
+
+
+def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
+    ids: dict[Place, str] = {}
+    for each in case.history.delivered:
+        if case.history.log.get(each.place) != each.body:
+            yield f"{each.group} got {each.body} at {each.place}, where lies {case.history.log.get(each.place)}"
+        if ids.setdefault(each.place, each.message_id) != each.message_id:
+            yield f"{each.place} had the ids {ids[each.place]} and {each.message_id}"
+
+
+def _nothing_is_lost(case: Case) -> Iterator[str]:
+    """Every message in the log was acked by somebody, or died, or comes when all is quiet."""
+    for group, drained in case.history.drained.items():
+        for place in sorted(case.history.log.keys() - drained - case.history.dead.get(group, {}).keys()):
+            acks = [each.outcome for each in case.settled.get((group, place), ()) if each.verb == "ack"]
+            if not {"ok", "unknown"} & set(acks):
+                yield f"{group} never gets {place}; its acks were {acks}"
+
+
+def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
+    """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
+    for (group, place), deliveries in case.delivered.items():
+        for first, second in pairwise(deliveries):
+            end = _end_of_lease(case, first)
+            is_early = first.receipt != second.receipt and second.at_ms + SKEW_MS < end
+            if is_early and not case.reset_between(group, first.began_ms, second.at_ms):
+                yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
+
+
+def _end_of_lease(case: Case, delivered: Delivered) -> int:
+    """Until when the message is away at the least: its deadline, that of an extension, or the delay of a nack."""
+    end, receipts = delivered.until_ms, {delivered.receipt}
+    for each in case.settled.get((delivered.group, delivered.place), ()):
+        if each.receipt not in receipts or each.outcome not in ("ok", "unknown") or each.verb == "ack":
+            continue
+        if each.outcome == "unknown":
+            return 0
+        end, receipts = each.until_ms, receipts | {each.new_receipt}
+    return end
+
+
+def _what_is_acked_stays_acked(case: Case) -> Iterator[str]:
+    for (group, place), settled in case.settled.items():
+        dead = case.history.dead.get(group, {})
+        for ack in settled:
+            if ack.verb != "ack" or ack.outcome != "ok" or case.reset_between(group, ack.began_ms, _FOR_EVER_MS):
+                continue
+            for later in case.delivered.get((group, place), ()):
+                if later.began_ms > ack.at_ms:
+                    yield f"{group} {place} was acked at {ack.at_ms} and delivered at {later.began_ms}"
+            if place in dead and group not in case.resets:
+                yield f"{group} {place} was acked at {ack.at_ms} and is dead"
+
+
+def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
+    """Once a later lease of a message was seen, an earlier receipt settles nothing."""
+    for (group, place), settlements in case.settled.items():
+        deliveries = case.delivered.get((group, place), [])
+        for settled in settlements:
+            if settled.outcome != "ok":
+                continue
+            own = [each for each in deliveries if each.receipt == settled.receipt]
+            since = max((each.at_ms for each in own), default=settled.began_ms)
+            newer = [
+                each
+                for each in deliveries
+                if each.began_ms > since and each.receipt != settled.receipt and each.at_ms < settled.began_ms
+            ]
+            if newer or _is_spent(settled, settlements):
+                yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
+
+
+def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
+    return any(
+        each.receipt == settled.receipt
+        and each.verb in ("extend", "nack")
+        and each.outcome == "ok"
+        and each.at_ms < settled.began_ms
+        for each in settlements
+    )
+
+
+def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
+    own = {(each.group, each.receipt) for each in case.history.delivered}
+    own |= {(each.group, each.new_receipt) for each in case.history.settled}
+    for each in case.history.settled:
+        if each.outcome == "ok" and (each.group, each.receipt) not in own:
+            yield f"{each.group} took a receipt for {each.place} that it never gave"
+
+
+def _attempts_count_up(case: Case) -> Iterator[str]:
+    for (group, place), deliveries in case.delivered.items():
+        if group in case.resets:
+            continue
+        renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
+        for first, second in pairwise(deliveries):
+            is_same = first.receipt == second.receipt or second.receipt in renewed
+            if second.attempt <= first.attempt and not is_same:
+                yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
+
+
+def _attempts_have_an_end(case: Case) -> Iterator[str]:
+    for (group, place), deliveries in case.delivered.items():
+        most = case.history.rules[group].max_attempts if group in case.history.rules else _FOR_EVER_MS
+        for each in deliveries:
+            if each.attempt > most:
+                yield f"{group} {place} was delivered {each.attempt} times, and at most {most} were allowed"
+
+
+def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
+    for group, dead in case.history.dead.items():
+        rules = case.history.rules.get(group)
+        for place, attempts in dead.items():
+            if rules and attempts != rules.max_attempts:
+                yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
+            if place in case.history.drained.get(group, ()) and group not in case.resets:
+                yield f"{group} {place} is dead, and came again"
+
+
+def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
+    """Counts what was surely held: from the answer that brought a message to its deadline, or to when its holder, or
+    a reset, may have ended that."""
+    for group, rules in case.history.rules.items():
+        events: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for (of, place), deliveries in case.delivered.items():
+            if of == group:
+                for first, end in _surely_held(case, group, place, deliveries):
+                    events[place[0]] += [(first, 1), (end, -1)]
+        for queue, changes in events.items():
+            held = 0
+            for at_ms, change in sorted(changes):
+                held += change
+                if held > rules.max_in_flight:
+                    yield f"{group} had {held} in flight in queue {queue} at {at_ms}, over {rules.max_in_flight}"
+                    break
+
+
+def _surely_held(case: Case, group: str, place: Place, deliveries: list[Delivered]) -> Iterator[tuple[int, int]]:
+    for receipt, each in {each.receipt: each for each in reversed(deliveries)}.items():
+        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == receipt]
+        ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= each.began_ms]
+        end = min([each.until_ms - SKEW_MS, *ends])
+        if end > each.at_ms:
+            yield each.at_ms, end
+
+
+_FOR_EVER_MS = 10**15
+
+CHECKS = (
+    _no_caller_meets_a_defect,
+    _offsets_are_dense,
+    _cursors_stay_within_the_log,
+    _what_was_acknowledged_is_stored,
+    _nothing_is_stored_twice_or_from_nowhere,
+    _keys_keep_their_order,
+    _deliveries_are_what_is_stored,
+    _nothing_is_lost,
+    _two_leases_never_live_at_once,
+    _what_is_acked_stays_acked,
+    _stale_receipts_are_refused,
+    _a_group_takes_its_own_receipts_alone,
+    _attempts_count_up,
+    _attempts_have_an_end,
+    _the_dead_were_tried_and_stay_dead,
+    _no_more_are_in_flight_than_allowed,
+)

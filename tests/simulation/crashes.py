@@ -1,0 +1,297 @@
+"""Every operation, killed after each of its requests to the store: alone, and in the middle of another.
+
+The scene is a topic in which something of everything has happened: entries inside and outside of segments, a lease in
+somebody's hands, one that ran out, one partly acked, a message at its last attempt, a retry.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from chalicelib import keys
+from chalicelib.errors import DecantError, TopicNotFound
+from chalicelib.runtime import Runtime
+from chalicelib.service.claimer import Pop
+from chalicelib.service.service import Service, build
+from chalicelib.store import Outcome, Range, Read
+from chalicelib.store.memory import MemoryStore
+from chalicelib.topic import Topic
+from chalicelib.writes import Item, Key, Write
+from tests.history import checker
+from tests.history.caller import PADDED, Caller
+from tests.history.facts import Delivered, History, Place, Rules
+from tests.simulation.scheduler import Killed
+
+T = TypeVar("T")
+
+_KEY = b"0123456789abcdef"
+_LARGE = 3_000
+
+QUIET_MS = 30_000
+
+
+class StoppingStore:
+    """What one caller sees of the store: after each request was applied, `stop` is asked, which may never come back."""
+
+    keeps_blobs = False
+
+    def __init__(self, inner: MemoryStore, stop: Callable[[], None]) -> None:
+        self._inner = inner
+        self._stop = stop
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        return self._stopped(self._inner.read(reads))
+
+    def write(self, write: Write) -> Item:
+        try:
+            return self._inner.write(write)
+        finally:
+            self._stop()
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        """A caller may die when some have been applied."""
+        return [self._stopped(self._inner.write_each([write])[0]) for write in writes]
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        try:
+            self._inner.write_together(writes)
+        finally:
+            self._stop()
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        self._stopped(self._inner.put_all(items))
+
+    def remove_all(self, gone: Sequence[Key]) -> None:
+        self._stopped(self._inner.remove_all(gone))
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def get_blob(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        assert not names
+
+    def _stopped(self, answer: T) -> T:
+        self._stop()
+        return answer
+
+
+class Quiet(MemoryStore):
+    """Bills nothing, and can be copied."""
+
+    def copy(self) -> Quiet:
+        other = Quiet()
+        other._items = {pk: dict(items) for pk, items in self._items.items()}
+        other._order = {pk: list(order) for pk, order in self._order.items()}
+        return other
+
+    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
+        pass
+
+    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class Held:
+    """What consumers of the scene hold."""
+
+    live: list[Delivered]
+    partly_acked: list[Delivered]
+    lost: list[Delivered]
+    """Others have taken these messages over."""
+    ran_out: list[Delivered]
+    last_attempt: list[Delivered]
+
+
+class Scene:
+    def __init__(self, store: Quiet, history: History, held: Held, topic: Topic, now: int, seed: int) -> None:
+        self.store, self.history, self.held, self.topic, self.now = store, history, held, topic, now
+        self._random = Random(seed)
+        self._producers = 0
+
+    @classmethod
+    def set_up(cls) -> Scene:
+        scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1)
+        service = scene.instance()
+        scene.topic, _ = service.topics.put("t", 1)
+        for group in ("g", "spare"):
+            service.groups.put(scene.topic, group, {"max_attempts": 2})
+        scene.history.rules["g"] = Rules(2, 1_000)
+        caller = scene.caller(service)
+        for number, size in enumerate((0, _LARGE, 300, 300, 0, _LARGE)):
+            caller.send([f"s-{number}.{part}" for part in range(3)], ["k"] * 3, "x" * size)
+        scene.held.last_attempt = _popped(caller, 2, 1_000)
+        scene.now += 1_000
+        scene.held.last_attempt = _popped(caller, 2, 60_000)
+        scene.held.lost = _popped(caller, 3, 1_000)
+        scene.now += 1_000
+        scene.held.live = _popped(scene.caller(scene.instance()), 3, 60_000)
+        scene.held.partly_acked = _popped(caller, 3, 60_000)
+        caller.ack(scene.held.partly_acked[1:2])
+        _popped(caller, 3, 1_000)
+        scene.now += 1_000
+        _popped(caller, 3, 1_000)
+        scene.held.ran_out = _popped(caller, 2, 1_000)
+        scene.now += 1_000
+        caller.nack(_popped(scene.caller(scene.instance()), 1, 60_000), 500)
+        service.consumer.pop(scene.topic, "spare", Pop(2, 1_000))
+        return scene
+
+    def copy(self) -> Scene:
+        """With chance of its own: ids that were made once are not made again."""
+        return Scene(self.store.copy(), copy.deepcopy(self.history), self.held, self.topic, self.now, seed=2)
+
+    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
+        return build(
+            StoppingStore(self.store, stop), Runtime(lambda: self.now, self._sleep, self._random.randbytes), _KEY
+        )
+
+    def caller(self, service: Service) -> Caller:
+        return Caller(service, self.topic, self.history, lambda: self.now)
+
+    def bodies(self, count: int) -> list[str]:
+        """Each producer has a name of its own: how their messages of one key mix is not known."""
+        self._producers += 1
+        return [f"p{self._producers}-1.{part}" for part in range(count)]
+
+    def verdict(self) -> list[str]:
+        """What is wrong after everything has run out, and was drained."""
+        self.now += QUIET_MS
+        service = self.instance()
+        try:
+            current = service.catalogue.current_topic("t")
+        except TopicNotFound:
+            return list(_wrong_after_deletion(service))
+        self._drain(service)
+        self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
+        found = service.lookup.read(current, {0: 0}, 1_000)
+        self.history.log = {
+            (each.queue, each.offset): each.message.body.decode().split(PADDED)[0] for each in found.messages
+        }
+        return checker.violations(self.history)
+
+    def _drain(self, service: Service) -> None:
+        came: set[Place] = set()
+        for _ in range(2):
+            caller = self.caller(service)
+            while got := caller.pop("g", Pop(256, 60_000)):
+                came |= {each.place for each in got}
+                caller.ack(got)
+            self.now += 70_000  # what a caller leased that died
+        group = service.catalogue.group(self.topic, "g")
+        letters = self.store.read([Range(keys.dead_partition(self.topic.id, group.id), keys.FIRST, keys.LAST)])[0]
+        self.history.drained["g"] = came
+        self.history.dead["g"] = {(0, int(each["sk"].split("#")[1])): each["attempts"] for each in letters}
+
+    def _sleep(self, ms: int) -> None:
+        self.now += ms
+
+
+def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:
+    got = caller.pop("g", Pop(count, invisible_ms)) or []
+    assert len(got) == count
+    return got
+
+
+def _wrong_after_deletion(service: Service) -> Iterator[str]:
+    """Made again, the topic has nothing of the old one."""
+    made, _ = service.topics.put("t", 1)
+    details = service.topics.details("t")
+    if details.groups or details.queue_ends != [0]:
+        yield f"made again it has {details}"
+    service.groups.put(made, "g", {})
+    if service.consumer.pop(made, "g", Pop(10)).deliveries:
+        yield "made again it has messages"
+
+
+Operation = Callable[[Scene, Service], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "make a topic": lambda _, service: service.topics.put("u", 2),
+    "make a group": lambda scene, service: service.groups.put(scene.topic, "h", {}),
+    "change a group": lambda scene, service: service.groups.put(scene.topic, "g", {"invisible_ms": 5_000}),
+    "remove a group": lambda scene, service: service.groups.delete(scene.topic, "spare"),
+    "remove the topic": lambda _, service: service.topics.delete("t"),
+    "produce small": lambda scene, service: scene.caller(service).send(scene.bodies(2), ["k", "k"], ""),
+    "produce large": lambda scene, service: scene.caller(service).send(scene.bodies(1), ["k"], "y" * 1_500),
+    "pop": lambda scene, service: scene.caller(service).pop("g", Pop(10, 5_000)),
+    "pop by attempt": lambda scene, service: scene.caller(service).pop("g", Pop(2, 5_000, attempt_id="a")),
+    "pop and ack": lambda scene, service: scene.caller(service).pop(
+        "g", Pop(10, 5_000, ack=tuple(each.receipt for each in scene.held.live)), scene.held.live
+    ),
+    "ack all": lambda scene, service: scene.caller(service).ack(scene.held.live),
+    "ack too late": lambda scene, service: scene.caller(service).ack(scene.held.lost),
+    "ack late": lambda scene, service: scene.caller(service).ack(scene.held.ran_out),
+    "ack the rest": lambda scene, service: scene.caller(service).ack(scene.held.partly_acked),
+    "nack": lambda scene, service: scene.caller(service).nack(scene.held.live[:2], 300),
+    "nack for the last time": lambda scene, service: scene.caller(service).nack(scene.held.last_attempt, 300),
+    "extend": lambda scene, service: scene.caller(service).extend(scene.held.live[1:], 20_000),
+    "reset": lambda scene, service: scene.caller(service).reset("g", "earliest"),
+}
+
+
+def requests_of(scene: Scene, name: str) -> int:
+    """How many requests the operation makes when nothing happens to it."""
+    made = [0]
+
+    def count() -> None:
+        made[0] += 1
+
+    fresh = scene.copy()
+    OPERATIONS[name](fresh, fresh.instance(count))
+    return made[0]
+
+
+def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
+    """What is wrong when the caller dies after this request, and somebody repeats the operation."""
+    fresh = scene.copy()
+    _run_to(fresh, name, request)
+    return fresh.verdict()
+
+
+def after_two_crashes(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool) -> list[str]:
+    """The first caller stops after its request, the second runs to its own and dies. The first dies there too, or
+    goes on."""
+    fresh = scene.copy()
+    hub = getcurrent()
+    left = [requests[0]]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            hub.switch()
+
+    def first() -> None:
+        with suppress(DecantError):
+            OPERATIONS[names[0]](fresh, fresh.instance(stop))
+
+    running = greenlet(first)
+    running.switch()
+    _run_to(fresh, names[1], requests[1])
+    if goes_on and not running.dead:
+        running.switch()
+    elif not running.dead:
+        running.throw(Killed)
+    return fresh.verdict()
+
+
+def _run_to(scene: Scene, name: str, request: int) -> None:
+    left = [request]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    with suppress(Killed, DecantError):
+        OPERATIONS[name](scene, scene.instance(stop))

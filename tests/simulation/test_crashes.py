@@ -1,0 +1,34 @@
+"""Whoever dies, after whichever request: what was acknowledged holds, nothing comes twice that must not, nothing is
+lost, and the operation can be repeated."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from tests.simulation.crashes import OPERATIONS, Scene, after_a_crash, after_two_crashes, requests_of
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene.set_up()
+
+
+def test_the_scene_itself_is_clean(scene: Scene) -> None:
+    assert scene.copy().verdict() == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene, name: str) -> None:
+    for request in range(1, requests_of(scene, name) + 1):
+        assert after_a_crash(scene, name, request) == [], f"{name}, dead after request {request}"
+
+
+@pytest.mark.parametrize("first", OPERATIONS)
+def test_of_two_callers_each_may_die_after_any_request(scene: Scene, first: str) -> None:
+    for second in OPERATIONS:
+        points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 1))
+        for requests, goes_on in product(points, (False, True)):
+            found = after_two_crashes(scene, (first, second), requests, goes_on)
+            assert found == [], f"{first} and {second}, at requests {requests}; the first goes on: {goes_on}"
