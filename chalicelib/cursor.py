@@ -163,12 +163,11 @@ def create(cursor: Cursor) -> Write:
     return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
 
-def claim(token: str, count: int, next_at_most: int, segment: int | None, deadline: int) -> Change:
-    """Takes `count` messages from `next` on, if that is not beyond `next_at_most` by then."""
+def claim(token: str, count: int, segment: int | None, deadline: int) -> Change:
+    """Takes `count` messages from `next` on, wherever that is by then: how far it may be, `not_beyond` says."""
     hint = () if segment is None else (Set(("segment",), segment),)
     return Change(
         guards=(
-            AtMost(("next", 0), next_at_most),  # nothing past the end that the claimer has seen, nor past its cap
             SizeBelow(("leases",), LEASES_MAX),
             Absent(("leases", token)),
         ),
@@ -182,7 +181,7 @@ def claim(token: str, count: int, next_at_most: int, segment: int | None, deadli
 
 
 def not_beyond(next_at_most: int) -> Change:
-    """Demands that others have not taken so much meanwhile that the cap would be passed."""
+    """Demands that others have not taken so much meanwhile that the end, as it was seen, or the cap would be passed."""
     return Change(guards=(AtMost(("next", 0), next_at_most),))
 
 
@@ -253,16 +252,24 @@ def _is_that(lease: Lease) -> Guard:
     return Equals((*lease.path, 0), lease.start)
 
 
-def buried(lease: Lease, indexes: Sequence[int]) -> Change:
-    """Messages leave a lease for the dead letters; goes together with the writes of those."""
-    moved = move(lease, indexes, ())
-    return Change(moved.guards, (*moved.effects, Add(("dead",), len(indexes))))
+def buried(chosen: Iterable[tuple[Lease, Sequence[int]]]) -> Change:
+    """Messages leave their leases for the dead letters; goes together with the writes of those."""
+    change, count = Change(), 0
+    for lease, indexes in chosen:
+        change += move(lease, indexes, ())
+        count += len(indexes)
+    return change + Change(effects=(Add(("dead",), count),))
+
+
+def ends(lease: Lease, indexes: Collection[int]) -> bool:
+    """Whether acking these messages takes the lease away: then it has lost none, and owes no others."""
+    return set(lease.owed) <= set(indexes) and not lease.moved
 
 
 def ack(lease: Lease, indexes: Collection[int]) -> Change:
     """Settles messages of a lease. The last of them takes the lease away; before that a mark does, which needs no
     compare-and-swap, so that consumers of one lease do not hinder each other; but now and then the marks are tidied."""
-    if set(lease.owed) <= set(indexes) and not lease.moved:
+    if ends(lease, indexes):
         return Change(_fence(lease), (Remove(lease.path),))
     acked = mark(ACKED, indexes)
     guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), Lacks(lease.path, acked))

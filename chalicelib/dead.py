@@ -7,9 +7,14 @@ from chalicelib.group import Group
 from chalicelib.writes import Set, Write
 
 
-def letter(group: Group, queue: int, offset: int, attempts: int, reason: str, now: int) -> Write:
+def letter(group: Group, queue: int, offset: int, epoch: int, attempts: int, reason: str, now: int) -> Write:
     return Write(
         keys.dead(group.topic_id, group.id, queue, offset),
         (),
-        (Set(("attempts",), attempts), Set(("reason",), reason), Set(("dead_at_ms",), now)),
+        (
+            Set(("epoch",), epoch),
+            Set(("attempts",), attempts),
+            Set(("reason",), reason),
+            Set(("dead_at_ms",), now),
+        ),
     )

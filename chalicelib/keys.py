@@ -11,7 +11,7 @@ under an old name shares no key with what it replaces.
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
-    dead letter dead#tid#gid            queue#offset         attempts, reason, dead_at_ms
+    dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
     secret      service                 signing-key          value: the key that receipts are signed with
 """
 

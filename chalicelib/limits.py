@@ -124,10 +124,10 @@ MARKS_MAX = 8
 FATES_KEPT_MAX = 4_096
 """What marks say, kept by one instance: most leases have none, or the same as a moment ago."""
 
-TAKEOVERS_MAX = 20
-"""Leases that one write takes over or splits off: an expression is at most 4 KB long."""
+TAKEOVERS_MAX = 16
+"""Leases that one write takes over, splits off or buries: an expression is at most 4 KB long, and has 300 operators."""
 
-ACKED_TOGETHER_MAX = 16
+ACKED_TOGETHER_MAX = 10
 """Leases that one write acks messages of, besides."""
 
 WITNESS_MS = 10 * MINUTE_MS

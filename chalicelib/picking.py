@@ -60,14 +60,15 @@ def pick(
     due = [lease for lease in cursor.due(now) if lease.token not in skip]
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
-    takeovers = _takeovers(due, min(want, room))
+    has_slot = len(cursor.leases) < LEASES_MAX
+    takeovers = _takeovers(due, min(want, room), has_slot)
     taken = sum(len(run) for _, run in takeovers)
     cap_room = max(0, room - waiting)  # what is due counts against the cap until it is taken, here or elsewhere
     is_whole = taken == waiting
-    has_slot = len(cursor.leases) < LEASES_MAX
     available = max(0, end - cursor.next)
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
-    spare = room - waiting - cursor.retrying(now) - fresh  # what is parked may come due at any moment
+    # What is parked may come due at any moment, and others may take over what is acked here before it is.
+    spare = room - waiting - cursor.retrying(now) - freed - fresh
     return Pick(
         takeovers,
         fresh,
@@ -78,11 +79,12 @@ def pick(
     )
 
 
-def _takeovers(due: Sequence[Lease], room: int) -> tuple[tuple[Lease, range], ...]:
+def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[Lease, range], ...]:
+    """The first runs that there is room for; of the last, if it may be split, a part."""
     taken: list[tuple[Lease, range]] = []
     owed = [(lease, run) for lease in due for run in runs(lease.owed)]
     for lease, run in sorted(owed, key=lambda each: each[0].start + each[1].start)[:TAKEOVERS_MAX]:
-        if room > 0:
+        if room > 0 and (may_split or len(run) <= room):
             taken.append((lease, run[:room]))
             room -= len(taken[-1][1])
     return tuple(taken)
@@ -110,11 +112,9 @@ def take(
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely:
         made += no_claim_since(cursor)
-    if not picked.fresh:
-        made += not_beyond(picked.next_at_most)
-    else:
-        hint = _hint(chain, cursor.next + picked.fresh)
-        made += claim(tokens.fresh, picked.fresh, picked.next_at_most, hint, deadline)
+    made += not_beyond(picked.next_at_most)
+    if picked.fresh:
+        made += claim(tokens.fresh, picked.fresh, _hint(chain, cursor.next + picked.fresh), deadline)
         made += stays_at(cursor) if is_exact else Change()
     return made
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.cursor import Change, Cursor, Standing, ack, forget, has_room, move, prune
+from chalicelib.cursor import Change, Cursor, Standing, ack, ends, forget, has_room, move, prune
 from chalicelib.errors import StoreUnavailable
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import (
@@ -57,6 +57,8 @@ class Settlement:
     """Whether the cursor was seen in this call: a belief may be from before a reset."""
     is_foreign: bool = False
     """There is no such cursor: the receipts are of another group, or of one since deleted."""
+    closed: set[str] = field(default_factory=set)
+    """Tokens of the leases that this call has acked to the end."""
     dead: set[int] = field(default_factory=set)
     """Offsets of these receipts that are known to be dead letters."""
 
@@ -112,13 +114,14 @@ class Settlement:
     def moves(self, split: Split) -> Plan:
         """Moves what is owed into new leases, as many as one write can name. Every move leaves a witness: those that
         are too many go with it, or heartbeats would fill the cursor."""
-        if len(self.cursor.inert) > INERT_MAX:
+        owed = self.owed()
+        if owed and len(self.cursor.inert) > INERT_MAX:
             return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
-        if len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
+        if owed and self.is_confirmed and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
             raise StoreUnavailable(f"queue {self.queue} has as many leases and retries under way as a cursor can hold")
         change = Change()
         moved: Moved = {}
-        for lease, indexes in self.owed():
+        for lease, indexes in owed:
             chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
             if not chosen:
                 break
@@ -127,12 +130,16 @@ class Settlement:
             moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
         return (change + has_room() + prune(self.cursor, 0, self.tokens) if change else change), moved
 
-    def perhaps_dead(self) -> list[int]:
-        """Offsets that nobody owes, of leases that are gone: settled by their receipts, or dead letters since."""
+    def ended(self) -> set[str]:
+        """Tokens of the leases that `acks` takes away."""
+        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}
+
+    def perhaps_dead(self) -> list[Receipt]:
+        """Of messages that nobody owes, whose leases are gone, but not by this call: they were acked, or they died."""
         if self.is_foreign or not self.cursor.dead:
             return []
-        gone = [receipt for _, receipt in self.receipts if receipt.token not in self.cursor.leases]
-        return [receipt.offset for receipt in gone if self.standing(receipt) is Standing.ACKED]
+        gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
+        return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]
 
     def learn(self, item: Item | None) -> None:
         """Takes the cursor that a write left or found."""

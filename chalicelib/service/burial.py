@@ -8,7 +8,7 @@ from chalicelib import dead
 from chalicelib.cursor import Cursor, buried, write
 from chalicelib.group import Group
 from chalicelib.lease import Lease
-from chalicelib.limits import DEAD_TOGETHER_MAX
+from chalicelib.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.runtime import Runtime
 from chalicelib.store import Keys, Store
 from chalicelib.writes import Refused
@@ -20,17 +20,34 @@ class Burial:
         self._runtime = runtime
 
     def bury(
-        self, group: Group, queue: int, cursor: Cursor, lease: Lease, indexes: Sequence[int], reason: str
-    ) -> tuple[Cursor | None, list[int]]:
-        """Buries these messages of a lease, as many as one transaction takes: none is ever both dead and alive.
+        self, group: Group, queue: int, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
+    ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
+        """Buries these messages of these leases, as many as one transaction takes: none is ever both dead and alive.
 
-        Returns the cursor as it then is (None: there is none), and what was buried (nothing: the lease had changed)."""
-        chosen = list(indexes[:DEAD_TOGETHER_MAX])
+        Returns the cursor as it then is (None: there is none), and what was buried (nothing: a lease had changed)."""
+        chosen = _first(exhausted)
         now = self._runtime.now()
-        letters = [dead.letter(group, queue, lease.start + index, lease.attempt, reason, now) for index in chosen]
+        letters = [
+            dead.letter(group, queue, lease.start + index, cursor.epoch, lease.attempt, reason, now)
+            for lease, indexes in chosen
+            for index in indexes
+        ]
         try:
-            self._store.write_together([write(cursor, buried(lease, chosen)), *letters])
-        except Refused:
-            chosen = []
+            self._store.write_together([write(cursor, buried(chosen)), *letters])
+        except Refused as refused:
+            return (Cursor.of(refused.before) if refused.before else None), []
         found = self._store.read([Keys([cursor.key], strong=True)])[0]
         return (Cursor.of(found[0]) if found else None), chosen
+
+
+def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:
+    """As many messages, and leases, as one transaction can name; a message once, though what is believed of the cursor
+    may show two leases that hold it."""
+    chosen: list[tuple[Lease, list[int]]] = []
+    named: set[int] = set()
+    for lease, indexes in exhausted[:TAKEOVERS_MAX]:
+        new = [index for index in indexes if lease.start + index not in named][: DEAD_TOGETHER_MAX - len(named)]
+        if new:
+            chosen.append((lease, new))
+            named |= {lease.start + index for index in new}
+    return chosen

@@ -88,10 +88,10 @@ class Claimer:
             if space.is_whole and (held := self._held(cursor, ask)):
                 return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
-            plan = self._plan(view, queue, cursor, ask, riding, space)
             if len(cursor.inert) > INERT_MAX:
                 cursor = self._pruned(view, cursor)
                 continue
+            plan = self._plan(view, queue, cursor, ask, riding, space)
             if not plan.tokens:
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:
@@ -101,8 +101,11 @@ class Claimer:
                 continue
             self._beliefs.learn(after)
             if riding:
-                riding.cursor, riding.is_confirmed = after, True
+                riding.closed |= riding.ended()
+                riding.know(after)
             leases = [after.leases[token] for token in plan.tokens if token in after.leases]
+            if space.is_whole and ask.attempt_token:
+                leases = self._held(after, ask)  # the same call, made twice at once, may have been faster
             return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _pruned(self, view: View, cursor: Cursor) -> Cursor:
@@ -136,8 +139,8 @@ class Claimer:
             exhausted = [each for each in due if each.attempt >= view.group.max_attempts and each.token not in skip]
             if not exhausted:
                 return cursor
-            lease = exhausted[0]
-            found, _ = self._burial.bury(view.group, queue, cursor, lease, lease.owed, _EXPIRED)
+            dying = [(lease, lease.owed) for lease in exhausted]
+            found, _ = self._burial.bury(view.group, queue, cursor, dying, _EXPIRED)
             if found is None:
                 raise self._gone(view)
             cursor = found

@@ -90,8 +90,9 @@ class Consumer:
         deliveries: list[Delivery] = []
         for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
             found = self._delivered(view, queue, cursor, cursor.held(token, now), [])
-            deliveries += found[: space.fitting(each.stored for each in found)]
-            space = Space().after(each.stored for each in deliveries) if deliveries else space
+            fitting = found[: space.fitting(each.stored for each in found)]
+            deliveries += fitting
+            space = space.after(each.stored for each in fitting)
         return Popped(deliveries) if deliveries else None
 
     def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:
@@ -124,6 +125,7 @@ class Consumer:
             claimed = self._claimer.claim(view, queue, rest, riding, space)
             deliveries += self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
             view.cursors[queue] = claimed.cursor
+            riding = None
             if len(deliveries) == ask.max_messages or not (claimed.is_partial and claimed.leases):
                 return Popped(deliveries, is_limited=claimed.is_limited)
 

@@ -11,6 +11,7 @@ from chalicelib import group, keys
 from chalicelib.cursor import Cursor, create, reset
 from chalicelib.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.group import Group
+from chalicelib.limits import PURGE_MS
 from chalicelib.progress import QueueProgress, progress
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
@@ -98,7 +99,7 @@ class Groups:
         with suppress(Refused):  # someone else was faster
             self._store.write_together(group.remove(gone))
         with suppress(StoreUnavailable):
-            self._purge.group(gone, topic.queues)
+            self._purge.group(gone, topic.queues, self._runtime.now() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and

@@ -71,9 +71,10 @@ class Payloads:
         return {Key(item["pk"], item["sk"]): item["data"] for item in items}
 
     def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes:
-        if entry.pieces == 0:
-            return self._store.get_blob(keys.blob(topic_id, entry.id))
-        found = [pieces.get(keys.payload(topic_id, entry.id, number)) for number in range(entry.pieces)]
+        if entry.pieces:
+            found = [pieces.get(keys.payload(topic_id, entry.id, number)) for number in range(entry.pieces)]
+        else:
+            found = [self._store.get_blob(keys.blob(topic_id, entry.id))]
         if None in found:
             raise TopicNotFound("the topic is being deleted")  # a payload goes only with its topic
         return b"".join(piece for piece in found if piece is not None)

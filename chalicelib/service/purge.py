@@ -18,10 +18,12 @@ class Purge:
         self._store = store
         self._runtime = runtime
 
-    def group(self, gone: Group, queues: int) -> None:
-        """Removes a deleted group's cursors and dead letters."""
+    def group(self, gone: Group, queues: int, until_ms: int) -> None:
+        """Removes a deleted group's cursors, and its dead letters as far as there is time."""
         self._store.remove_all([gone.cursor_key(queue) for queue in range(queues)])
         while letters := self._page(keys.dead_partition(gone.topic_id, gone.id)):
+            if self._runtime.now() > until_ms:
+                return
             self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
 
     def topic(self, gone: Topic, until_ms: int) -> None:

@@ -61,16 +61,17 @@ class Settler:
 
     def _tell_dead_from_acked(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
         """Where a cursor has sent messages to the dead letters, and the lease of a receipt is gone, they tell."""
-        doubtful = [(each, offsets) for each in settlements if (offsets := each.perhaps_dead())]
+        doubtful = [(each, receipts) for each in settlements if (receipts := each.perhaps_dead())]
         if not doubtful:
             return
-        letters = [
-            [keys.dead(topic.id, each.group_id, each.queue, offset) for offset in offsets] for each, offsets in doubtful
+        places = [
+            {keys.dead(topic.id, each.group_id, each.queue, receipt.offset): receipt for receipt in receipts}
+            for each, receipts in doubtful
         ]
-        found = self._store.read([Keys(asked, strong=True) for asked in letters])
-        for (each, offsets), asked, items in zip(doubtful, letters, found, strict=True):
-            places = {item["sk"] for item in items}
-            each.dead |= {offset for offset, key in zip(offsets, asked, strict=True) if key.sk in places}
+        found = self._store.read([Keys(list(asked), strong=True) for asked in places])
+        for (each, _), asked, letters in zip(doubtful, places, found, strict=True):
+            died = [(asked[Key(letter["pk"], letter["sk"])], letter["epoch"]) for letter in letters]
+            each.dead |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
         """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
@@ -165,6 +166,7 @@ class Settler:
         if isinstance(outcome, Refused):
             settlement.learn(outcome.before)
         else:
+            settlement.closed |= settlement.ended()
             settlement.learn(outcome)
             settlement.moved |= moved
         if not settlement.is_foreign:
@@ -172,9 +174,10 @@ class Settler:
 
     def _bury_exhausted(self, group: Group, settlement: Settlement, reason: str) -> None:
         while exhausted := [each for each in settlement.owed() if each[0].attempt >= group.max_attempts]:
-            lease, indexes = exhausted[0]
-            cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, lease, indexes, reason)
-            settlement.moved |= {(lease.token, lease.start + index): lease for index in buried}
+            cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)
+            settlement.moved |= {
+                (lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes
+            }
             settlement.know(cursor)
 
     def _parked(self, lease: Lease, run: range, due: int) -> Lease:

@@ -72,8 +72,9 @@ class Topics:
             self._clear(found)
 
     def _clear(self, gone: Topic) -> None:
+        until_ms = self._runtime.now() + PURGE_MS
         for each in self._catalogue.groups(gone):
             with suppress(Refused):  # by another deletion
                 self._store.write_together(group.remove(each))
-            self._purge.group(each, gone.queues)
-        self._purge.topic(gone, self._runtime.now() + PURGE_MS)
+            self._purge.group(each, gone.queues, until_ms)
+        self._purge.topic(gone, until_ms)

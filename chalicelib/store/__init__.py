@@ -71,8 +71,8 @@ class Store(Protocol):
     def put_blob(self, name: str, data: bytes) -> None:
         """Stores an object that is written once under a fresh random name and never changes."""
 
-    def get_blob(self, name: str) -> bytes:
-        """Returns an object stored by `put_blob`."""
+    def get_blob(self, name: str) -> bytes | None:
+        """Returns an object stored by `put_blob`; None when it was removed."""
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         """Removes objects that nobody can reach any more."""

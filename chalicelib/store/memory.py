@@ -78,10 +78,10 @@ class MemoryStore:
             self.meter.round_trips += 1
             self._blobs[name] = data
 
-    def get_blob(self, name: str) -> bytes:
+    def get_blob(self, name: str) -> bytes | None:
         with self._lock:
             self.meter.round_trips += 1
-            return self._blobs[name]
+            return self._blobs.get(name)
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         with self._lock:

@@ -125,7 +125,7 @@ class History:
         if not lease:
             return
         buried = {lease.start + index for index in indexes}
-        if self.apply(steps.write(seen, steps.buried(lease, indexes)), buried):
+        if self.apply(steps.write(seen, steps.buried([(lease, indexes)])), buried):
             assert all(before[offset] == lease.token for offset in buried)
             assert self.fates() == before | dict.fromkeys(buried, SETTLED)
 
@@ -196,7 +196,7 @@ def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
 
 
 def claimed(item: Item, token: str) -> Write:
-    return steps.write(Cursor.of(item), steps.claim(token, 2, END - 2, None, 1_000_500))
+    return steps.write(Cursor.of(item), steps.claim(token, 2, None, 1_000_500) + steps.not_beyond(END - 2))
 
 
 def revived() -> tuple[History, Cursor, Lease]:
@@ -268,7 +268,7 @@ def test_a_reset_voids_whatever_was_seen_before(seed: int) -> None:
     assert reset.landed(history.item)
     before = history.item
     for change in (
-        steps.claim("late", 1, END, None, history.now),
+        steps.claim("late", 1, None, history.now),
         *(steps.ack(lease, lease.owed) for lease in seen.owing),
         *(steps.move(lease, lease.owed, []) for lease in seen.owing),
     ):

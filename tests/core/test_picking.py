@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chalicelib.cursor import Cursor, write
 from chalicelib.group import Group
-from chalicelib.lease import ACKED, MOVED, Lease, mark
+from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.store.evaluate import after, holds
@@ -151,7 +151,8 @@ def test_a_cursor_full_of_leases_takes_nothing_new(cursor: Cursor) -> None:
     picked = pick(crowded, group(10_000), cursor.next + 5, 10, NOW)
     assert picked.fresh == 0
     due = sum(len(lease.owed) for lease in cursor.due(NOW))
-    assert picked.is_limited == (due < 10)
+    assert picked.is_limited == (picked.count < min(10, due + 5))
+    assert all(len(run) in map(len, runs(lease.owed)) for lease, run in picked.takeovers)
 
 
 @given(cursors(leases_max=40), st.integers(1, 256))

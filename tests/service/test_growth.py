@@ -9,7 +9,7 @@ from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import BATCH_MESSAGES_MAX, INERT_MAX, LEASES_MAX, LEASES_ROOM, TAKEOVERS_MAX, WITNESSES_MAX
 from chalicelib.sizes import item_bytes
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item
+from chalicelib.writes import Item, Key, Set, Write
 from tests.instances import Clock, instance
 
 
@@ -97,3 +97,20 @@ def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
     clock.ms += 60_000
     assert len(popped(api, TAKEOVERS_MAX)) == TAKEOVERS_MAX
     assert api.ack("t", "g", {"receipts": taken[-1]})["failed"] == []
+
+
+def test_what_an_instance_remembers_of_a_full_cursor_is_looked_at_again() -> None:
+    store, clock = MemoryStore(), Clock()
+    api, other = prepared(store, clock, 12 * BATCH_MESSAGES_MAX, max_in_flight=10_000), instance(store, clock, 9)
+    taken = [receipt for _ in range(2) for receipt in popped(api, BATCH_MESSAGES_MAX)]
+    for receipts in [taken[first : first + BATCH_MESSAGES_MAX : 2] for first in (0, BATCH_MESSAGES_MAX)]:
+        api.nack("t", "g", {"receipts": receipts, "delay_ms": 60_000})
+    key = next(Key(item["pk"], item["sk"]) for item in [cursor_of(store)])
+    full = {f"x{number}": [0, 1, clock.ms + 60_000, 1] for number in range(LEASES_MAX + LEASES_ROOM)}
+    before = cursor_of(store)["leases"]
+    store.write(Write(key, (), (Set(("leases",), {**before, **full}),)))
+    with pytest.raises(StoreUnavailable, match="as many leases"):
+        api.nack("t", "g", {"receipts": taken[1:2]})
+    store.write(Write(key, (), (Set(("leases",), before),)))
+    assert api.nack("t", "g", {"receipts": taken[1:2]})["failed"] == []
+    assert other.ack("t", "g", {"receipts": taken[3:4]})["failed"] == []

@@ -156,7 +156,7 @@ def test_no_two_claims_overlap_and_none_passes_the_end(store: Store, key: Key) -
         while True:
             token = f"t{number}-{len(got)}"
             count = 1 + (number + len(got)) % 4
-            taking = cursor.write(start, cursor.claim(token, count, end - count, None, NOW))
+            taking = cursor.write(start, cursor.claim(token, count, None, NOW) + cursor.not_beyond(end - count))
             try:
                 got.append(Cursor.of(store.write(taking)).leases[token])
             except Refused as refused:
@@ -190,7 +190,7 @@ def test_one_of_many_takes_over_a_lease(store: Store, key: Key) -> None:
 
 
 def test_one_of_many_takes_over_a_parked_lease(store: Store, key: Key) -> None:
-    old = Lease("~old", 0, 3, NOW, 1, (), "")
+    old = Lease("~old", 0, 3, NOW, 1)
     place = standing(store, key, old, start=3)
 
     def take(number: int) -> bool:

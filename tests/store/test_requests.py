@@ -6,6 +6,8 @@ The client is a script, the clock is virtual.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import repeat
 from random import Random
 from typing import Any, cast
@@ -20,13 +22,14 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from chalicelib.call import one_call
 from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.runtime import Runtime
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write
+from chalicelib.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 
 URL = "http://dynamodb"
 KEY = Key("p", "s")
@@ -96,8 +99,12 @@ def storing(clock: Clock) -> Storing:
     return make
 
 
-def error(code: str, status: int = 400, **members: Any) -> ClientError:
-    response: Any = {"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}, **members}
+def error(code: str, message: str = "", status: int = 400, **members: Any) -> ClientError:
+    response: Any = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+        **members,
+    }
     return ClientError(response, "operation")
 
 
@@ -142,8 +149,8 @@ NEVER_SENT = [EndpointConnectionError(endpoint_url=URL), ConnectTimeoutError(end
 DOUBTFUL = [
     ReadTimeoutError(endpoint_url=URL),
     ConnectionClosedError(endpoint_url=URL),
-    error("InternalServerError", 500),
-    error("ServiceUnavailable", 503),
+    error("InternalServerError", status=500),
+    error("ServiceUnavailable", status=503),
 ]
 FINAL = [
     error("ValidationException"),
@@ -312,11 +319,52 @@ def test_two_transactions_have_two_tokens(storing: Storing) -> None:
     "codes", [("None", "ConditionalCheckFailed"), ("TransactionConflict", "ConditionalCheckFailed")]
 )
 def test_a_transaction_with_a_refused_write_is_not_sent_again(storing: Storing, codes: tuple[str, ...]) -> None:
-    store, client = storing(cancelled(*codes, found=MADE))
+    theirs = {**MADE, "id": "theirs"}
+    store, client = storing(cancelled(*codes, found=theirs))
     with pytest.raises(Refused) as refused:
         store.write_together([MAKING, MAKING])
-    assert refused.value.before == MADE
+    assert refused.value.before == theirs
     assert len(client.sent) == 1
+
+
+def test_a_transaction_that_finds_its_own_effect_has_landed(storing: Storing) -> None:
+    store, client = storing(cancelled("ConditionalCheckFailed", "None", found=MADE))
+    store.write_together([MAKING, MAKING])
+    assert len(client.sent) == 1
+
+
+@pytest.mark.parametrize("landed", [lambda before: before is not None, never_landed])
+def test_a_call_knows_that_a_try_without_an_answer_may_have_landed(storing: Storing, landed: Any) -> None:
+    store, _ = storing(read_timeout(), refusal(MADE))
+
+    def call() -> None:
+        with one_call(0):
+            with suppress(Refused):
+                store.write(replace(MAKING, landed=landed))
+            raise StoreUnavailable("a later request of the same call")
+
+    with pytest.raises(StoreUnavailable) as unavailable:
+        call()
+    assert unavailable.value.outcome_unknown
+
+
+def test_an_item_that_would_be_too_large_is_refused_for_want_of_room(storing: Storing) -> None:
+    text = "Item size to update has exceeded the maximum allowed size"
+    store, client = storing(error("ValidationException", text))
+    with pytest.raises(StoreUnavailable, match="too large") as unavailable:
+        store.write(MAKING)
+    assert not unavailable.value.outcome_unknown
+    assert len(client.sent) == 1
+
+
+def test_the_requests_of_one_call_share_its_time(storing: Storing, clock: Clock) -> None:
+    store, _ = storing(forever=slowly(clock, error("ThrottlingException")))
+    began = clock.ms
+    with suppress(StoreUnavailable), one_call(clock.ms):
+        for _ in range(3):
+            with suppress(StoreUnavailable):
+                store.write(MAKING)
+    assert clock.ms - began < 2 * STORE_DEADLINE_MS
 
 
 def test_a_transaction_that_is_wrong_in_itself_is_not_sent_again(storing: Storing) -> None:

@@ -43,7 +43,7 @@ def _is_whole(raw: bytes, value: Any) -> bool:
         again = orjson.dumps(value)
     except orjson.JSONEncodeError:
         return False
-    return raw.count(b":") == again.count(b":") and b"\\u003" not in raw
+    return raw.count(b":") == again.count(b":") and b"\\u003a" not in raw and b"\\u003A" not in raw
 
 
 def _parsed_slowly(raw: bytes, refusal: ValueError | None = None) -> Any:

@@ -46,15 +46,19 @@ class Requests:
         self._runtime = runtime
 
     def read(self, request: Callable[[], T]) -> T:
-        """Like `write`, for what leaves nothing behind: its outcome is never in doubt."""
+        """Like `put`, for what leaves nothing behind: its outcome is never in doubt."""
         try:
-            return self.write(request)
+            return self.put(request)
         except StoreUnavailable as unavailable:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
     def write(self, request: Callable[[], T]) -> T:
+        """Like `put`, for what others can see: that it may have landed is noted."""
+        return self.put(request, call.has_written)
+
+    def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> T:
         """Sends until it is answered or there is no time left. Raises StoreUnavailable, and any answer that no repeat
-        would change."""
+        would change. `in_doubt` is called when a try may have been applied without an answer."""
         patience = _Patience(self._runtime)
         may_have_landed = False
         while True:
@@ -65,7 +69,9 @@ class Requests:
                     raise StoreUnavailable("an item would become too large") from trouble
                 if not _is_passing(trouble):
                     raise
-                may_have_landed = may_have_landed or not _is_surely_unapplied(trouble)
+                if not _is_surely_unapplied(trouble):
+                    may_have_landed = True
+                    in_doubt()
                 if not patience.pause():
                     members = {"outcome": "unknown"} if may_have_landed else {}
                     raise StoreUnavailable(_detail(type(trouble).__name__), **members) from trouble
@@ -113,8 +119,8 @@ def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
 
 
 def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:
-    """An error of its own for this there is none."""
-    return _code(trouble) == "ValidationException" and "tem size" in str(trouble)
+    """There is no error of its own for this."""
+    return _code(trouble) in ("ValidationException", "TransactionCanceledException") and "tem size" in str(trouble)
 
 
 def _is_conflict(trouble: ClientError | BotoCoreError) -> bool:

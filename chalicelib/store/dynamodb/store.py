@@ -108,14 +108,19 @@ class DynamoStore:
         self._write_batch([{"DeleteRequest": {"Key": typed_item(key._asdict())}} for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
-        self._requests.write(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
+        self._requests.put(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
 
-    def get_blob(self, name: str) -> bytes:
-        return self._requests.read(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
+    def get_blob(self, name: str) -> bytes | None:
+        try:
+            return self._requests.read(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "NoSuchKey":
+                raise
+            return None
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         for name in names:
-            self._requests.write(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
+            self._requests.put(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
 
     def _keys(self, keys: Sequence[Key], strong: bool) -> list[Item]:
         items: list[Item] = []
@@ -173,7 +178,7 @@ class DynamoStore:
 
     def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> None:
         def put(asked: Any) -> Any:
-            answer = self._requests.write(partial(self._client.batch_write_item, RequestItems=asked))
+            answer = self._requests.put(partial(self._client.batch_write_item, RequestItems=asked))
             return answer.get("UnprocessedItems")
 
         self._requests.until_taken(put, {self._table: list(requests)})

@@ -1,0 +1,158 @@
+"""What others do between the look of a pop and its write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.errors import TopicNotFound
+from chalicelib.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Add, Item, Write
+from tests.instances import Clock, instance
+
+
+class Interrupted(MemoryStore):
+    """Before the next claim is applied, something else happens."""
+
+    def __init__(self, keeps_blobs: bool = False) -> None:
+        super().__init__(keeps_blobs)
+        self.meanwhile: Callable[[], object] | None = None
+        self.refused = 0
+
+    def write(self, write: Write) -> Item:
+        is_claim = any(isinstance(effect, Add) and effect.path == ("claims",) for effect in write.effects)
+        if is_claim and self.meanwhile:
+            happens, self.meanwhile = self.meanwhile, None
+            happens()
+        try:
+            return super().write(write)
+        except Exception:
+            self.refused += 1
+            raise
+
+
+@pytest.fixture
+def store() -> Interrupted:
+    return Interrupted()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def prepared(store: Interrupted, clock: Clock, messages: int, **group: int) -> Api:
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", group)
+    for first in range(0, messages, BATCH_MESSAGES_MAX):
+        count = min(BATCH_MESSAGES_MAX, messages - first)
+        api.produce("t", {"messages": [{"body": str(first + number)} for number in range(count)]})
+    return api
+
+
+def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
+    """Offsets and receipts."""
+    found = api.pop("t", "g", {"max_messages": count, **fields})["messages"]
+    return [each["offset"] for each in found], [each["receipt"] for each in found]
+
+
+def test_the_cap_holds_when_a_lease_that_is_acked_in_the_call_is_taken_over(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, 40, max_in_flight=10, invisible_ms=1_000), instance(store, clock, 7)
+    _, receipts = pop(api, 10)
+    clock.ms += 995
+
+    def taken_over() -> None:
+        clock.ms += 20
+        assert len(pop(other, 10, invisible_ms=60_000)[0]) == 10
+
+    store.meanwhile = taken_over
+    pop(api, 10, ack=receipts[:5], invisible_ms=60_000)
+    assert api.get_group("t", "g")["in_flight"] <= 10
+
+
+def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
+    pop(api, 3)
+    clock.ms += 2_000
+    first: list[tuple[list[int], list[str]]] = []
+    store.meanwhile = lambda: first.append(pop(other, 8, attempt_id="x"))
+    second = pop(api, 8, attempt_id="x")
+    assert second == first[0] == pop(api, 8, attempt_id="x")
+    assert second[0] == list(range(8))
+
+
+def test_an_ack_that_rode_along_is_not_sent_again_when_the_pop_claims_twice(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 60, invisible_ms=1_000)
+    for _ in range(30):
+        pop(api, 1)
+    clock.ms += 2_000
+    _, receipts = pop(api, 1, invisible_ms=60_000)
+    offsets, _ = pop(api, TAKEOVERS_MAX + 5, ack=receipts)
+    assert len(offsets) == TAKEOVERS_MAX + 5
+    assert store.refused == 0
+
+
+def test_many_leases_are_buried_together(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 400, invisible_ms=60_000, max_attempts=1)
+    for _ in range(200):
+        pop(api, 1)
+    clock.ms += 60_000
+    before = store.meter.copy()
+    assert pop(api, 1)[0] == [200]
+    assert store.meter.since(before).round_trips < 2 * 200 / TAKEOVERS_MAX + 20
+    assert api.get_group("t", "g")["dead"] == 200
+    assert TAKEOVERS_MAX < DEAD_TOGETHER_MAX
+
+
+def test_what_came_again_after_a_reset_is_acked_although_it_was_dead_before(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 10, max_attempts=1)
+    _, receipts = pop(api, 1)
+    api.nack("t", "g", {"receipts": receipts})
+    api.reset("t", "g", {"to": "earliest"})
+    offsets, receipts = pop(api, 10)
+    assert offsets == list(range(10))
+    for _ in range(2):
+        assert api.ack("t", "g", {"receipts": receipts}) == {"acked": 10, "failed": []}
+
+
+def test_an_ack_of_a_message_that_has_died_is_lost(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 2, max_attempts=1, invisible_ms=1_000)
+    _, receipts = pop(api, 1)
+    clock.ms += 1_000
+    pop(api, 1)
+    clock.ms += 20 * 60_000
+    for _ in range(2):
+        pop(api, 1)
+    assert [each["code"] for each in api.ack("t", "g", {"receipts": receipts})["failed"]] == ["LeaseLost"]
+    twice = {"receipts": [receipts[0], receipts[0]]}
+    assert [each["code"] for each in api.ack("t", "g", twice)["failed"]] == ["LeaseLost"] * 2
+
+
+def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 30, max_attempts=1)
+    _, receipts = pop(api, 1)
+    api.nack("t", "g", {"receipts": receipts})
+    _, receipts = pop(api, 10)
+    before = store.meter.copy()
+    api.ack("t", "g", {"receipts": receipts})
+    spent = store.meter.since(before)
+    assert (spent.write_units, spent.read_units, spent.round_trips) == (1, 0, 1)
+
+
+def test_a_pop_of_a_topic_whose_payloads_are_gone_says_that_the_topic_is(clock: Clock) -> None:
+    store = Interrupted(keeps_blobs=True)
+    api = prepared(store, clock, 1)
+    api.produce("t", {"messages": [{"body": _noise(900_000)}]})
+    store._blobs.clear()
+    with pytest.raises(TopicNotFound):
+        pop(instance(store, clock, 3), 10)
+
+
+def _noise(length: int) -> str:
+    """Text that does not compress."""
+    return Random(0).randbytes(length // 2).hex()
