@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chalicelib import group, message, topic, views
 from chalicelib.call import one_call
-from chalicelib.errors import GroupNotFound, InvalidField
+from chalicelib.errors import GroupNotFound, InvalidField, TopicNotFound
 from chalicelib.fields import Fields, checked_name, decoded_token, encoded_token
 from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
@@ -85,17 +85,22 @@ class Api:
     @_one_call
     def produce(self, name: str, body: Json) -> list[Produced]:
         """What became of each message; at least one is stored."""
-        found = self._topic(name)
+        try:
+            return self._produce(self._topic(name), body)
+        except TopicNotFound:
+            return self._produce(self._current_topic(name), body)  # perhaps it was made again a moment ago
+
+    def _produce(self, found: Topic, body: Json) -> list[Produced]:
         batch = message.parse_batch(Fields(body, {"messages"}).raw("messages"), found.queues)
         return self._service.producer.produce(found, batch)
 
     @_one_call
     def get_message(self, name: str, message_id: str) -> Json:
-        return self._service.lookup.by_id(self._topic(name), message_id).as_json(name)
+        return self._service.lookup.by_id(self._current_topic(name), message_id).as_json(name)
 
     @_one_call
     def read_messages(self, name: str, query: Mapping[str, str]) -> Json:
-        found = self._topic(name)
+        found = self._current_topic(name)
         fields = _parameters(query)
         limit, token = _page(fields)
         positions = self._positions(found, fields, token)

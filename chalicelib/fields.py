@@ -59,7 +59,9 @@ class Fields:
         self._where = where
         for name in data:
             if name not in known:
-                raise UnknownField(f"field {quoted(where + name)} is not known; known are {', '.join(sorted(known))}")
+                raise UnknownField(
+                    f"field {quoted(where + name)} is not known; known are: {', '.join(sorted(known)) or 'none'}"
+                )
 
     def given(self, name: str) -> bool:
         return self._data.get(name) is not None

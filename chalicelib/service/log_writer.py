@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chalicelib import call, keys
-from chalicelib.errors import StoreUnavailable
+from chalicelib.errors import StoreUnavailable, TopicNotFound
 from chalicelib.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
 from chalicelib.log import Entry, Segment, append
 from chalicelib.runtime import Runtime
 from chalicelib.service.payloads import Payloads
-from chalicelib.store import Outcome, Range, Store
+from chalicelib.store import Keys, Outcome, Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused, Write
 
@@ -45,7 +45,10 @@ class LogWriter:
 
     def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
         """Appends an entry to each of these queues, side by side. Answers with each entry's first offset, or with why
-        it could not be stored; when `outcome` is not "unknown", that entry never will be."""
+        it could not be stored; when `outcome` is not "unknown", that entry never will be.
+
+        Raises TopicNotFound when the topic has gone since the caller read of it: what was stored by then is out of
+        reach."""
         pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
@@ -63,7 +66,7 @@ class LogWriter:
         if self._runtime.now() > deadline:
             raise StoreUnavailable("too many writers compete for one queue")
         self._spill(topic.id, waiting)
-        writes = [self._write(each) for each in waiting]
+        writes = [self._write(topic, each) for each in waiting]
         for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
             self._learn(each, outcome)
 
@@ -80,15 +83,19 @@ class LogWriter:
         for each, entry in zip(spilling, pointing, strict=True):
             each.entry = entry
 
-    def _write(self, pending: _Pending) -> Write:
+    def _write(self, topic: Topic, pending: _Pending) -> Write:
         tail = self._tails.get(pending.log)
         if tail is None or self._runtime.now() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
-            tail = self._tails[pending.log] = self._find_tail(pending.log)
+            tail = self._tails[pending.log] = self._find_tail(topic, pending.log)
         return append(pending.log, tail.base, pending.entry, tail.may_create)
 
-    def _find_tail(self, log: str) -> Tail:
+    def _find_tail(self, topic: Topic, log: str) -> Tail:
+        """Where the log ends, of a topic that is surely there: one that was deleted has lost its segments, and must not
+        get new ones from an instance that has not heard of it."""
         newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
-        found = self._store.read([newest])[0]
+        found, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
+        if not topics or topics[0]["id"] != topic.id:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
         base = keys.base_of(found[0]["sk"]) if found else 0
         return Tail(base, may_create=not found, seen_at_ms=self._runtime.now())
 

@@ -21,15 +21,15 @@ class Purge:
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's cursors, and its dead letters as far as there is time."""
         self._store.remove_all([gone.cursor_key(queue) for queue in range(queues)])
-        while letters := self._page(keys.dead_partition(gone.topic_id, gone.id)):
+        while letters := self._last(keys.dead_partition(gone.topic_id, gone.id)):
             if self._runtime.now() > until_ms:
                 return
             self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
 
     def topic(self, gone: Topic, until_ms: int) -> None:
         """Removes a deleted topic's log, and then its grave; what is not done by `until_ms` stays noted there."""
-        for queue in range(gone.queues):
-            while segments := self._page(gone.log(queue)):
+        for queue in range(gone.queues):  # from the end: who still writes there finds it gone, and asks for the topic
+            while segments := self._last(gone.log(queue)):
                 if self._runtime.now() > until_ms:
                     return
                 self._remove(gone, segments)
@@ -44,5 +44,5 @@ class Purge:
         self._store.remove_blobs([keys.blob(gone.id, entry.id) for entry in entries if not entry.pieces])
         self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
 
-    def _page(self, pk: str) -> list[Item]:
-        return self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, strong=True)])[0]
+    def _last(self, pk: str) -> list[Item]:
+        return self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, descending=True, strong=True)])[0]

@@ -82,11 +82,11 @@ def open_segments_that_expire() -> Any:
     """An open segment has a TTL: it goes while it is still the end of its log."""
     true = log_writer.LogWriter._write
 
-    def write(self: Any, pending: Any) -> Write:
+    def write(self: Any, topic: Any, pending: Any) -> Write:
         tail = self._tails.get(pending.log)
         if tail is not None and not tail.may_create and self._runtime.now() - tail.seen_at_ms > 200:
             self._store.remove_all([keys.segment(pending.log, tail.base)])
-        return true(self, pending)
+        return true(self, topic, pending)
 
     return patch.object(log_writer.LogWriter, "_write", write)
 

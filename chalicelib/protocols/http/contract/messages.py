@@ -6,6 +6,7 @@ from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import (
     BODY_BYTES_MAX,
     KEY_BYTES_MAX,
+    MESSAGE_JSON_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
     TAG_CHARS_MAX,
 )
@@ -32,7 +33,11 @@ BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[A
 BASE64_CHARS_MAX = -(-BODY_BYTES_MAX // 3) * 4
 
 BODIES: Json = {
-    "body": string(f"The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8.", BODY_BYTES_MAX),
+    "body": string(
+        f"The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted"
+        f" twice, a message has at most {MESSAGE_JSON_BYTES_MAX} bytes, or no response could carry it.",
+        BODY_BYTES_MAX,
+    ),
     "body_base64": string(
         f"The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard"
         " alphabet, padded, no stray bits).",

@@ -20,7 +20,8 @@ _TEXTS = {
     400: "The request is malformed. Nothing was changed.",
     404: "What the path names is not there.",
     405: "The path does not have the method that was used; those it has are in `Allow`.",
-    413: "A body, the batch, or the request is too large, and nothing else is wrong. Nothing was stored.",
+    413: "A body, the batch, or the request is too large, or no response could carry the message (see NewMessage), and"
+    " nothing else is wrong. Nothing was stored.",
     500: "A defect of the service.",
     503: "The store is throttled or does not answer, after retries.",
 }
