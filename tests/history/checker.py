@@ -32,6 +32,15 @@ class Case:
         for (group, _), deliveries in self.delivered.items():
             deliveries.sort(key=lambda each: (0 if group in self.resets else each.attempt, each.at_ms))
 
+    def leases(self) -> Iterator[tuple[Message, list[Delivered]]]:
+        """For each message the leases it was delivered in, each as it was first seen: a repeated attempt shows one
+        again, perhaps when the next is known already."""
+        for message, deliveries in self.delivered.items():
+            first: dict[str, Delivered] = {}
+            for each in deliveries:
+                first.setdefault(each.receipt, each)
+            yield message, list(first.values())
+
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
 
@@ -105,11 +114,10 @@ def _nothing_is_lost(case: Case) -> Iterator[str]:
 
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
-    for (group, place), deliveries in case.delivered.items():
-        for first, second in pairwise(deliveries):
+    for (group, place), leases in case.leases():
+        for first, second in pairwise(leases):
             end = _end_of_lease(case, first)
-            is_early = first.receipt != second.receipt and second.at_ms + SKEW_MS < end
-            if is_early and not case.reset_between(group, first.began_ms, second.at_ms):
+            if second.at_ms + SKEW_MS < end and not case.reset_between(group, first.began_ms, second.at_ms):
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 
@@ -175,13 +183,12 @@ def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
 
 
 def _attempts_count_up(case: Case) -> Iterator[str]:
-    for (group, place), deliveries in case.delivered.items():
+    for (group, place), leases in case.leases():
         if group in case.resets:
             continue
         renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
-        for first, second in pairwise(deliveries):
-            is_same = first.receipt == second.receipt or second.receipt in renewed
-            if second.attempt <= first.attempt and not is_same:
+        for first, second in pairwise(leases):
+            if second.attempt <= first.attempt and second.receipt not in renewed:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 
@@ -208,9 +215,9 @@ def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
     a reset, may have ended that."""
     for group, rules in case.history.rules.items():
         events: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for (of, place), deliveries in case.delivered.items():
+        for (of, place), leases in case.leases():
             if of == group:
-                for first, end in _surely_held(case, group, place, deliveries):
+                for first, end in _surely_held(case, group, place, leases):
                     events[place[0]] += [(first, 1), (end, -1)]
         for queue, changes in events.items():
             held = 0
@@ -221,9 +228,9 @@ def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
                     break
 
 
-def _surely_held(case: Case, group: str, place: Place, deliveries: list[Delivered]) -> Iterator[tuple[int, int]]:
-    for receipt, each in {each.receipt: each for each in reversed(deliveries)}.items():
-        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == receipt]
+def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) -> Iterator[tuple[int, int]]:
+    for each in leases:
+        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == each.receipt]
         ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= each.began_ms]
         end = min([each.until_ms - SKEW_MS, *ends])
         if end > each.at_ms:
