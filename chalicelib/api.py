@@ -178,11 +178,20 @@ class Api:
         fields = Fields(body, {"receipts", "delay_ms", "reason"})
         receipts = _receipts(fields)
         delay_ms = fields.integer("delay_ms", 0, NACK_DELAY_MS_MAX)
-        reason = fields.text("reason", REASON_CHARS_MAX, chars_min=0) or ""
+        reason = _reason(fields)
         failed = self._in_topic(
             name, lambda found: self._service.settler.nack(found, group_name, receipts, delay_ms, reason)
         )
         return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
+
+    @_one_call
+    def bury(self, name: str, group_name: str, body: Json) -> Json:
+        checked_name("group", group_name)
+        fields = Fields(body, {"receipts", "reason"})
+        receipts = _receipts(fields)
+        reason = _reason(fields)
+        failed = self._in_topic(name, lambda found: self._service.settler.bury(found, group_name, receipts, reason))
+        return {"buried": len(receipts) - len(failed), "failed": views.failures(failed)}
 
     @_one_call
     def extend(self, name: str, group_name: str, body: Json) -> Json:
@@ -241,6 +250,10 @@ def _receipts(fields: Fields) -> list[str]:
     if receipts is None:
         raise fields.wrong("receipts", f"given: a list of 1 to {BATCH_MESSAGES_MAX} strings")
     return receipts
+
+
+def _reason(fields: Fields) -> str:
+    return fields.text("reason", REASON_CHARS_MAX, chars_min=0) or ""
 
 
 def _reset_target(fields: Fields, queues: int) -> str | int | OneQueue:

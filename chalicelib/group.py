@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib import keys
+from chalicelib import backoff, keys
+from chalicelib.backoff import Backoff
 from chalicelib.fields import Fields
 from chalicelib.limits import (
     ATTEMPTS_DEFAULT,
@@ -24,6 +25,7 @@ DEFAULTS: dict[str, Any] = {
     "invisible_ms": INVISIBLE_MS_DEFAULT,
     "max_attempts": ATTEMPTS_DEFAULT,
     "max_in_flight": IN_FLIGHT_DEFAULT,
+    "backoff_ms": backoff.DEFAULT,
     "paused": False,
 }
 FIELDS = frozenset(DEFAULTS)
@@ -42,13 +44,14 @@ class Group:
     invisible_ms: int
     max_attempts: int
     max_in_flight: int
+    backoff_ms: Backoff
     paused: bool
     created_at_ms: int
     version: int = 0
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings = {field: item[field] for field in FIELDS}
+        settings = {field: item[field] for field in FIELDS} | {"backoff_ms": Backoff.of(item["backoff_ms"])}
         made = (topic_id, name, item["id"], item["starts"])
         return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
 
@@ -59,7 +62,7 @@ class Group:
         return cls(topic_id, name, group_id, starts, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
-        settings = {field: getattr(self, field) for field in DEFAULTS}
+        settings = {field: getattr(self, field) for field in DEFAULTS} | {"backoff_ms": self.backoff_ms.given}
         return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
 
     def cursor_key(self, queue: int) -> Key:
@@ -78,6 +81,7 @@ def parse_settings(data: object) -> dict[str, Any]:
         "invisible_ms": fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
         "max_attempts": fields.integer("max_attempts", 1, ATTEMPTS_MAX),
         "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
+        "backoff_ms": backoff.parse(fields.raw("backoff_ms")) if fields.given("backoff_ms") else None,
         "paused": fields.flag("paused"),
     }
     return {name: value for name, value in parsed.items() if value is not None}
@@ -99,7 +103,7 @@ def create(group: Group) -> list[Write]:
     making = Write(
         keys.group(group.topic_id, group.name),
         (Absent(("id",)),),
-        tuple(Set((field,), value) for field, value in settings.items()),
+        _set(settings),
         landed=lambda before: before is not None and before["id"] == group.id,
     )
     return [making, Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))]
@@ -112,9 +116,17 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
     return Write(
         keys.group(group.topic_id, group.name),
         (Equals(("id",), group.id), Equals(("version",), group.version)),
-        tuple(Set((field,), value) for field, value in new.items()),
-        landed=lambda before: before is not None and all(before[field] == value for field, value in new.items()),
+        _set(new),
+        landed=lambda before: before is not None and _stored(new).items() <= before.items(),
     )
+
+
+def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
+    return tuple(Set((field,), value) for field, value in _stored(settings).items())
+
+
+def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {field: value.text if isinstance(value, Backoff) else value for field, value in settings.items()}
 
 
 def remove(group: Group) -> list[Write]:

@@ -158,6 +158,9 @@ BACKOFF_MS = tuple(
 )
 """The wait before retry n after a nack that does not say; the last one repeats."""
 
+BACKOFF_STEPS_MAX = 100
+MULTIPLIER_MAX = 100
+
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic goes on removing its log."""
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"errors", "limits", "writes", "runtime"},
     {"call", "fields", "keys", "sizes", "lease", "receipt"},
-    {"message", "topic"},
+    {"backoff", "message", "topic"},
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},
     {"picking", "settlement", "progress"},

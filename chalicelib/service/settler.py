@@ -10,7 +10,6 @@ from chalicelib.cursor import Change, Cursor, write
 from chalicelib.errors import StoreUnavailable
 from chalicelib.group import Group
 from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import BACKOFF_MS
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
@@ -79,14 +78,25 @@ class Settler:
         settings = self._catalogue.group(topic, group)
         settlements, failed = self.open(topic, group, texts)
         for settlement in settlements:
-            self._bury_exhausted(settings, settlement, reason)
+            self._bury(settings, settlement, reason, settings.max_attempts)
         now = self._runtime.now()
 
         def parked(lease: Lease, run: range) -> Lease:
-            wait_ms = backoff_ms(lease.attempt) if delay_ms is None else delay_ms
+            wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
             return self._parked(lease, run, now + wait_ms)
 
         self._settle(topic, group, settlements, lambda settlement: settlement.moves(parked))
+        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
+        """Sends messages to the dead letters at once."""
+        settings = self._catalogue.group(topic, group)
+        settlements, failed = self.open(topic, group, texts)
+        for settlement in settlements:
+            self._bury(settings, settlement, reason, attempts_min=0)
+        self._settle(topic, group, settlements, lambda _: (Change(), {}))
+        for settlement in settlements:  # what was wrongly believed to be settled was read by now
+            self._bury(settings, settlement, reason, attempts_min=0)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
     def extend(
@@ -172,8 +182,9 @@ class Settler:
         if not settlement.is_foreign:
             self._beliefs.learn(settlement.cursor)
 
-    def _bury_exhausted(self, group: Group, settlement: Settlement, reason: str) -> None:
-        while exhausted := [each for each in settlement.owed() if each[0].attempt >= group.max_attempts]:
+    def _bury(self, group: Group, settlement: Settlement, reason: str, attempts_min: int) -> None:
+        """Buries what is owed and was delivered at least so often."""
+        while exhausted := [each for each in settlement.owed() if each[0].attempt >= attempts_min]:
             cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)
             settlement.moved |= {
                 (lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes
@@ -198,7 +209,3 @@ def _raise_trouble(outcomes: Sequence[Outcome]) -> None:
     troubles = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
     if troubles:
         raise max(troubles, key=lambda trouble: trouble.outcome_unknown)
-
-
-def backoff_ms(attempt: int) -> int:
-    return BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1]

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib import backoff
 from chalicelib import cursor as steps
 from chalicelib.cursor import Change, Cursor, Standing
 from chalicelib.group import Group
@@ -24,7 +25,7 @@ from chalicelib.writes import Item, Key, Set, Write
 KEY = Key("group", "cursor")
 END = 60
 CAP = 12
-GROUP = Group("t", "g", "gid", [], "earliest", 30_000, 16, CAP, False, 0)
+GROUP = Group("t", "g", "gid", [], "earliest", 30_000, 16, CAP, backoff.DEFAULT, False, 0)
 
 Fates = dict[int, str]
 """Offset -> the token of the lease that owes it, or `settled`."""

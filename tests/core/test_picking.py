@@ -7,6 +7,7 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chalicelib import backoff
 from chalicelib.cursor import Cursor, write
 from chalicelib.group import Group
 from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
@@ -42,7 +43,7 @@ def cursors(draw: st.DrawFn, leases_max: int = 8) -> Cursor:
 
 
 def group(max_in_flight: int) -> Group:
-    return Group("t", "g", "gid", [], "earliest", 30_000, 16, max_in_flight, False, 0)
+    return Group("t", "g", "gid", [], "earliest", 30_000, 16, max_in_flight, backoff.DEFAULT, False, 0)
 
 
 def item_of(cursor: Cursor) -> dict[str, object]:

@@ -91,6 +91,15 @@ class Caller:
             return
         self._answered(facts, {each.receipt: each.code for each in failed})
 
+    def bury(self, messages: Sequence[Delivered]) -> None:
+        group = messages[0].group
+        facts = self._asked("bury", group, messages, NEVER_MS)
+        try:
+            failed = self._service.settler.bury(self._topic, group, [each.receipt for each in messages], "no use")
+        except StoreUnavailable:
+            return
+        self._answered(facts, {each.receipt: each.code for each in failed})
+
     def extend(self, messages: Sequence[Delivered], invisible_ms: int) -> list[Delivered]:
         """Those that are extended, with the receipts under which they go on."""
         group = messages[0].group

@@ -117,7 +117,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     for (group, place), leases in case.leases():
         for first, second in pairwise(leases):
             end = _end_of_lease(case, first)
-            if second.at_ms + SKEW_MS < end and not case.reset_between(group, first.began_ms, second.at_ms):
+            if second.at_ms + SKEW_MS < end and not case.reset_between(group, first.began_ms, second.at_ms + SKEW_MS):
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 
@@ -167,7 +167,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
 def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
     return any(
         each.receipt == settled.receipt
-        and each.verb in ("extend", "nack")
+        and each.verb in ("extend", "nack", "bury")
         and each.outcome == "ok"
         and each.at_ms < settled.began_ms
         for each in settlements
@@ -204,7 +204,8 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
     for group, dead in case.history.dead.items():
         rules = case.history.rules.get(group)
         for place, attempts in dead.items():
-            if rules and attempts != rules.max_attempts:
+            buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
+            if rules and attempts != rules.max_attempts and not buried:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and group not in case.resets:
                 yield f"{group} {place} is dead, and came again"

@@ -107,7 +107,7 @@ def test_an_empty_body_means_no_fields(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).status == 201
 
 
-@pytest.mark.parametrize("verb", ["pop", "ack", "nack", "extend", "reset"])
+@pytest.mark.parametrize("verb", ["pop", "ack", "nack", "bury", "extend", "reset"])
 def test_every_operation_with_a_body_refuses_bad_json_and_unknown_fields(group: Group, verb: str) -> None:
     client, path = group.client, f"{group.path}/{verb}"
     assert client.ask("POST", path, raw=b"{").problem == (400, "InvalidJson")
@@ -124,7 +124,7 @@ UNKNOWN = [
     (
         "PUT",
         "/topics/orders/groups/billing",
-        ["mode", "ordered", "backoff_ms", "rate_limit", "filter", "invisible", "group", "epoch"],
+        ["mode", "ordered", "rate_limit", "filter", "invisible", "group", "epoch"],
     ),
     ("POST", "/topics/orders/messages", ["message", "key", "body"]),
     ("POST", "/topics/orders/groups/billing/pop", ["zone", "max", "wait", "receipts"]),
@@ -275,7 +275,7 @@ def test_an_id_may_be_any_text(group: Group, field: str, value: str) -> None:
     assert group.queue()["last_consumer_id"] == (value if field == "consumer_id" else None)
 
 
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+@pytest.mark.parametrize("verb", ["ack", "nack", "bury", "extend"])
 @pytest.mark.parametrize("receipts", [None, [], "x", {}, 5, ["x"] * 257, [5], ["x", None], [["x"]], [True]])
 def test_receipts_are_a_list_of_1_to_256_strings(group: Group, verb: str, receipts: object) -> None:
     rest = {"invisible_ms": 1_000} if verb == "extend" else {}
@@ -294,7 +294,7 @@ def test_a_pop_may_ack_nothing(group: Group, ack: object) -> None:
     assert group.pop(ack=ack) == {"messages": [], "acked": 0, "failed": []}
 
 
-@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+@pytest.mark.parametrize("verb", ["ack", "nack", "bury", "extend"])
 def test_a_receipt_with_half_a_surrogate_is_an_invalid_field(group: Group, verb: str) -> None:
     rest = {"invisible_ms": 1_000} if verb == "extend" else {}
     answer = group.client.post(f"{group.path}/{verb}", receipts=["\ud800"], **rest)
@@ -411,7 +411,7 @@ EVERY_OTHER = [
     ("POST", "/topics/orders/messages"),
     ("PUT", "/topics/orders/groups/billing"),
     ("DELETE", "/topics/orders/groups/billing"),
-    *[("POST", f"/topics/orders/groups/billing/{verb}") for verb in ("pop", "ack", "nack", "extend", "reset")],
+    *[("POST", f"/topics/orders/groups/billing/{verb}") for verb in ("pop", "ack", "nack", "bury", "extend", "reset")],
 ]
 
 

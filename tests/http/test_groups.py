@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from chalicelib.limits import BACKOFF_MS
 from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed
 
 DEFAULTS = {
@@ -13,6 +14,7 @@ DEFAULTS = {
     "invisible_ms": 30_000,
     "max_attempts": 16,
     "max_in_flight": 1_000,
+    "backoff_ms": list(BACKOFF_MS),
     "paused": False,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}

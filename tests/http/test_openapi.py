@@ -11,6 +11,7 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from chalicelib import VERSION, group, limits, message, topic
+from chalicelib.limits import BACKOFF_MS
 from chalicelib.protocols.http.contract.messages import BASE64_CHARS_MAX
 from chalicelib.protocols.http.openapi import document
 
@@ -92,7 +93,10 @@ def test_a_request_documents_exactly_the_fields_that_are_accepted(schema: str, k
 
 def test_a_group_documents_the_defaults_that_it_gets() -> None:
     properties = SCHEMAS["GroupSettings"]["properties"]
-    assert {field: schema["default"] for field, schema in properties.items()} == group.DEFAULTS
+    assert {field: schema["default"] for field, schema in properties.items()} == {
+        **group.DEFAULTS,
+        "backoff_ms": list(BACKOFF_MS),
+    }
 
 
 def test_every_example_satisfies_its_schema() -> None:
@@ -157,6 +161,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "pop": "200 400 404 405 413 500 503",
         "ack": "200 400 404 405 413 500 503",
         "nack": "200 400 404 405 413 500 503",
+        "bury": "200 400 404 405 413 500 503",
         "extend": "200 400 404 405 413 500 503",
         "getHealth": "200 400 405 413 500 503",
         "getOpenapi": "200 400 405 413 500",

@@ -7,6 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
+from chalicelib.limits import BACKOFF_MS
 from tests.model.cursor import INVALID, Cursor, Ticket
 
 Json = dict[str, Any]
@@ -16,6 +17,7 @@ DEFAULTS: Json = {
     "invisible_ms": 30_000,
     "max_attempts": 16,
     "max_in_flight": 1_000,
+    "backoff_ms": list(BACKOFF_MS),
     "paused": False,
 }
 

@@ -235,6 +235,7 @@ OPERATIONS: dict[str, Operation] = {
     "ack the rest": lambda scene, service: scene.caller(service).ack(scene.held.partly_acked),
     "nack": lambda scene, service: scene.caller(service).nack(scene.held.live[:2], 300),
     "nack for the last time": lambda scene, service: scene.caller(service).nack(scene.held.last_attempt, 300),
+    "bury": lambda scene, service: scene.caller(service).bury(scene.held.partly_acked),
     "extend": lambda scene, service: scene.caller(service).extend(scene.held.live[1:], 20_000),
     "reset": lambda scene, service: scene.caller(service).reset("g", "earliest"),
 }

@@ -14,12 +14,6 @@ from tests.simulation.world import Plan, World, play
 SEEDS = 3_000
 SEEDS_A_TEST = 500
 
-FOUND = {
-    119057: "of the checker: an attempt repeated while its lease was taken over showed the first lease once more",
-    125846: "the same",
-}
-"""Seeds that once found a defect, and what it was."""
-
 MUTANT_SEEDS = 300
 """A planted bug is found within so many histories, from the seed on that is named here, or from 0."""
 FROM_SEED = {"verdicts_from_the_past": 1_500}
@@ -34,11 +28,6 @@ def test_histories_with_all_faults_run_clean(first: int) -> None:
     assert bad == {}, f"python -m tests.simulation --history --seed {min(bad)}"
 
 
-@pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once_stays_mended(seed: int) -> None:
-    assert play(seed) == []
-
-
 def test_a_seed_plays_the_same_history_again() -> None:
     first, second = World(7), World(7)
     first.run()
@@ -48,7 +37,7 @@ def test_a_seed_plays_the_same_history_again() -> None:
 
 def test_a_history_has_something_of_everything() -> None:
     histories = [world.history for world in map(World, range(60)) if world.run() == []]
-    assert {each.verb for history in histories for each in history.settled} == {"ack", "nack", "extend"}
+    assert {each.verb for history in histories for each in history.settled} == {"ack", "nack", "bury", "extend"}
     assert {each.outcome for history in histories for each in history.settled} == {
         "ok",
         "unknown",

@@ -297,6 +297,8 @@ class Consumer(Actor):
                 caller.ack(some)
             elif fate < 0.75:
                 caller.nack(some, random.choice(RETRIES_MS))
+            elif fate < 0.78:
+                caller.bury(some[:1])
             elif fate < 0.9:
                 self._acks += caller.extend(some, EXTENDED_MS)[:1]
 

@@ -129,6 +129,11 @@ def nack(topic: str, group: str) -> Response:
     return ok(wiring.api().nack(topic, group, _body()))
 
 
+@_route("POST", _GROUP + "/bury")
+def bury(topic: str, group: str) -> Response:
+    return ok(wiring.api().bury(topic, group, _body()))
+
+
 @_route("POST", _GROUP + "/extend")
 def extend(topic: str, group: str) -> Response:
     return ok(wiring.api().extend(topic, group, _body()))

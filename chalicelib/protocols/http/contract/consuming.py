@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chalicelib.limits import (
-    BACKOFF_MS,
     BATCH_MESSAGES_MAX,
     ID_CHARS_MAX,
     INVISIBLE_MS_MAX,
@@ -37,7 +36,7 @@ _RECEIPT = string("What a pop, or the last extend, gave for the message. Opaque.
 _UNTIL = instant("When the lease ends, and the message can be delivered again.")
 _RECEIPTS: Json = {"receipts": batch("The receipts of the messages.", _RECEIPT)}
 _FAILED: Json = {"failed": array("The receipts that did not count, and why.", ref("Failure"))}
-_BACKOFF = ", ".join(map(str, BACKOFF_MS))
+_REASON = string("Why, for people. It stays with the message when it is dead.", REASON_CHARS_MAX, minLength=0)
 
 _POP: Json = {
     "max_messages": integer("How many messages to take, at most.", 1, BATCH_MESSAGES_MAX, default=POP_MESSAGES_DEFAULT),
@@ -97,18 +96,15 @@ _SCHEMAS: Json = {
         "What to give back.",
         {
             "delay_ms": integer(
-                "Deliver again after so many milliseconds. By default the wait grows with the message's attempts:"
-                f" {_BACKOFF} from then on.",
+                "Deliver again after so many milliseconds. By default the group's `backoff_ms` says how long.",
                 most=NACK_DELAY_MS_MAX,
             ),
-            "reason": string(
-                "Why, for people. It stays with the message should this attempt be its last.",
-                REASON_CHARS_MAX,
-                minLength=0,
-            ),
+            "reason": _REASON,
         },
         _RECEIPTS,
     ),
+    "BuryRequest": request("What to give up.", {"reason": _REASON}, _RECEIPTS),
+    "BuryResult": answer("What became of the receipts.", {"buried": integer("How many count."), **_FAILED}),
     "NackResult": answer("What became of the receipts.", {"nacked": integer("How many count."), **_FAILED}),
     "ExtendRequest": request(
         "Which leases to extend.",
@@ -171,6 +167,15 @@ CONSUMING = Family(
             "They are delivered again later, or count as dead when this was their last attempt.",
             {200: ("What became of the receipts.", Body("NackResult", {"nacked": 1, "failed": []}))},
             request=Body("NackRequest", {"receipts": [_RECEIPT_TEXT], "delay_ms": 5000, "reason": "no stock"}),
+        ),
+        Operation(
+            "post",
+            f"{_GROUP_PATH}/bury",
+            "bury",
+            "Give messages up",
+            "They count as dead at once, however often they were delivered, and are not delivered to the group again.",
+            {200: ("What became of the receipts.", Body("BuryResult", {"buried": 1, "failed": []}))},
+            request=Body("BuryRequest", {"receipts": [_RECEIPT_TEXT], "reason": "no such customer"}),
         ),
         Operation(
             "post",

@@ -5,10 +5,14 @@ from __future__ import annotations
 from chalicelib.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
+    BACKOFF_MS,
+    BACKOFF_STEPS_MAX,
     IN_FLIGHT_DEFAULT,
     IN_FLIGHT_MAX,
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
+    MULTIPLIER_MAX,
+    NACK_DELAY_MS_MAX,
 )
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
@@ -48,6 +52,30 @@ _SETTINGS: Json = {
     ),
     "max_in_flight": integer(
         "How many messages of one queue may be leased at a time.", 1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT
+    ),
+    "backoff_ms": one_of(
+        "How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list, whose"
+        " last one repeats, or a wait that grows. An expired lease comes back at once.",
+        {
+            **array("Milliseconds.", integer("One wait.", most=NACK_DELAY_MS_MAX)),
+            "minItems": 1,
+            "maxItems": BACKOFF_STEPS_MAX,
+        },
+        request(
+            "A wait that grows.",
+            {},
+            {
+                "initial_ms": integer("The first.", 1, NACK_DELAY_MS_MAX),
+                "multiplier": {
+                    "type": "number",
+                    "minimum": 1,
+                    "maximum": MULTIPLIER_MAX,
+                    "description": "How many times as long as the one before each is.",
+                },
+                "max_ms": integer("The longest; not shorter than the first.", 1, NACK_DELAY_MS_MAX),
+            },
+        ),
+        default=list(BACKOFF_MS),
     ),
     "paused": flag("Whether pop delivers nothing; what it acks still counts.", default=False),
 }
@@ -107,6 +135,7 @@ _EXAMPLE = {
     "invisible_ms": 60000,
     "max_attempts": 5,
     "max_in_flight": 1000,
+    "backoff_ms": [10000, 60000, 600000],
     "paused": False,
     "created_at_ms": 1767225600000,
     "ready": 3,

@@ -1,0 +1,68 @@
+"""A wait for each attempt, from a list or growing, never over its bound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib import backoff
+from chalicelib.backoff import Backoff
+from chalicelib.errors import DecantError
+from chalicelib.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
+
+WAITS = st.integers(0, NACK_DELAY_MS_MAX)
+GROWING = st.builds(
+    lambda initial, more, multiplier: {"initial_ms": initial, "multiplier": multiplier, "max_ms": initial + more},
+    st.integers(1, 10**6),
+    st.integers(0, 10**6),
+    st.integers(1, 100) | st.floats(1, 100),
+)
+
+
+@given(st.lists(WAITS, min_size=1, max_size=100), st.integers(1, 1_000))
+def test_the_last_wait_of_a_list_repeats(waits: list[int], attempt: int) -> None:
+    assert backoff.parse(waits).wait_ms(attempt) == (waits[attempt - 1] if attempt <= len(waits) else waits[-1])
+
+
+@given(GROWING, st.integers(1, 1_000))
+def test_a_wait_grows_up_to_its_bound(given_: dict[str, Any], attempt: int) -> None:
+    made = backoff.parse(given_)
+    assert made.wait_ms(1) == given_["initial_ms"]
+    assert made.wait_ms(attempt) <= made.wait_ms(attempt + 1) <= given_["max_ms"]
+    assert Backoff.of(made.text) == made
+
+
+def test_a_wait_doubles() -> None:
+    made = backoff.parse({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000})
+    assert [made.wait_ms(attempt) for attempt in range(1, 7)] == [100, 200, 400, 800, 1_000, 1_000]
+
+
+def test_the_default_is_that_of_the_contract() -> None:
+    assert [backoff.DEFAULT.wait_ms(attempt) for attempt in range(1, 18)] == [*BACKOFF_MS, 7_200_000]
+
+
+@pytest.mark.parametrize(
+    ("data", "named"),
+    [
+        ([], "backoff_ms"),
+        ([1] * 101, "backoff_ms"),
+        ([-1], "backoff_ms"),
+        ([1, True], "backoff_ms"),
+        ([1.5], "backoff_ms"),
+        ("10", "backoff_ms"),
+        (5, "backoff_ms"),
+        ([NACK_DELAY_MS_MAX + 1], "backoff_ms"),
+        ({}, "backoff_ms.initial_ms"),
+        ({"initial_ms": 5, "multiplier": 2, "max_ms": 4}, "backoff_ms.max_ms"),
+        ({"initial_ms": 5, "multiplier": 0.5, "max_ms": 9}, "backoff_ms.multiplier"),
+        ({"initial_ms": 5, "multiplier": True, "max_ms": 9}, "backoff_ms.multiplier"),
+        ({"initial_ms": 5, "multiplier": 2}, "backoff_ms.max_ms"),
+        ({"initial_ms": 5, "multiplier": 2, "max_ms": 9, "jitter": 1}, "backoff_ms.jitter"),
+    ],
+)
+def test_what_is_no_backoff_is_refused_by_name(data: object, named: str) -> None:
+    with pytest.raises(DecantError, match=named):
+        backoff.parse(data)

@@ -1,0 +1,118 @@
+"""The checker finds what is wrong, and nothing else: histories of a message or two, as literals."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.history.checker import SKEW_MS, violations
+from tests.history.facts import Delivered, History, Reset, Rules, Sent, Settled
+
+PLACE = (0, 0)
+
+
+def history(*deliveries: Delivered, **more: object) -> History:
+    """Of one message that was sent, stored, and came in these leases."""
+    made = History(sent=[Sent("a", None, 0, PLACE)], delivered=list(deliveries), log={PLACE: "a"}, ends={0: 1})
+    made.drained = {"g": {PLACE}}
+    for name, value in more.items():
+        setattr(made, name, value)
+    return made
+
+
+def delivered(receipt: str, at_ms: int, until_ms: int, attempt: int = 1, began_ms: int | None = None) -> Delivered:
+    began = at_ms - 10 if began_ms is None else began_ms
+    return Delivered("g", PLACE, "a", "id", attempt, began, at_ms, until_ms, receipt)
+
+
+def settled(verb: str, receipt: str, at_ms: int, outcome: str = "ok", until_ms: int = 0) -> Settled:
+    return Settled(verb, "g", PLACE, receipt, at_ms - 10, at_ms, outcome, until_ms)
+
+
+def found(judged: History) -> set[str]:
+    return {violation.split(":")[0] for violation in violations(judged)}
+
+
+def test_one_lease_after_the_other_is_fine() -> None:
+    assert found(history(delivered("r", 100, 1_000), delivered("s", 1_010, 2_000, 2))) == set()
+
+
+def test_two_leases_at_once_are_not() -> None:
+    late = 2_000 - SKEW_MS - 10
+    judged = history(delivered("r", 100, 2_000), delivered("s", late, 3_000, 2))
+    assert found(judged) == {"two_leases_never_live_at_once"}
+
+
+def test_a_repeated_attempt_shows_its_lease_once_more() -> None:
+    """It was answered while the lease was taken over: seeds 119057, 125846, 150884 and 197102 of a run."""
+    first, again = delivered("r", 505, 594), delivered("r", 547, 594)
+    taken_over = delivered("s", 533, 1_658, 2)
+    assert found(history(first, taken_over, again, resets=[Reset("g", 10, 20)])) == set()
+
+
+def test_a_reset_ends_a_lease_on_clocks_that_differ() -> None:
+    """The lease after it had run out by its own clock before the reset began by ours: seed 185832 of a run."""
+    judged = history(delivered("r", 412, 2_519), delivered("s", 1_057, 1_058), resets=[Reset("g", 1_075, 10**15)])
+    assert found(judged) == set()
+
+
+def test_a_nacked_message_stays_away_for_its_delay() -> None:
+    nack = settled("nack", "r", 200, until_ms=5_000)
+    assert found(history(delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[nack])) == {
+        "two_leases_never_live_at_once"
+    }
+
+
+@pytest.mark.parametrize(("outcome", "wrong"), [("ok", {"what_is_acked_stays_acked"}), ("unknown", set())])
+def test_what_was_acked_does_not_come_again(outcome: str, wrong: set[str]) -> None:
+    judged = history(
+        delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[settled("ack", "r", 200, outcome)]
+    )
+    assert found(judged) == wrong
+
+
+def test_an_ack_that_lost_does_not_settle() -> None:
+    judged = history(delivered("r", 100, 900), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
+    assert found(judged) == {"nothing_is_lost"}
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend", "bury"])
+def test_an_old_receipt_settles_nothing(verb: str) -> None:
+    stale = settled(verb, "r", 1_100, until_ms=1_100)
+    judged = history(delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[stale])
+    assert "stale_receipts_are_refused" in found(judged)
+
+
+def test_a_receipt_is_of_its_group() -> None:
+    assert "a_group_takes_its_own_receipts_alone" in found(history(settled=[settled("ack", "r", 100)]))
+
+
+def test_attempts_count_up_to_the_limit() -> None:
+    same = history(delivered("r", 100, 900), delivered("s", 1_000, 1_500))
+    assert found(same) == {"attempts_count_up"}
+    more = history(delivered("r", 100, 900, attempt=3), rules={"g": Rules(2, 10)})
+    assert found(more) == {"attempts_have_an_end"}
+
+
+def test_the_dead_had_their_attempts() -> None:
+    rules = {"g": Rules(2, 10)}
+    early = history(dead={"g": {PLACE: 1}}, drained={"g": set()}, rules=rules)
+    assert found(early) == {"the_dead_were_tried_and_stay_dead"}
+    early.settled = [settled("bury", "r", 100, "unknown")]
+    assert found(early) == set()
+    again = history(dead={"g": {PLACE: 2}}, rules=rules)
+    assert found(again) == {"the_dead_were_tried_and_stay_dead"}
+
+
+def test_the_log_holds_what_was_told() -> None:
+    assert "offsets_are_dense" in found(history(ends={0: 2}))
+    assert "what_was_acknowledged_is_stored" in found(history(log={}, ends={0: 0}))
+    assert "nothing_is_stored_twice_or_from_nowhere" in found(history(log={PLACE: "a", (0, 1): "a"}, ends={0: 2}))
+    assert "deliveries_are_what_is_stored" in found(history(delivered("r", 1, 2), log={PLACE: "b"}))
+
+
+def test_no_more_are_held_than_allowed() -> None:
+    others = [Delivered("g", (0, offset), "a", "id", 1, 90, 100, 9_000, f"r{offset}") for offset in range(3)]
+    judged = history(*others, rules={"g": Rules(5, 2)})
+    assert "no_more_are_in_flight_than_allowed" in found(judged)
+    judged.rules = {"g": Rules(5, 3)}
+    assert "no_more_are_in_flight_than_allowed" not in found(judged)
