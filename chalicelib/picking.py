@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from chalicelib.cursor import Change, Cursor, claim, move, no_claim_since, not_beyond, stays_at
+from chalicelib.changes import Change, claim, move, no_claim_since, not_beyond, stays_at
+from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX

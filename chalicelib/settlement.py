@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.cursor import Change, Cursor, Standing, ack, ends, forget, has_room, move, prune
+from chalicelib.changes import Change, ack, ends, forget, has_room, move, prune
+from chalicelib.cursor import Cursor, Standing
 from chalicelib.errors import StoreUnavailable
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import (

@@ -20,6 +20,7 @@ LAYERS = [
     {"backoff", "message", "topic"},
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},
+    {"changes"},
     {"picking", "settlement", "progress"},
     {"store"},
     {"service"},
@@ -32,7 +33,7 @@ LAYERS = [
 """From the bottom to the top. A module imports from its own layer or from below; modules of one layer that are no
 packages do not import each other at all."""
 
-PACKAGES = {"store", "service", "protocols", "local"}
+PACKAGES = {"api", "store", "service", "protocols", "local"}
 """Inside these, imports may go between modules, but never in a circle."""
 
 ADAPTERS = ("chalicelib.store.memory", "chalicelib.store.dynamodb", "chalicelib.store.embedded")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib import dead
-from chalicelib.cursor import Cursor, buried, write
+from chalicelib.changes import buried, write
+from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import Lease
 from chalicelib.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX

@@ -6,7 +6,8 @@ import base64
 import hashlib
 from dataclasses import dataclass
 
-from chalicelib.cursor import Change, Cursor, create, popped, prune, write
+from chalicelib.changes import Change, create, popped, prune, write
+from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
 from chalicelib.limits import INERT_MAX, PRUNED_ALONE_MAX

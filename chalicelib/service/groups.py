@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib import group, keys
-from chalicelib.cursor import Cursor, create, reset
+from chalicelib.changes import create, reset
+from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.group import Group
 from chalicelib.limits import PURGE_MS

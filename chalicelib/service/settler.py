@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib import keys
-from chalicelib.cursor import Change, Cursor, write
+from chalicelib.changes import Change, write
+from chalicelib.cursor import Cursor
 from chalicelib.errors import StoreUnavailable
 from chalicelib.group import Group
 from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib import backoff
-from chalicelib import cursor as steps
-from chalicelib.cursor import Change, Cursor, Standing
+from chalicelib import changes as steps
+from chalicelib.changes import Change
+from chalicelib.cursor import Cursor, Standing
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
 from chalicelib.picking import Tokens, pick, take

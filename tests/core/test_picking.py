@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib import backoff
-from chalicelib.cursor import Cursor, write
+from chalicelib.changes import write
+from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import cursor, keys, lease, log, message, picking, receipt, settlement
-from chalicelib.cursor import Change
+from chalicelib import changes, cursor, keys, lease, log, message, picking, receipt, settlement
+from chalicelib.changes import Change
 from chalicelib.limits import SEGMENT_FULL_BYTES
 from chalicelib.service import burial, claimer, groups, log_writer, payloads, producer, settler
 from chalicelib.store import Keys
@@ -145,7 +145,7 @@ def claims_that_forget_the_cap() -> Any:
 @planted
 def takeovers_without_a_fence() -> Any:
     """A lease is taken over although it was acked, or taken over, since it was seen."""
-    return patch.object(picking, "move", lambda *args: _without(cursor.move(*args), SizeIs))
+    return patch.object(picking, "move", lambda *args: _without(changes.move(*args), SizeIs))
 
 
 @planted
@@ -168,7 +168,7 @@ def attempts_that_begin_anew() -> Any:
     def take(*args: Any) -> Change:
         made = true(*args)
         for effect in made.effects:
-            if isinstance(effect, cursor.Set) and isinstance(effect.value, list) and len(effect.value) == 4:
+            if isinstance(effect, changes.Set) and isinstance(effect.value, list) and len(effect.value) == 4:
                 effect.value[3] = 1
         return made
 
@@ -181,13 +181,13 @@ def attempts_that_begin_anew() -> Any:
 @planted
 def moves_without_a_fence() -> Any:
     """A message is nacked or extended although its lease has lost it since."""
-    return patch.object(settlement, "move", lambda *args: _without(cursor.move(*args), SizeIs))
+    return patch.object(settlement, "move", lambda *args: _without(changes.move(*args), SizeIs))
 
 
 @planted
 def acks_of_a_whole_lease_without_its_size() -> Any:
     """The last ack removes the lease although others have marked it since."""
-    return patch.object(settlement, "ack", lambda *args: _without(cursor.ack(*args), SizeIs))
+    return patch.object(settlement, "ack", lambda *args: _without(changes.ack(*args), SizeIs))
 
 
 @planted
@@ -203,7 +203,7 @@ def acks_by_offset() -> Any:
         for _, shown in self.receipts:
             for each in self.cursor.owing:
                 if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
-                    change += cursor.ack(each, [shown.offset - each.start])
+                    change += changes.ack(each, [shown.offset - each.start])
         return change, {}
 
     return _together(
@@ -228,7 +228,7 @@ def nacks_that_settle() -> Any:
     """A nacked message leaves its lease and goes nowhere."""
 
     def move(old: Any, indexes: Any, new: Any) -> Change:
-        return cursor.move(old, indexes, [] if any(each.parked for each in new) else new)
+        return changes.move(old, indexes, [] if any(each.parked for each in new) else new)
 
     return patch.object(settlement, "move", move)
 
@@ -300,7 +300,7 @@ def pruning_of_what_has_run_out() -> Any:
 @planted
 def epochs_that_nobody_looks_at() -> Any:
     """What is from before a reset still counts."""
-    true = cursor.write
+    true = changes.write
 
     def write(seen: Any, change: Any) -> Write:
         made = true(seen, change)
@@ -322,7 +322,7 @@ def epochs_that_nobody_looks_at() -> Any:
 @planted
 def resets_that_keep_leases() -> Any:
     """A reset moves the cursor, and leases from before go on."""
-    true = cursor.reset
+    true = changes.reset
 
     def reset(seen: Any, offset: int) -> Write:
         made = true(seen, offset)
@@ -341,7 +341,7 @@ def burials_in_two_writes() -> Any:
         chosen = burial._first(exhausted)
         now = self._runtime.now()
         try:
-            self._store.write(cursor.write(seen, cursor.buried(chosen)))
+            self._store.write(changes.write(seen, changes.buried(chosen)))
             for old, indexes in chosen:
                 for index in indexes:
                     letter = (group, queue, old.start + index, seen.epoch, old.attempt, reason, now)
@@ -359,7 +359,7 @@ def burials_without_a_fence() -> Any:
     """A message is buried although it was acked since its lease was seen."""
 
     def buried(*args: Any) -> Change:
-        return _without(cursor.buried(*args), SizeIs)
+        return _without(changes.buried(*args), SizeIs)
 
     return patch.object(burial, "buried", buried)
 

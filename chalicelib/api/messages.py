@@ -1,0 +1,58 @@
+"""Producing, and looking up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib import message
+from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
+from chalicelib.errors import InvalidField, TopicNotFound
+from chalicelib.fields import Fields, decoded_token, encoded_token
+from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.service.producer import Produced
+from chalicelib.topic import Topic
+
+
+class Messages(Operations):
+    @operation
+    def produce(self, name: str, body: Json) -> list[Produced]:
+        """What became of each message; at least one is stored."""
+        try:
+            return self._produce(self._topic(name), body)
+        except TopicNotFound:
+            return self._produce(self._current_topic(name), body)  # perhaps it was made again a moment ago
+
+    def _produce(self, found: Topic, body: Json) -> list[Produced]:
+        batch = message.parse_batch(Fields(body, {"messages"}).raw("messages"), found.queues)
+        return self._service.producer.produce(found, batch)
+
+    @operation
+    def get_message(self, name: str, message_id: str) -> Json:
+        return self._service.lookup.by_id(self._current_topic(name), message_id).as_json(name)
+
+    @operation
+    def read_messages(self, name: str, query: Mapping[str, str]) -> Json:
+        found = self._current_topic(name)
+        fields = parameters(query)
+        limit, token = page_of(fields)
+        positions = self._positions(found, fields, token)
+        page = self._service.lookup.read(found, positions, limit)
+        rest = None if page.is_all else encoded_token(page.positions)
+        return {"messages": [each.as_json(name) for each in page.messages], "next": rest}
+
+    def _positions(self, found: Topic, fields: Fields, token: str | None) -> dict[int, int]:
+        """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
+        queue = fields.integer("queue", 0, found.queues - 1)
+        offset = fields.integer("offset", 0, OFFSET_MAX)
+        at_ms = fields.integer("at_ms", 0, INSTANT_MS_MAX)
+        if token is not None:
+            positions = decoded_token(token, found.queues)  # goes on from there, wherever the first page began
+            if queue is not None and positions.keys() != {queue}:
+                raise InvalidField(f"parameter 'next' is of another query: not of queue {queue} alone")
+            return positions
+        if offset is not None and (queue is None or at_ms is not None):
+            raise InvalidField(f"parameter 'offset' goes with 'queue' and without 'at_ms'; it is {offset}")
+        if offset is not None and queue is not None:
+            return {queue: offset}
+        positions = self._service.lookup.positions_at(found, at_ms or 0)
+        return positions if queue is None else {queue: positions[queue]}

@@ -1,0 +1,36 @@
+"""Topics, and the service itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib import topic, views
+from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
+
+
+class Topics(Operations):
+    @operation
+    def put_topic(self, name: str, body: Json) -> tuple[Json, bool]:
+        """The topic, and whether it is new."""
+        made, is_new = self._service.topics.put(name, topic.parse_queues(body))
+        return made.as_json(), is_new
+
+    @operation
+    def get_topic(self, name: str) -> Json:
+        return views.topic_details(self._service.topics.details(name))
+
+    @operation
+    def list_topics(self, query: Mapping[str, str]) -> Json:
+        limit, token = page_of(parameters(query))
+        found, rest = self._service.topics.page(limit, token)
+        return {"topics": [each.as_json() for each in found], "next": rest}
+
+    @operation
+    def delete_topic(self, name: str) -> None:
+        self._service.topics.delete(name)
+
+    @operation
+    def health(self) -> Json:
+        """Asks the store for a topic. Raises StoreUnavailable."""
+        self._service.topics.page(1, None)
+        return {"status": "ok"}
