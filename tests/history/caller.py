@@ -153,6 +153,7 @@ class Caller:
                 max(began, min(now, each.invisible_until_ms - 1)),
                 each.invisible_until_ms,
                 each.receipt,
+                now,
             )
             for each in popped.deliveries
         ]

@@ -154,7 +154,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             if settled.outcome != "ok":
                 continue
             own = [each for each in deliveries if each.receipt == settled.receipt]
-            since = max((each.at_ms for each in own), default=settled.began_ms)
+            since = max((max(each.at_ms, each.answered_ms) for each in own), default=settled.began_ms)
             newer = [
                 each
                 for each in deliveries

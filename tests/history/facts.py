@@ -33,6 +33,8 @@ class Delivered:
     """When the pop answered, or when the lease ended if that was before: it was held then."""
     until_ms: int
     receipt: str
+    answered_ms: int = 0
+    """When the pop answered; the lease began no later."""
 
 
 @dataclass(slots=True)

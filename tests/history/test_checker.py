@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.history.checker import SKEW_MS, violations
@@ -84,6 +86,16 @@ def test_an_old_receipt_settles_nothing(verb: str) -> None:
 
 def test_a_receipt_is_of_its_group() -> None:
     assert "a_group_takes_its_own_receipts_alone" in found(history(settled=[settled("ack", "r", 100)]))
+
+
+def test_a_lease_that_ran_out_before_it_was_made_may_be_the_newest() -> None:
+    """Of seed 1 071 747: the claim was on its way for longer than its lease was to last, and a reset came before it."""
+    late = replace(delivered("r", 403, 404), answered_ms=470)
+    between = delivered("s", 441, 3_000, began_ms=409)
+    judged = history(late, between, settled=[settled("extend", "r", 2_200)], resets=[Reset("g", 334, 529)])
+    assert "stale_receipts_are_refused" not in found(judged)
+    late.answered_ms = 403
+    assert "stale_receipts_are_refused" in found(judged)
 
 
 def test_attempts_count_up_to_the_limit() -> None:
