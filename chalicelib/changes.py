@@ -64,21 +64,31 @@ def create(cursor: Cursor) -> Write:
     return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
 
-def claim(token: str, count: int, segment: int | None, deadline: int) -> Change:
-    """Takes `count` messages from `next` on, wherever that is by then: how far it may be, `not_beyond` says."""
-    hint = () if segment is None else (Set(("segment",), segment),)
+def claim(token: str, count: int, segment: int | None, deadline: int, passed: Collection[int] = ()) -> Change:
+    """Takes `count` messages from `next` on, wherever that is by then: how far it may be, `not_beyond` says. `passed`:
+    indexes of those that the group does not want, settled at once."""
+    marks = [mark(ACKED, passed)] if passed else []
     return Change(
         guards=(
             SizeBelow(("leases",), LEASES_MAX),
             Absent(("leases", token)),
         ),
         effects=(
-            Append(("leases", token), [count, deadline, 1], onto=("next",)),
+            Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),
             Add(("next", 0), count),
-            *hint,
+            *_hint(segment),
         ),
         tokens=(token,),
     )
+
+
+def pass_by(count: int, segment: int | None) -> Change:
+    """Settles `count` messages from `next` on, none of which the group wants."""
+    return Change(effects=(Add(("next", 0), count), *_hint(segment)))
+
+
+def _hint(segment: int | None) -> tuple[Effect, ...]:
+    return () if segment is None else (Set(("segment",), segment),)
 
 
 def not_beyond(next_at_most: int) -> Change:

@@ -27,6 +27,10 @@ class InvalidField(DecantError):
     """A field has the wrong type, or a value outside its range."""
 
 
+class InvalidFilter(DecantError):
+    """A group's filter is not one."""
+
+
 class UnknownField(DecantError):
     """A field or query parameter that the contract does not know."""
 

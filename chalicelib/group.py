@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib import backoff, keys
+from chalicelib import backoff, filters, keys
 from chalicelib.backoff import Backoff
 from chalicelib.fields import Fields
+from chalicelib.filters import Filter
 from chalicelib.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
@@ -27,8 +28,12 @@ DEFAULTS: dict[str, Any] = {
     "max_in_flight": IN_FLIGHT_DEFAULT,
     "backoff_ms": backoff.DEFAULT,
     "paused": False,
+    "filter": None,
 }
 FIELDS = frozenset(DEFAULTS)
+
+_TEXTS: dict[str, type[Backoff | Filter]] = {"backoff_ms": Backoff, "filter": Filter}
+"""Settings that are stored as JSON text, as the client wrote them; one that is None is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +53,12 @@ class Group:
     paused: bool
     created_at_ms: int
     version: int = 0
+    filter: Filter | None = None
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings = {field: item[field] for field in FIELDS} | {"backoff_ms": Backoff.of(item["backoff_ms"])}
+        settings: dict[str, Any] = {field: item[field] for field in FIELDS - _TEXTS.keys()}
+        settings |= {field: noun.of(item[field]) if field in item else None for field, noun in _TEXTS.items()}
         made = (topic_id, name, item["id"], item["starts"])
         return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
 
@@ -62,7 +69,8 @@ class Group:
         return cls(topic_id, name, group_id, starts, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
-        settings = {field: getattr(self, field) for field in DEFAULTS} | {"backoff_ms": self.backoff_ms.given}
+        settings: dict[str, Any] = {field: getattr(self, field) for field in DEFAULTS}
+        settings |= {field: settings[field] and settings[field].given for field in _TEXTS}
         return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
 
     def cursor_key(self, queue: int) -> Key:
@@ -83,6 +91,7 @@ def parse_settings(data: object) -> dict[str, Any]:
         "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
         "backoff_ms": backoff.parse(fields.raw("backoff_ms")) if fields.given("backoff_ms") else None,
         "paused": fields.flag("paused"),
+        "filter": filters.parse(fields.raw("filter")) if fields.given("filter") else None,
     }
     return {name: value for name, value in parsed.items() if value is not None}
 
@@ -126,7 +135,11 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
 
 
 def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: value.text if isinstance(value, Backoff) else value for field, value in settings.items()}
+    return {
+        field: value.text if isinstance(value, Backoff | Filter) else value
+        for field, value in settings.items()
+        if value is not None
+    }
 
 
 def remove(group: Group) -> list[Write]:

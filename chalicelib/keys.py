@@ -3,11 +3,11 @@
 One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
 under an old name shares no key with what it replaces.
 
-    topic       topics                  name                 id, queues, created_at_ms
+    topic       topics                  name                 id, queues, retention_ms, created_at_ms, version
     grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
-                                                             max_in_flight, backoff_ms, paused, version
+                                                             max_in_flight, backoff_ms, paused, filter, version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry

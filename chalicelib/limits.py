@@ -39,6 +39,10 @@ REASON_CHARS_MAX = 256
 QUEUES_MAX = 128
 QUEUES_DEFAULT = 4
 
+RETENTION_MS_MIN = MINUTE_MS
+RETENTION_MS_DEFAULT = 3 * DAY_MS
+RETENTION_MS_MAX = 365 * DAY_MS
+
 INVISIBLE_MS_MAX = 12 * HOUR_MS
 INVISIBLE_MS_DEFAULT = 30 * SECOND_MS
 
@@ -157,6 +161,19 @@ BACKOFF_MS = tuple(
     + [minutes * MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)]
 )
 """The wait before retry n after a nack that does not say; the last one repeats."""
+
+FILTER_TAGS_MAX = 100
+EXPRESSION_CHARS_MAX = 1_024
+"""A filter is a condition, not a program, and is asked of every message."""
+EXPRESSIONS_KEPT_MAX = 1_000
+"""Compiled expressions kept by one instance."""
+
+PASSED_AT_ONCE_MAX = 1_024
+"""Messages that one write passes because the group does not want them: its lease remembers each in a bit."""
+SIFTED_BYTES_MAX = 8 * MIB
+"""What is read at once to tell which messages a group wants."""
+PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
+"""The same of one pop in one queue, which then answers with what it has."""
 
 BACKOFF_STEPS_MAX = 100
 MULTIPLIER_MAX = 100

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from chalicelib.changes import Change, claim, move, no_claim_since, not_beyond, stays_at
+from chalicelib.changes import Change, claim, move, no_claim_since, not_beyond, pass_by, stays_at
 from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
@@ -23,7 +23,8 @@ class Pick:
 
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
-    passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due."""
+    passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
+    `passed`: which of the fresh, counted from `next`, the group does not want."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -31,10 +32,11 @@ class Pick:
     is_limited: bool
     is_capped_closely: bool
     is_partial: bool
+    passed: Collection[int] = ()
 
     @property
     def count(self) -> int:
-        return self.fresh + sum(len(run) for _, run in self.takeovers)
+        return self.fresh - len(self.passed) + sum(len(run) for _, run in self.takeovers)
 
     def stretches(self) -> list[range]:
         """The offsets taken over as few stretches of the log, each to be read at once, with small gaps."""
@@ -49,8 +51,8 @@ class Pick:
 
     def offsets(self, cursor: Cursor) -> list[int]:
         """The offsets picked, if nobody else moves the cursor meanwhile."""
-        fresh = range(cursor.next, cursor.next + self.fresh)
-        return [lease.start + index for lease, run in self.takeovers for index in run] + list(fresh)
+        fresh = [cursor.next + index for index in range(self.fresh) if index not in self.passed]
+        return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
 
 
 def pick(
@@ -115,8 +117,12 @@ def take(
         made += no_claim_since(cursor)
     made += not_beyond(picked.next_at_most)
     if picked.fresh:
-        made += claim(tokens.fresh, picked.fresh, _hint(chain, cursor.next + picked.fresh), deadline)
-        made += stays_at(cursor) if is_exact else Change()
+        hint = _hint(chain, cursor.next + picked.fresh)
+        if picked.fresh == len(picked.passed):
+            made += pass_by(picked.fresh, hint)
+        else:
+            made += claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
+        made += stays_at(cursor) if is_exact or picked.passed else Change()
     return made
 
 

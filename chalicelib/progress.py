@@ -23,21 +23,21 @@ class QueueProgress:
     last_consumer_id: str | None
 
 
-def progress(queue: int, cursor: Cursor, end: int, now: int) -> QueueProgress:
-    """An expired lease, and a retry that is due, count as ready."""
+def progress(queue: int, cursor: Cursor, first: int, end: int, now: int) -> QueueProgress:
+    """An expired lease, and a retry that is due, count as ready; what was never taken and has expired does not."""
     due = cursor.due(now)
     end = max(end, cursor.next)
-    untaken = [cursor.next] if end > cursor.next else []
+    untaken = range(max(first, cursor.next), end)
     return QueueProgress(
         queue,
         committed_offset=cursor.committed,
         next_offset=cursor.next,
         end_offset=end,
-        ready=end - cursor.next + sum(len(lease.owed) for lease in due),
+        ready=len(untaken) + sum(len(lease.owed) for lease in due),
         in_flight=cursor.live(now),
         retrying=cursor.retrying(now),
         dead=cursor.dead,
-        first_ready=min([lease.owed_offsets[0] for lease in due] + untaken, default=None),
+        first_ready=min([lease.owed_offsets[0] for lease in due] + [*untaken[:1]], default=None),
         last_pop_at_ms=cursor.last_pop_at_ms,
         last_consumer_id=cursor.last_consumer_id,
     )

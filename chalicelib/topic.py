@@ -1,54 +1,71 @@
-"""A topic: its settings, and the writes that make, and remove it."""
+"""A topic: its settings, and the writes that make, change and remove it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from chalicelib import keys
 from chalicelib.errors import InvalidField
 from chalicelib.fields import Fields
-from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX
+from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
 from chalicelib.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
-FIELDS = frozenset({"queues"})
+DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT}
+FIELDS = frozenset(DEFAULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`id` is the incarnation: every key of the topic's data carries it."""
+    """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes."""
 
     name: str
     id: str
     queues: int
     created_at_ms: int
+    retention_ms: int = RETENTION_MS_DEFAULT
+    version: int = 0
 
     @classmethod
     def of(cls, item: Item) -> Topic:
-        return cls(item["sk"], item["id"], item["queues"], item["created_at_ms"])
+        settings = {field: item[field] for field in DEFAULTS}
+        return cls(item["sk"], item["id"], created_at_ms=item["created_at_ms"], version=item["version"], **settings)
 
     @classmethod
-    def new(cls, name: str, topic_id: str, queues: int | None, now: int) -> Topic:
-        return cls(name, topic_id, queues or QUEUES_DEFAULT, now)
+    def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
+        return cls(name, topic_id, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
-        return {"topic": self.name, "queues": self.queues, "created_at_ms": self.created_at_ms}
+        settings = {field: getattr(self, field) for field in DEFAULTS}
+        return {"topic": self.name, **settings, "created_at_ms": self.created_at_ms}
 
     def log(self, queue: int) -> str:
         return keys.log(self.id, queue)
 
+    def expired_ms(self, now: int) -> int:
+        """What was stored at this instant or before can no longer be read."""
+        return now - self.retention_ms
 
-def parse_queues(data: object) -> int | None:
-    return Fields(data, FIELDS).integer("queues", 1, QUEUES_MAX)
+
+def parse_settings(data: object) -> dict[str, Any]:
+    """The settings given, checked; those not given are left out."""
+    fields = Fields(data, FIELDS)
+    parsed = {
+        "queues": fields.integer("queues", 1, QUEUES_MAX),
+        "retention_ms": fields.integer("retention_ms", RETENTION_MS_MIN, RETENTION_MS_MAX),
+    }
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def create(topic: Topic) -> Write:
     """Makes the topic if there is none of this name; refused, it shows the one there is. To be sent as a transaction,
     or a repeat that arrives late could bring back a topic that was deleted since, under its old id."""
+    made = {field: getattr(topic, field) for field in ("id", "created_at_ms", "version", *DEFAULTS)}
     return Write(
         keys.topic(topic.name),
         (Absent(("id",)),),
-        (Set(("id",), topic.id), Set(("queues",), topic.queues), Set(("created_at_ms",), topic.created_at_ms)),
+        _set(made),
         landed=lambda before: before is not None and before["id"] == topic.id,
     )
 
@@ -59,6 +76,22 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
             f"field 'queues' of topic {topic.name!r} is {topic.queues} and cannot be changed to {queues}"
             " once the topic exists"
         )
+
+
+def change(topic: Topic, given: Mapping[str, Any]) -> Write:
+    """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
+    after it."""
+    new = {**given, "version": topic.version + 1}
+    return Write(
+        keys.topic(topic.name),
+        (Equals(("id",), topic.id), Equals(("version",), topic.version)),
+        _set(new),
+        landed=lambda before: before is not None and before["id"] == topic.id and new.items() <= before.items(),
+    )
+
+
+def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
+    return tuple(Set((field,), value) for field, value in settings.items())
 
 
 def remove(topic: Topic) -> Write:

@@ -15,7 +15,10 @@ from chalicelib.settlement import Failure
 
 
 def topic_details(details: TopicDetails) -> dict[str, Any]:
-    offsets = [{"queue": queue, "first_offset": 0, "end_offset": end} for queue, end in enumerate(details.queue_ends)]
+    offsets = [
+        {"queue": queue, "first_offset": first, "end_offset": end}
+        for queue, (first, end) in enumerate(zip(details.queue_firsts, details.queue_ends, strict=True))
+    ]
     return {**details.topic.as_json(), "groups": details.groups, "queue_offsets": offsets}
 
 

@@ -12,7 +12,7 @@ class Topics(Operations):
     @operation
     def put_topic(self, name: str, body: Json) -> tuple[Json, bool]:
         """The topic, and whether it is new."""
-        made, is_new = self._service.topics.put(name, topic.parse_queues(body))
+        made, is_new = self._service.topics.put(name, topic.parse_settings(body))
         return made.as_json(), is_new
 
     @operation

@@ -10,7 +10,7 @@ from chalicelib.changes import Change, create, popped, prune, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import INERT_MAX, PRUNED_ALONE_MAX
+from chalicelib.limits import INERT_MAX, PASSED_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
 from chalicelib.picking import Pick, Tokens, pick, take
 from chalicelib.runtime import Runtime
@@ -18,6 +18,7 @@ from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.log_reader import LogReader, Want, wire_bytes, within_reach
 from chalicelib.service.looking import View
+from chalicelib.service.sieve import Sieve
 from chalicelib.settlement import Settlement, believe
 from chalicelib.space import Space
 from chalicelib.store import Store
@@ -70,10 +71,13 @@ class _Plan:
 
 
 class Claimer:
-    def __init__(self, store: Store, runtime: Runtime, reader: LogReader, beliefs: Beliefs, burial: Burial) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, reader: LogReader, sieve: Sieve, beliefs: Beliefs, burial: Burial
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._reader = reader
+        self._sieve = sieve
         self._beliefs = beliefs
         self._burial = burial
 
@@ -83,6 +87,7 @@ class Claimer:
         cursor = self._standing(view.cursors[queue])
         if riding:
             cursor = believe(cursor, riding.receipts)
+        passed = 0
         while True:
             if riding:
                 riding.cursor = cursor
@@ -93,21 +98,30 @@ class Claimer:
                 cursor = self._pruned(view, cursor)
                 continue
             plan = self._plan(view, queue, cursor, ask, riding, space)
-            if not plan.tokens:
+            if not plan.tokens and (not plan.picked.fresh or passed >= PASSED_MAX):
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:
                 after = Cursor.of(self._store.write(write(cursor, plan.change)))
             except Refused as refused:
                 cursor = self._found(view, refused)
                 continue
-            self._beliefs.learn(after)
-            if riding:
-                riding.closed |= riding.ended()
-                riding.know(after)
-            leases = [after.leases[token] for token in plan.tokens if token in after.leases]
-            if space.is_whole and ask.attempt_token:
-                leases = self._held(after, ask)  # the same call, made twice at once, may have been faster
-            return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+            self._learn(after, riding)
+            if plan.tokens:
+                return self._claimed(after, plan, ask, space)
+            passed, cursor = passed + plan.picked.fresh, after
+            self._sieve.look_on(view, queue, cursor, ask.max_messages)
+
+    def _learn(self, after: Cursor, riding: Settlement | None) -> None:
+        self._beliefs.learn(after)
+        if riding:
+            riding.closed |= riding.ended()
+            riding.know(after)
+
+    def _claimed(self, after: Cursor, plan: _Plan, ask: Pop, space: Space) -> Claimed:
+        leases = [after.leases[token] for token in plan.tokens if token in after.leases]
+        if space.is_whole and ask.attempt_token:
+            leases = self._held(after, ask)  # the same call, made twice at once, may have been faster
+        return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _pruned(self, view: View, cursor: Cursor) -> Cursor:
         """The cursor after a write that does nothing but forget."""
@@ -151,11 +165,13 @@ class Claimer:
         skip = riding.tokens if riding else set()
         freed = riding.freed(now) if riding else 0
         picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, skip, freed)
+        picked = self._sieve.sift(view, queue, cursor, picked)
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
         is_exact = not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
         if fitting < picked.count:
             picked = pick(cursor, view.group, view.end(queue), fitting, now, skip, freed)
+            picked = self._sieve.sift(view, queue, cursor, picked)
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact)
         settled = riding.acks()[0] if riding else Change()

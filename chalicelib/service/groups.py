@@ -127,9 +127,12 @@ class Groups:
         if not isinstance(to, OneQueue):
             starts = self._offsets(topic, to) or [0] * topic.queues
             return dict(enumerate(starts))
+        first = self._timeline.firsts(topic, self._runtime.now())[to.queue]
         end = ends(self._store, topic)[to.queue]
-        if not 0 <= to.offset <= end:
-            raise InvalidField(f"field 'to.offset' must be from 0 to {end} in queue {to.queue}; it is {to.offset}")
+        if not first <= to.offset <= end:
+            raise InvalidField(
+                f"field 'to.offset' must be from {first} to {end} in queue {to.queue}; it is {to.offset}"
+            )
         return {to.queue: to.offset}
 
     def _offsets(self, topic: Topic, start: str | int) -> list[int]:
@@ -144,10 +147,8 @@ class Groups:
 
     def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
         now = self._runtime.now()
-        queues = [
-            progress(queue, cursor, end, now)
-            for queue, (cursor, end) in enumerate(zip(self._cursors(topic, found), queue_ends, strict=True))
-        ]
+        places = zip(self._cursors(topic, found), self._timeline.firsts(topic, now), queue_ends, strict=True)
+        queues = [progress(queue, cursor, first, end, now) for queue, (cursor, first, end) in enumerate(places)]
         return GroupDetails(found, queues, self._oldest(topic, queues))
 
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:

@@ -94,7 +94,7 @@ class LogReader:
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
         """The messages at these offsets, with their payloads."""
         wanted = sorted(offsets)
-        placed = [(first, entry) for first, entry in _entries(chain) if _touches(first, entry, wanted)]
+        placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
         messages = self._payloads.messages(topic.id, [entry for _, entry in placed])
         return [
             Stored(messages[entry.id][offset - first], queue, offset, entry.id, entry.stored_at_ms)
@@ -141,14 +141,14 @@ class LogReader:
 def wire_bytes(chain: Iterable[Segment], offsets: Sequence[int] | None = None) -> int:
     """What the entries with messages at these offsets (None: all) weigh, each counted whole."""
     return sum(
-        entry.wire_bytes for first, entry in _entries(chain) if offsets is None or _touches(first, entry, offsets)
+        entry.wire_bytes for first, entry in entries(chain) if offsets is None or _touches(first, entry, offsets)
     )
 
 
 def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: int) -> list[int]:
     """The first of these offsets, up to those of the entry with which more than `most_bytes` would have to be read."""
     reached: list[int] = []
-    for first, entry in _entries(chain):
+    for first, entry in entries(chain):
         if most_bytes > 0 and _touches(first, entry, offsets):
             reached += _between(offsets, first, first + entry.count)
             most_bytes -= entry.wire_bytes
@@ -157,10 +157,11 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
     """When the message at this offset of the chain was stored."""
-    return next(each.stored_at_ms for first, each in _entries(chain) if first <= offset < first + each.count)
+    return next(each.stored_at_ms for first, each in entries(chain) if first <= offset < first + each.count)
 
 
-def _entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
+def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
+    """Each with the offset of its first message."""
     return (placed for segment in chain for placed in segment.placed)
 
 

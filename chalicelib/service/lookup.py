@@ -12,6 +12,7 @@ from chalicelib.fields import shown
 from chalicelib.limits import RESPONSE_JSON_BYTES_MAX
 from chalicelib.log import Segment
 from chalicelib.message import Stored, parse_message_id
+from chalicelib.runtime import Runtime
 from chalicelib.service.log_reader import LogReader, Want, within_reach
 from chalicelib.service.timeline import Timeline
 from chalicelib.space import Space
@@ -28,7 +29,8 @@ class Found:
 
 
 class Lookup:
-    def __init__(self, reader: LogReader, timeline: Timeline) -> None:
+    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline) -> None:
+        self._runtime = runtime
         self._reader = reader
         self._timeline = timeline
 
@@ -39,17 +41,23 @@ class Lookup:
             entry_id, queue, offset = place
             chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
-                if stored.entry_id == entry_id:
+                if stored.entry_id == entry_id and not self._is_expired(topic, stored):
                     return stored
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
 
+    def _is_expired(self, topic: Topic, stored: Stored) -> bool:
+        return stored.stored_at_ms <= topic.expired_ms(self._runtime.now())
+
     def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        """Queue -> the offset of its first message stored at `at_ms` or later."""
-        return dict(enumerate(self._timeline.offsets_at(topic, at_ms)))
+        """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""
+        since_ms = max(at_ms, topic.expired_ms(self._runtime.now()) + 1)
+        return dict(enumerate(self._timeline.offsets_at(topic, since_ms)))
 
     def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
-        """Up to `limit` messages from these positions on, by when they were stored and in order within each queue;
-        fewer when a response would not hold them."""
+        """Of what has not expired, up to `limit` messages from these positions on, by when they were stored and in
+        order within each queue; fewer when a response would not hold them."""
+        firsts = self._timeline.firsts(topic, self._runtime.now())
+        positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
         wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
         chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))
         ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]

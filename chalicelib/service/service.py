@@ -20,6 +20,7 @@ from chalicelib.service.producer import Producer
 from chalicelib.service.purge import Purge
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.settler import Settler
+from chalicelib.service.sieve import Sieve
 from chalicelib.service.timeline import Timeline
 from chalicelib.service.topics import Topics
 from chalicelib.store import Store
@@ -48,17 +49,17 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     burial = Burial(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial)
     looker = Looker(store, catalogue, reader, beliefs)
-    claimer = Claimer(store, runtime, reader, beliefs, burial)
     timeline = Timeline(store, reader)
+    claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial)
     purge = Purge(store, runtime)
     return Service(
         runtime,
         store,
         catalogue,
-        Topics(store, runtime, catalogue, purge),
+        Topics(store, runtime, catalogue, timeline, purge),
         Groups(store, runtime, catalogue, reader, timeline, purge),
         Producer(runtime, LogWriter(store, runtime, payloads)),
         Consumer(runtime, looker, claimer, reader, settler, receipts),
         settler,
-        Lookup(reader, timeline),
+        Lookup(runtime, reader, timeline),
     )

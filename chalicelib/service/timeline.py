@@ -26,6 +26,13 @@ class Timeline:
         self._store = store
         self._reader = reader
 
+    def firsts(self, topic: Topic, now: int) -> list[int]:
+        """For each queue the offset of its first message that has not expired."""
+        expired_ms = topic.expired_ms(now)
+        if topic.created_at_ms > expired_ms:
+            return [0] * topic.queues  # nothing in it is so old
+        return self.offsets_at(topic, expired_ms + 1)
+
     def offsets_at(self, topic: Topic, at_ms: int) -> list[int]:
         """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
 

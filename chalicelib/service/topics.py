@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from chalicelib import group, keys, topic
 from chalicelib.errors import StoreUnavailable
@@ -15,6 +16,7 @@ from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.pages import page
 from chalicelib.service.purge import Purge
 from chalicelib.service.tails import ends
+from chalicelib.service.timeline import Timeline
 from chalicelib.store import Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
@@ -24,36 +26,45 @@ _ID_CHARS = 8
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails:
-    """`queue_ends`: for each queue the offset that its next message gets."""
+    """For each queue the offset of its first message that has not expired, and the one that its next message gets."""
 
     topic: Topic
     groups: list[str]
+    queue_firsts: list[int]
     queue_ends: list[int]
 
 
 class Topics:
-    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, purge: Purge) -> None:
+    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, timeline: Timeline, purge: Purge) -> None:
         self._store = store
         self._runtime = runtime
         self._catalogue = catalogue
+        self._timeline = timeline
         self._purge = purge
 
-    def put(self, name: str, queues: int | None) -> tuple[Topic, bool]:
-        """Creates the topic, or checks that it is as wanted. Returns it, and whether it is new."""
+    def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
+        """Creates the topic, or changes the settings given. Returns it, and whether it is new."""
         checked_name("topic", name)
-        made = Topic.new(name, self._runtime.name(_ID_CHARS), queues, self._runtime.now())
+        made = Topic.new(name, self._runtime.name(_ID_CHARS), given, self._runtime.now())
         self._catalogue.forget(name)
-        try:
-            self._store.write_together([topic.create(made)])
-            return made, True
-        except Refused as refused:
-            found = Topic.of(refused.before or {})
-            topic.demand_unchanged(found, queues)
-            return found, False
+        while True:
+            try:
+                self._store.write_together([topic.create(made)])
+                return made, True
+            except Refused as refused:
+                found = Topic.of(refused.before or {})
+            topic.demand_unchanged(found, given.get("queues"))
+            if all(getattr(found, field) == value for field, value in given.items()):
+                return found, False
+            with suppress(Refused):  # changed or removed by someone else since it was read
+                return Topic.of(self._store.write(topic.change(found, given))), False
 
     def details(self, name: str) -> TopicDetails:
         found = self._catalogue.current_topic(name)
-        return TopicDetails(found, [each.name for each in self._catalogue.groups(found)], ends(self._store, found))
+        firsts = self._timeline.firsts(found, self._runtime.now())
+        return TopicDetails(
+            found, [each.name for each in self._catalogue.groups(found)], firsts, ends(self._store, found)
+        )
 
     def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
         items, rest = page(self._store, keys.topics(), limit, token)

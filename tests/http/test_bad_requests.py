@@ -120,11 +120,11 @@ def test_every_operation_with_a_body_refuses_bad_json_and_unknown_fields(group: 
 # -- fields of later releases, and typos, are unknown -----------------------------------------------------------------
 
 UNKNOWN = [
-    ("PUT", "/topics/orders", ["queue", "retention_ms", "max_depth", "index_keys", "zones", "Queues", ""]),
+    ("PUT", "/topics/orders", ["queue", "retention", "max_depth", "index_keys", "zones", "Queues", ""]),
     (
         "PUT",
         "/topics/orders/groups/billing",
-        ["mode", "ordered", "rate_limit", "filter", "invisible", "group", "epoch"],
+        ["mode", "ordered", "rate_limit", "filters", "invisible", "group", "epoch"],
     ),
     ("POST", "/topics/orders/messages", ["message", "key", "body"]),
     ("POST", "/topics/orders/groups/billing/pop", ["zone", "max", "wait", "receipts"]),

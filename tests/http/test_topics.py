@@ -10,7 +10,12 @@ from tests.http.client import START_MS, Client, Clock, Topic, failed
 def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:
     answer = client.put("/topics/orders")
     assert answer.status == 201
-    assert answer.json == {"topic": "orders", "queues": 4, "created_at_ms": START_MS}
+    assert answer.json == {
+        "topic": "orders",
+        "queues": 4,
+        "retention_ms": 259_200_000,
+        "created_at_ms": START_MS,
+    }
 
 
 def test_a_topic_put_again_is_200_and_stays_as_it_is(client: Client, clock: Clock) -> None:
@@ -45,6 +50,7 @@ def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> No
     assert topic.details() == {
         "topic": "orders",
         "queues": 3,
+        "retention_ms": 259_200_000,
         "created_at_ms": START_MS,
         "groups": ["alpha", "zeta"],
         "queue_offsets": [

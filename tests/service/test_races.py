@@ -131,3 +131,13 @@ def test_one_of_many_that_take_over_an_expired_lease_gets_each_message(instance:
     bodies = Counter(message["body"] for answer in got for message in answer["messages"])
     assert set(bodies.values()) == {1}
     assert all(message["attempt"] == 2 for answer in got for message in answer["messages"])
+
+
+def test_consumers_of_a_filtered_group_get_what_it_wants_once_each(instance: Instance, topic: str) -> None:
+    prepared(instance, topic, filter={"tags": ["even"]})
+    api = instance()
+    for number in range(40):
+        batch = [{"body": f"{number}-{part}", "tag": ("even", "odd")[part % 2]} for part in range(6)]
+        api.produce(topic, {"messages": batch})
+    seen = pop_until(instance, topic, 120)
+    assert Counter(each["body"] for each in seen) == Counter(f"{n}-{part}" for n in range(40) for part in (0, 2, 4))

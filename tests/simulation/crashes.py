@@ -123,7 +123,7 @@ class Scene:
     def set_up(cls) -> Scene:
         scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1)
         service = scene.instance()
-        scene.topic, _ = service.topics.put("t", 1)
+        scene.topic, _ = service.topics.put("t", {"queues": 1})
         for group in ("g", "spare"):
             service.groups.put(scene.topic, group, {"max_attempts": 2})
         scene.history.rules["g"] = Rules(2, 1_000)
@@ -205,7 +205,7 @@ def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:
 
 def _wrong_after_deletion(service: Service) -> Iterator[str]:
     """Made again, the topic has nothing of the old one."""
-    made, _ = service.topics.put("t", 1)
+    made, _ = service.topics.put("t", {"queues": 1})
     details = service.topics.details("t")
     if details.groups or details.queue_ends != [0]:
         yield f"made again it has {details}"
@@ -217,7 +217,7 @@ def _wrong_after_deletion(service: Service) -> Iterator[str]:
 Operation = Callable[[Scene, Service], object]
 
 OPERATIONS: dict[str, Operation] = {
-    "make a topic": lambda _, service: service.topics.put("u", 2),
+    "make a topic": lambda _, service: service.topics.put("u", {"queues": 2}),
     "make a group": lambda scene, service: service.groups.put(scene.topic, "h", {}),
     "change a group": lambda scene, service: service.groups.put(scene.topic, "g", {"invisible_ms": 5_000}),
     "remove a group": lambda scene, service: service.groups.delete(scene.topic, "spare"),

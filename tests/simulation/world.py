@@ -151,7 +151,7 @@ class World:
 
         def prepare() -> None:
             service = self.instance(NONE)
-            made.append(service.topics.put("t", self._plan.queues)[0])
+            made.append(service.topics.put("t", {"queues": self._plan.queues})[0])
             for group in self._groups:
                 service.groups.put(made[0], group, self.settings)
                 self.history.rules[group] = Rules(self._plan.max_attempts, self._plan.max_in_flight)

@@ -17,6 +17,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "InvalidJson": (400, "The request body is not a JSON object"),
     "InvalidField": (400, "A field has a wrong value"),
     "UnknownField": (400, "A field is not known"),
+    "InvalidFilter": (400, "A filter is not one"),
     "InvalidName": (400, "A name is not allowed"),
     "TopicNotFound": (404, "There is no such topic"),
     "GroupNotFound": (404, "There is no such group"),

@@ -7,12 +7,15 @@ from chalicelib.limits import (
     ATTEMPTS_MAX,
     BACKOFF_MS,
     BACKOFF_STEPS_MAX,
+    EXPRESSION_CHARS_MAX,
+    FILTER_TAGS_MAX,
     IN_FLIGHT_DEFAULT,
     IN_FLIGHT_MAX,
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
     MULTIPLIER_MAX,
     NACK_DELAY_MS_MAX,
+    TAG_CHARS_MAX,
 )
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
@@ -33,6 +36,12 @@ from chalicelib.protocols.http.contract.values import (
     without_defaults,
 )
 
+_TAGS = {
+    **array("Tags.", {**string("A tag."), "minLength": 1, "maxLength": TAG_CHARS_MAX}),
+    "minItems": 1,
+    "maxItems": FILTER_TAGS_MAX,
+}
+_EXPRESSION = {**string("JMESPath."), "minLength": 1, "maxLength": EXPRESSION_CHARS_MAX}
 _SETTINGS: Json = {
     "start": one_of(
         "Where the group began, or shall begin: the first message that can be read, only what comes after, or what was"
@@ -78,6 +87,17 @@ _SETTINGS: Json = {
         default=list(BACKOFF_MS),
     ),
     "paused": flag("Whether pop delivers nothing; what it acks still counts.", default=False),
+    "filter": {
+        **one_of(
+            "What the group is given: messages with one of these tags, or those that a JMESPath expression over `tag`,"
+            " `key` and `properties` is true of. What does not match is settled when it is passed, and counts as"
+            " `ready` until then. A changed filter applies to what is not yet passed; the expression"
+            " `'all'` lets everything through again.",
+            request("Tags.", {}, {"tags": _TAGS}),
+            request("An expression.", {}, {"expression": _EXPRESSION}),
+        ),
+        "default": None,
+    },
 }
 _READY = integer("Messages that a pop can take now, those of expired leases included.")
 _IN_FLIGHT = integer("Messages that are leased.")
@@ -85,6 +105,7 @@ _GROUP: Json = {
     "group": string("The group's name."),
     "topic": string("The topic's name."),
     **without_defaults(_SETTINGS),
+    "filter": nullable(without_defaults(_SETTINGS)["filter"]),
     "created_at_ms": instant("When the group was created."),
     "ready": _READY,
     "in_flight": _IN_FLIGHT,
@@ -137,6 +158,7 @@ _EXAMPLE = {
     "max_in_flight": 1000,
     "backoff_ms": [10000, 60000, 600000],
     "paused": False,
+    "filter": None,
     "created_at_ms": 1767225600000,
     "ready": 3,
     "in_flight": 1,

@@ -109,6 +109,7 @@ def _malformed(operation: Operation) -> Errors:
     """Also where there is nothing to get wrong: a body may come all the same, or a query."""
     found: Errors = [errors.UnknownField, errors.InvalidField]
     found += [errors.InvalidName] if operation.path_parameters else []
+    found += [errors.InvalidFilter] if operation.id == "putGroup" else []
     return [*found, errors.InvalidJson]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX
+from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
     END_OFFSET,
@@ -17,9 +17,11 @@ from chalicelib.protocols.http.contract.values import (
     string,
 )
 
+_RETENTION = "How long a message can be read after it was stored."
 _FIELDS: Json = {
     "topic": string("The topic's name."),
     "queues": integer("How many queues (partitions) the topic has.", 1, QUEUES_MAX),
+    "retention_ms": integer(_RETENTION, RETENTION_MS_MIN, RETENTION_MS_MAX),
     "created_at_ms": instant("When the topic was created."),
 }
 _QUEUE_OFFSETS = answer(
@@ -40,7 +42,8 @@ _SCHEMAS: Json = {
                 1,
                 QUEUES_MAX,
                 default=QUEUES_DEFAULT,
-            )
+            ),
+            "retention_ms": integer(_RETENTION, RETENTION_MS_MIN, RETENTION_MS_MAX, default=RETENTION_MS_DEFAULT),
         },
     ),
     "Topic": answer("A topic.", _FIELDS),
@@ -55,7 +58,7 @@ _SCHEMAS: Json = {
     "TopicList": page("topics", "Topic"),
 }
 
-_TOPIC = {"topic": "orders", "queues": 2, "created_at_ms": 1767225600000}
+_TOPIC = {"topic": "orders", "queues": 2, "retention_ms": RETENTION_MS_DEFAULT, "created_at_ms": 1767225600000}
 _DETAIL = {
     **_TOPIC,
     "groups": ["billing"],
@@ -83,10 +86,10 @@ TOPICS = Family(
             "put",
             "/topics/{topic}",
             "putTopic",
-            "Create a topic",
-            "Of a topic that exists, changes nothing and returns it, unless another number of queues is asked for.",
+            "Create or change a topic",
+            "Of a topic that exists, changes the settings that are given, and only those; the number of queues stays.",
             {
-                200: ("The topic was there already.", Body("Topic", _TOPIC)),
+                200: ("The topic was there, and is changed where something else was given.", Body("Topic", _TOPIC)),
                 201: ("The topic was created.", Body("Topic", _TOPIC)),
             },
             request=Body("TopicSettings", {"queues": 2}),

@@ -1,0 +1,113 @@
+"""What a group wants to see of its topic: messages with certain tags, or those that an expression is true of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+import orjson
+from jmespath.exceptions import JMESPathError
+from jmespath.functions import Functions
+
+from chalicelib.errors import InvalidFilter
+from chalicelib.fields import shown
+from chalicelib.limits import EXPRESSION_CHARS_MAX, EXPRESSIONS_KEPT_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
+from chalicelib.message import Message
+
+_FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """`given`: as the client wrote it, `{"tags": [...]}` or `{"expression": "..."}`."""
+
+    given: Any
+
+    @classmethod
+    def of(cls, text: str) -> Filter:
+        return cls(orjson.loads(text))
+
+    @property
+    def text(self) -> str:
+        return orjson.dumps(self.given).decode()
+
+    def wants(self, message: Message) -> bool:
+        """Whether the group is to be given this message. One that the expression has no answer for (it asks for the
+        length of a number, say) is not wanted: a message must not stop those behind it."""
+        if "tags" in self.given:
+            return message.tag in self.given["tags"]
+        seen = {"tag": message.tag, "key": message.key, "properties": message.properties}
+        try:
+            return _is_true(_compiled(self.given["expression"]).search(seen))
+        except (JMESPathError, TypeError, ValueError, ArithmeticError, RecursionError):
+            return False
+
+
+@lru_cache(EXPRESSIONS_KEPT_MAX)
+def _compiled(expression: str) -> Any:
+    return jmespath.compile(expression)
+
+
+def _is_true(value: object) -> bool:
+    """As JMESPath has it: null, false, and what is empty are not; 0 is."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def parse(data: object) -> Filter:
+    """Raises InvalidFilter, which says where in the expression it went wrong."""
+    if not isinstance(data, dict) or set(data) not in ({"tags"}, {"expression"}):
+        raise InvalidFilter(f"field 'filter' must be {_FORMS}; it is {shown(data)}")
+    if "tags" in data:
+        _demand_tags(data["tags"])
+    else:
+        _demand_expression(data["expression"])
+    return Filter(data)
+
+
+def _demand_tags(tags: object) -> None:
+    if not isinstance(tags, list) or not 1 <= len(tags) <= FILTER_TAGS_MAX:
+        raise InvalidFilter(f"field 'filter.tags' must be a list of 1 to {FILTER_TAGS_MAX} tags; it is {shown(tags)}")
+    for index, tag in enumerate(tags):
+        is_tag = isinstance(tag, str) and 1 <= len(tag) <= TAG_CHARS_MAX and "|" not in tag and tag == tag.strip()
+        if not is_tag:
+            raise InvalidFilter(
+                f"field 'filter.tags[{index}]' must be a tag that a message can have; it is {shown(tag)}"
+            )
+
+
+def _demand_expression(expression: object) -> None:
+    if not isinstance(expression, str) or not 1 <= len(expression) <= EXPRESSION_CHARS_MAX:
+        wanted = f"a JMESPath expression of 1 to {EXPRESSION_CHARS_MAX} characters"
+        raise InvalidFilter(f"field 'filter.expression' must be {wanted}; it is {shown(expression)}")
+    try:
+        called = list(_functions(_compiled(expression).parsed))
+    except RecursionError:
+        raise InvalidFilter(f"field 'filter.expression' is nested too deep: {shown(expression)}") from None
+    except JMESPathError as error:
+        where = f"at position {getattr(error, 'lex_position', 0)} of {shown(expression)}"
+        raise InvalidFilter(f"field 'filter.expression' is not JMESPath: it goes wrong {where}") from None
+    for name, arguments in called:
+        if name not in _ARGUMENTS or not _ARGUMENTS[name](arguments):
+            raise InvalidFilter(
+                f"field 'filter.expression' calls {name}() with {arguments} arguments, which JMESPath does not have,"
+                f" at position {expression.find(name)} of {shown(expression)}"
+            )
+
+
+def _functions(node: Any) -> Iterator[tuple[str, int]]:
+    """The functions that a parsed expression calls, each with its number of arguments."""
+    if node["type"] == "function_expression":
+        yield node["value"], len(node["children"])
+    for child in node["children"]:
+        yield from _functions(child)
+
+
+def _takes(signature: Sequence[Any]) -> Callable[[int], bool]:
+    least, is_open = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
+    return lambda count: count >= least if is_open else count == least
+
+
+_ARGUMENTS = {name: _takes(about["signature"]) for name, about in Functions.FUNCTION_TABLE.items()}

@@ -1,0 +1,149 @@
+"""A group is given what its filter wants, and passes the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.http.client import Client, Group, Topic, bodies, offsets
+
+EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
+
+
+def tagged(*tags: str | None) -> list[dict[str, Any]]:
+    return [{"body": f"m{place}", "tag": tag} for place, tag in enumerate(tags)]
+
+
+def test_a_group_gets_the_tags_that_it_asks_for(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a", "c"]})
+    every = topic.group("every")
+    topic.produce(*tagged("a", "b", None, "c", "b", "a"))
+    assert bodies(group.take(3)) == ["m0", "m3", "m5"]
+    assert len(every.take(6)) == 6
+    assert group.progress()["filter"] == {"tags": ["a", "c"]}
+    assert every.progress()["filter"] is None
+
+
+def test_an_expression_sees_tag_key_and_properties(topic: Topic) -> None:
+    group = topic.group("eu", filter=EU)
+    keyed = topic.group("keyed", filter={"expression": "key && length(key) > `1`"})
+    topic.produce({"body": "x", "tag": "a", "properties": {"region": "eu"}}, {"body": "y", "tag": "a", "key": "k"})
+    topic.produce({"body": "z", "tag": "b", "properties": {"region": "eu"}, "key": "kk"})
+    assert bodies(group.take(1)) == ["x"]
+    assert bodies(keyed.take(1)) == ["z"]
+    assert group.pop()["messages"] == keyed.pop()["messages"] == []
+
+
+def test_what_is_passed_is_settled_and_costs_no_lease(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a"]})
+    topic.produce(*tagged("b", "b", "b"))
+    assert group.totals() == (3, 0, 0, 0)
+    assert group.pop()["messages"] == []
+    assert group.totals() == (0, 0, 0, 0)
+    assert group.queue()["committed_offset"] == 3
+    topic.produce(*tagged("b", "a", "b"))
+    message = group.take_one()
+    assert group.totals()[1] == 1
+    assert message["offset"] == 4
+    group.ack(message)
+    assert group.pop()["messages"] == []
+    assert group.queue()["committed_offset"] == 6
+
+
+def test_an_expired_lease_brings_back_only_what_was_wanted(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a"]}, invisible_ms=1_000)
+    topic.produce(*tagged("b", "a", "b", "a", "a"))
+    first = group.take(2)
+    assert group.ack(first[0])["acked"] == 1
+    topic.client.clock.sleep(1_000)
+    again = group.take(2)
+    assert offsets(again) == [3, 4]
+    assert [each["attempt"] for each in again] == [2, 1]
+    assert group.ack(first[1])["failed"][0]["code"] == "LeaseLost"
+    assert group.ack(*again)["acked"] == 2
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_another_instance_settles_what_came_through_a_filter(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a"]})
+    topic.produce(*tagged("b", "a", "b", "a"))
+    elsewhere = group.seen_by(topic.client.another())
+    taken = group.take(2)
+    assert elsewhere.ack(*taken)["acked"] == 2
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_one_pop_looks_through_a_thousand_that_nobody_wants(topic: Topic) -> None:
+    group = topic.group("rare", filter={"tags": ["rare"]})
+    for _ in range(11):
+        topic.produce(*tagged(*["common"] * 100))
+    topic.produce(*tagged("rare"))
+    assert offsets(group.take(1)) == [1_100]
+
+
+def test_a_changed_filter_applies_to_what_is_not_yet_passed(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a"]})
+    topic.produce(*tagged("b", "a", "b", "c"))
+    assert offsets(group.take(1, ack=[])) == [1]
+    group.change(filter={"tags": ["b", "c"]})
+    assert offsets(group.take(2)) == [2, 3]
+    group.change(filter={"expression": "`true`"})
+    topic.produce(*tagged("x"))
+    assert offsets(group.take(1)) == [4]
+
+
+def test_a_message_that_the_expression_cannot_judge_is_not_wanted(topic: Topic) -> None:
+    group = topic.group("long", filter={"expression": "length(key) > `2`"})
+    topic.produce("no key", {"body": "key", "key": "long"})
+    assert bodies(group.take(1)) == ["key"]
+
+
+def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic) -> None:
+    group = topic.group("some", filter={"tags": ["a"]})
+    topic.produce(*tagged("b", "a", "b", "a"))
+    first = group.take(2, attempt_id="x")
+    assert group.take(2, attempt_id="x") == first
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {},
+        [],
+        "tag == 'a'",
+        {"tags": []},
+        {"tags": ["a|b"]},
+        {"tags": [""]},
+        {"tags": [1]},
+        {"tags": ["a"], "expression": "tag"},
+        {"tag": ["a"]},
+        {"expression": ""},
+        {"expression": 7},
+        {"expression": "x" * 1_025},
+        {"expression": "nosuch(tag)"},
+        {"expression": "tag == 'a' && length(tag, key)"},
+        {"expression": "(" * 500 + "tag" + ")" * 500},
+    ],
+)
+def test_a_bad_filter_is_refused_and_changes_nothing(client: Client, topic: Topic, bad: object) -> None:
+    assert client.put(f"{topic.path}/groups/g", filter=bad).problem == (400, "InvalidFilter")
+    assert client.get(f"{topic.path}/groups/g").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize(("expression", "position"), [("tag ==", 6), ("tag == 'a", 7), ("a b", 2), ("#", 0)])
+def test_a_bad_expression_is_refused_with_the_position(
+    client: Client, topic: Topic, expression: str, position: int
+) -> None:
+    answer = client.put(f"{topic.path}/groups/g", filter={"expression": expression})
+    assert answer.problem == (400, "InvalidFilter")
+    assert f"position {position} " in answer.json["detail"]
+
+
+def test_acks_ride_along_with_a_claim_that_passes(topic: Topic, group: Group) -> None:
+    some = topic.group("some", filter={"tags": ["a"]})
+    topic.produce(*tagged("a", "b", "b", "a"))
+    first = some.take_one()
+    answer = some.pop(max_messages=1, ack=[first["receipt"]])
+    assert (answer["acked"], offsets(answer["messages"])) == (1, [3])
+    assert some.totals() == (0, 1, 0, 0)

@@ -1,0 +1,88 @@
+"""A message can be read for the topic's retention after it was stored, and not longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.http.client import Client, Clock, Group, Topic, bodies, offsets
+
+KEPT_MS = 60_000
+
+
+@pytest.fixture
+def brief(client: Client) -> Topic:
+    """A topic of one queue that keeps messages for a minute."""
+    assert client.put("/topics/brief", queues=1, retention_ms=KEPT_MS).status == 201
+    return Topic(client, "brief")
+
+
+@pytest.fixture
+def group(brief: Topic) -> Group:
+    return brief.group("billing")
+
+
+def test_a_message_is_there_until_its_retention_has_passed(brief: Topic, group: Group, clock: Clock) -> None:
+    message_id = brief.produce("a")[0]["message_id"]
+    path = f"{brief.path}/messages/{message_id}"
+    clock.sleep(KEPT_MS - 1)
+    assert brief.client.get(path).status == 200
+    assert len(brief.read()["messages"]) == 1
+    assert group.totals() == (1, 0, 0, 0)
+    clock.sleep(1)
+    assert brief.client.get(path).problem == (404, "MessageNotFound")
+    assert brief.read()["messages"] == []
+    assert brief.read(queue=0, offset=0)["messages"] == []
+    assert group.totals() == (0, 0, 0, 0)
+    assert group.pop()["messages"] == []
+    assert brief.details()["queue_offsets"] == [{"queue": 0, "first_offset": 1, "end_offset": 1}]
+
+
+def test_a_pop_passes_what_has_expired(brief: Topic, group: Group, clock: Clock) -> None:
+    brief.produce("a", "b")
+    clock.sleep(KEPT_MS)
+    brief.produce("c")
+    assert group.totals() == (1, 0, 0, 0)
+    assert bodies(group.take(1)) == ["c"]
+    assert group.queue()["next_offset"] == 3
+    assert brief.details()["queue_offsets"][0]["first_offset"] == 2
+    assert offsets(brief.read(queue=0, offset=0)["messages"]) == [2]
+
+
+def test_a_pop_passes_any_number_of_expired_messages_at_once(brief: Topic, group: Group, clock: Clock) -> None:
+    for _ in range(30):
+        brief.produce(*["old"] * 256)
+    clock.sleep(KEPT_MS)
+    brief.produce("new")
+    assert group.totals() == (1, 0, 0, 0)
+    assert bodies(group.take(1)) == ["new"]
+    assert group.totals() == (0, 1, 0, 0)
+
+
+def test_a_longer_retention_brings_messages_back_and_a_shorter_takes_them(brief: Topic, clock: Clock) -> None:
+    brief.produce("a")
+    clock.sleep(KEPT_MS)
+    assert brief.client.put(brief.path, retention_ms=2 * KEPT_MS).json["retention_ms"] == 2 * KEPT_MS
+    assert len(brief.read()["messages"]) == 1
+    assert brief.client.put(brief.path, retention_ms=KEPT_MS).status == 200
+    assert brief.read()["messages"] == []
+
+
+@pytest.mark.parametrize("bad", [59_999, 31_536_000_001, 0, -1, 60_000.0, True, "60000"])
+def test_a_retention_outside_its_limits_is_refused(client: Client, bad: object) -> None:
+    assert client.put("/topics/t", retention_ms=bad).problem == (400, "InvalidField")
+    assert client.get("/topics/t").problem == (404, "TopicNotFound")
+
+
+def test_other_settings_stay_when_one_is_changed(brief: Topic) -> None:
+    assert brief.client.put(brief.path).json["retention_ms"] == KEPT_MS
+    assert brief.client.put(brief.path, queues=1).json["retention_ms"] == KEPT_MS
+
+
+def test_a_reset_goes_no_further_back_than_the_first_message(brief: Topic, group: Group, clock: Clock) -> None:
+    brief.produce("a", "b")
+    clock.sleep(KEPT_MS)
+    brief.produce("c")
+    answer = brief.client.post(f"{group.path}/reset", to={"queue": 0, "offset": 1})
+    assert answer.problem == (400, "InvalidField")
+    group.reset("earliest")
+    assert bodies(group.take(1)) == ["c"]
