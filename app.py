@@ -1,5 +1,19 @@
-"""What Chalice deploys. Routes live in `chalicelib.protocols.http`; event handlers would be declared here."""
+"""What Chalice deploys. Routes live in `chalicelib.protocols.http`; what runs on a schedule is declared here, since a
+blueprint's handlers would be deployed without this module."""
 
+from typing import Any
+
+from chalicelib import wiring
 from chalicelib.protocols.http.application import application
 
 app = application()
+
+
+@app.schedule("rate(1 minute)")
+def revive(_event: Any) -> dict[str, Any]:
+    return wiring.api().revive()
+
+
+@app.schedule("rate(1 minute)")
+def expire(_event: Any) -> dict[str, Any]:
+    return wiring.api().expire()

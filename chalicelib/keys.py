@@ -12,6 +12,7 @@ under an old name shares no key with what it replaces.
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
+    sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
     secret      service                 signing-key          value: the key that receipts are signed with
 """
 
@@ -35,8 +36,12 @@ def topic(name: str) -> Key:
     return Key(topics(), name)
 
 
+def graves() -> str:
+    return "graves"
+
+
 def grave(topic_id: str) -> Key:
-    return Key("graves", topic_id)
+    return Key(graves(), topic_id)
 
 
 def groups(topic_id: str) -> str:
@@ -86,6 +91,10 @@ def dead(topic_id: str, group_id: str, queue: int, offset: int) -> Key:
 
 def dead_partition(topic_id: str, group_id: str) -> str:
     return f"dead#{topic_id}#{group_id}"
+
+
+def sweep(name: str) -> Key:
+    return Key("service", f"sweep#{name}")
 
 
 def signing_key() -> Key:

@@ -178,6 +178,9 @@ PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 BACKOFF_STEPS_MAX = 100
 MULTIPLIER_MAX = 100
 
+SWEEP_MS = 45 * SECOND_MS
+"""How long a scheduled sweep goes on: it begins every minute, and its function may run for one."""
+
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic goes on removing its log."""
 

@@ -12,7 +12,7 @@ from errno import EADDRINUSE
 from chalice.local import LocalDevServer
 
 from app import app
-from local import server
+from local import server, sweeping
 from local.store import StoreUnusable, open_store
 
 HELP = """
@@ -62,6 +62,7 @@ def serve() -> None:
     store = open_store()
     port = listening.server.server_address[1]
     print(READY.format(host=server.HOST, port=port, store=store), end="", flush=True)
+    sweeping.start()
     listening.server.serve_forever()
 
 

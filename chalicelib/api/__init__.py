@@ -8,8 +8,9 @@ from __future__ import annotations
 from chalicelib.api.consuming import Consuming
 from chalicelib.api.groups import Groups
 from chalicelib.api.messages import Messages
+from chalicelib.api.sweeping import Sweeping
 from chalicelib.api.topics import Topics
 
 
-class Api(Topics, Messages, Groups, Consuming):
+class Api(Topics, Messages, Groups, Consuming, Sweeping):
     """One instance of the service, as its clients see it."""

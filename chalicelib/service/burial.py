@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from chalicelib import dead
 from chalicelib.changes import buried, write
@@ -14,11 +14,31 @@ from chalicelib.runtime import Runtime
 from chalicelib.store import Keys, Store
 from chalicelib.writes import Refused
 
+_EXPIRED = "the lease expired"
+"""Why a message is dead that nobody nacked in the end."""
+
 
 class Burial:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
+
+    def bury_exhausted(
+        self, group: Group, queue: int, cursor: Cursor, skip: Collection[str] = ()
+    ) -> tuple[Cursor | None, int]:
+        """Buries what was delivered often enough and never settled, but not of the leases to `skip`. Returns the cursor
+        as it then is (None: there is none), and how many messages were buried."""
+        count = 0
+        while True:
+            due = cursor.due(self._runtime.now())
+            exhausted = [each for each in due if each.attempt >= group.max_attempts and each.token not in skip]
+            if not exhausted:
+                return cursor, count
+            found, buried = self.bury(group, queue, cursor, [(lease, lease.owed) for lease in exhausted], _EXPIRED)
+            count += sum(len(indexes) for _, indexes in buried)
+            if found is None:
+                return None, count
+            cursor = found
 
     def bury(
         self, group: Group, queue: int, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str

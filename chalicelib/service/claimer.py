@@ -24,9 +24,6 @@ from chalicelib.space import Space
 from chalicelib.store import Store
 from chalicelib.writes import Refused
 
-_EXPIRED = "the lease expired"
-"""Why a message is dead that nobody nacked in the end."""
-
 
 @dataclass(frozen=True, slots=True)
 class Pop:
@@ -148,17 +145,10 @@ class Claimer:
 
     def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: Settlement | None) -> Cursor:
         """Buries what was delivered often enough and never settled."""
-        skip = riding.tokens if riding else ()
-        while True:
-            due = cursor.due(self._runtime.now())
-            exhausted = [each for each in due if each.attempt >= view.group.max_attempts and each.token not in skip]
-            if not exhausted:
-                return cursor
-            dying = [(lease, lease.owed) for lease in exhausted]
-            found, _ = self._burial.bury(view.group, queue, cursor, dying, _EXPIRED)
-            if found is None:
-                raise self._gone(view)
-            cursor = found
+        found, _ = self._burial.bury_exhausted(view.group, queue, cursor, riding.tokens if riding else ())
+        if found is None:
+            raise self._gone(view)
+        return found
 
     def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
         now = self._runtime.now()

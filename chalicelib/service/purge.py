@@ -26,14 +26,16 @@ class Purge:
                 return
             self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
 
-    def topic(self, gone: Topic, until_ms: int) -> None:
-        """Removes a deleted topic's log, and then its grave; what is not done by `until_ms` stays noted there."""
+    def topic(self, gone: Topic, until_ms: int) -> bool:
+        """Removes a deleted topic's log, and then its grave; what is not done by `until_ms` stays noted there.
+        Whether all of it was done."""
         for queue in range(gone.queues):  # from the end: who still writes there finds it gone, and asks for the topic
             while segments := self._last(gone.log(queue)):
                 if self._runtime.now() > until_ms:
-                    return
+                    return False
                 self._remove(gone, segments)
         self._store.write(topic.unbury(gone))
+        return True
 
     def _remove(self, gone: Topic, segments: list[Item]) -> None:
         """Payloads first: a segment is what they are found by."""

@@ -19,8 +19,10 @@ from chalicelib.service.payloads import Payloads
 from chalicelib.service.producer import Producer
 from chalicelib.service.purge import Purge
 from chalicelib.service.receipts import Receipts
+from chalicelib.service.rounds import Rounds
 from chalicelib.service.settler import Settler
 from chalicelib.service.sieve import Sieve
+from chalicelib.service.sweeps import Sweeps
 from chalicelib.service.timeline import Timeline
 from chalicelib.service.topics import Topics
 from chalicelib.store import Store
@@ -37,6 +39,7 @@ class Service:
     consumer: Consumer
     settler: Settler
     lookup: Lookup
+    sweeps: Sweeps
 
 
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> Service:
@@ -52,14 +55,16 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial)
     purge = Purge(store, runtime)
+    topics = Topics(store, runtime, catalogue, timeline, purge)
     return Service(
         runtime,
         store,
         catalogue,
-        Topics(store, runtime, catalogue, timeline, purge),
+        topics,
         Groups(store, runtime, catalogue, reader, timeline, purge),
         Producer(runtime, LogWriter(store, runtime, payloads)),
         Consumer(runtime, looker, claimer, reader, settler, receipts),
         settler,
         Lookup(runtime, reader, timeline),
+        Sweeps(store, runtime, topics, burial, Rounds(store, runtime)),
     )

@@ -80,12 +80,12 @@ class Topics:
         except Refused:
             return  # someone else was faster
         with suppress(StoreUnavailable):
-            self._clear(found)
+            self.clear(found, self._runtime.now() + PURGE_MS)
 
-    def _clear(self, gone: Topic) -> None:
-        until_ms = self._runtime.now() + PURGE_MS
+    def clear(self, gone: Topic, until_ms: int) -> bool:
+        """Removes what a deleted topic has left, as far as there is time. Whether nothing is left."""
         for each in self._catalogue.groups(gone):
             with suppress(Refused):  # by another deletion
                 self._store.write_together(group.remove(each))
             self._purge.group(each, gone.queues, until_ms)
-        self._purge.topic(gone, until_ms)
+        return self._purge.topic(gone, until_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -48,6 +49,8 @@ class Plan:
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
+    sweepers: int = 0
+    """Scheduled sweeps that run at once."""
     chores: int = 0
     """Pauses, settings changed, throw-away groups made and removed."""
     max_attempts: int = 1_000
@@ -67,6 +70,7 @@ class Plan:
             chores=random.choice((0, 0, 0, 3)),
             max_attempts=random.choice((1_000, 1_000, 1, 2)),
             max_in_flight=random.choice((1_000, 1_000, 4, 7)),
+            sweepers=random.choice((0, 0, 1, 2)),
         )
 
 
@@ -93,6 +97,8 @@ class World:
             self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
         for _ in range(plan.resets):
             self._spawn(lambda random: Resetter(self, random))
+        for _ in range(plan.sweepers):
+            self._spawn(lambda random: Sweeper(self, random))
         if plan.chores:
             self._spawn(lambda random: Housekeeper(self, plan.chores, random))
         try:
@@ -333,6 +339,22 @@ class Resetter(Actor):
             self._is_done = True
             self._world.sleep(self._random.randrange(2_000))
             self._world.caller(service).reset(self._random.choice(self._world.groups), "earliest")
+
+
+class Sweeper(Actor):
+    """What runs on a schedule, now and then."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world, self._random = world, random
+        self._left = 3
+
+    def work(self, service: Service) -> None:
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(1_500))
+            with suppress(StoreUnavailable):
+                service.sweeps.revive()
+                service.sweeps.expire()
 
 
 class Housekeeper(Actor):

@@ -1,0 +1,15 @@
+"""What is done on a schedule. No call of a client: each request to the store has the store's whole time."""
+
+from __future__ import annotations
+
+from chalicelib.api.operations import Json, Operations
+
+
+class Sweeping(Operations):
+    def revive(self) -> Json:
+        """`{"seen": cursors, "done": messages that went to the dead letters}`."""
+        return self._service.sweeps.revive().as_json()
+
+    def expire(self) -> Json:
+        """`{"seen": deleted topics that had left something, "done": those that have not any more}`."""
+        return self._service.sweeps.expire().as_json()

@@ -1,0 +1,43 @@
+"""A sweep goes through all topics, a page at a time; what it had no time for is where the next one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib import keys
+from chalicelib.runtime import Runtime
+from chalicelib.store import Keys, Range, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Item, Key, Set, Write
+
+_PAGE = 100
+
+
+class Rounds:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def pages(self, sweep: str, until_ms: int) -> Iterator[list[Topic]]:
+        """Pages of topics, from where the last sweep of this name stopped; to the last topic, or as long as there is
+        time. Several at once do the same work twice, and no harm."""
+        key = keys.sweep(sweep)
+        noted = self._store.read([Keys([key])])[0]
+        after = noted[0]["after"] if noted else ""
+        while True:
+            page = self._page(after)
+            if page:
+                yield [Topic.of(item) for item in page]
+            is_last = len(page) < _PAGE
+            if is_last or self._runtime.now() > until_ms:
+                self._note(key, noted, "" if is_last else page[-1]["sk"])
+                return
+            after = page[-1]["sk"]
+
+    def _page(self, after: str) -> list[Item]:
+        low = f"{after}{keys.AFTER}" if after else keys.FIRST
+        return self._store.read([Range(keys.topics(), low, keys.LAST, limit=_PAGE)])[0]
+
+    def _note(self, key: Key, noted: list[Item], after: str) -> None:
+        if after != (noted[0]["after"] if noted else ""):
+            self._store.write(Write(key, (), (Set(("after",), after),)))

@@ -1,0 +1,78 @@
+"""What nobody may be there to do: bounded rounds through the table, on a schedule. Each may run at any moment, several
+at once, or never: what they do is done by pops as well, or only saves cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib import keys
+from chalicelib.cursor import Cursor
+from chalicelib.group import Group
+from chalicelib.limits import SWEEP_MS
+from chalicelib.runtime import Runtime
+from chalicelib.service.burial import Burial
+from chalicelib.service.looking import cursors_of
+from chalicelib.service.rounds import Rounds
+from chalicelib.service.topics import Topics
+from chalicelib.store import Range, Store
+from chalicelib.topic import Topic
+
+_GRAVES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep went through, and what it did there."""
+
+    seen: int = 0
+    done: int = 0
+
+    def __add__(self, other: Swept) -> Swept:
+        return Swept(self.seen + other.seen, self.done + other.done)
+
+    def as_json(self) -> dict[str, int]:
+        return {"seen": self.seen, "done": self.done}
+
+
+class Sweeps:
+    def __init__(self, store: Store, runtime: Runtime, topics: Topics, burial: Burial, rounds: Rounds) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._topics = topics
+        self._burial = burial
+        self._rounds = rounds
+
+    def revive(self) -> Swept:
+        """Sends what was delivered often enough, and never settled, to the dead letters. Other leases that ran out
+        need nobody: the next pop takes them over. `seen`: cursors. `done`: messages."""
+        swept = Swept()
+        for page in self._rounds.pages("revive", self._until()):
+            for group, cursors in self._groups(page):
+                for queue, cursor in enumerate(cursors):
+                    swept += Swept(1, self._burial.bury_exhausted(group, queue, cursor)[1])
+        return swept
+
+    def expire(self) -> Swept:
+        """Removes what deleted topics have left. `seen` and `done`: topics."""
+        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
+        until_ms, done = self._until(), 0
+        for grave in graves:
+            done += self._topics.clear(Topic("", grave["sk"], grave["queues"], 0), until_ms)
+        return Swept(len(graves), done)
+
+    def _until(self) -> int:
+        return self._runtime.now() + SWEEP_MS
+
+    def _groups(self, topics: Sequence[Topic]) -> list[tuple[Group, list[Cursor]]]:
+        """All groups of these topics, each with its cursors: two round trips, half a read unit a topic and a group."""
+        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
+        named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
+        partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
+        found: list[tuple[Group, list[Cursor]]] = []
+        for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
+            settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
+            if settings:
+                group = Group.of(topic.id, name, settings)
+                found.append((group, cursors_of(group, topic, items)))
+        return found

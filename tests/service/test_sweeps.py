@@ -1,0 +1,130 @@
+"""What nobody is there to do is done by sweeps, on a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalice.test import Client
+
+import app
+from chalicelib import wiring
+from chalicelib.api import Api
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import SWEEP_MS
+from chalicelib.store import Range
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Key
+from tests.instances import Clock, instance
+
+GROUP = {"invisible_ms": 1_000, "max_attempts": 1}
+
+
+def prepared(api: Api, topics: int = 1, queues: int = 1) -> None:
+    for number in range(topics):
+        api.put_topic(f"t{number}", {"queues": queues})
+        api.put_group(f"t{number}", "g", GROUP)
+
+
+def totals(api: Api, topic: str = "t0") -> tuple[int, int, int]:
+    found = api.get_group(topic, "g")
+    return found["ready"], found["in_flight"], found["dead"]
+
+
+def produce(api: Api, *bodies: str, topic: str = "t0") -> None:
+    api.produce(topic, {"messages": [{"body": body, "queue": 0} for body in bodies]})
+
+
+def test_what_was_delivered_often_enough_dies_though_nobody_pops() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api)
+    produce(api, "a", "b", "c")
+    api.pop("t0", "g", {"max_messages": 2})
+    assert api.revive() == {"seen": 1, "done": 0}
+    clock.sleep(1_000)
+    assert totals(api) == (3, 0, 0)
+    assert api.revive() == {"seen": 1, "done": 2}
+    assert totals(api) == (1, 0, 2)
+    assert api.revive() == {"seen": 1, "done": 0}
+
+
+def test_a_lease_that_may_be_tried_again_is_left_to_the_next_pop() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    api.put_topic("t0", {"queues": 1})
+    api.put_group("t0", "g", {**GROUP, "max_attempts": 2})
+    produce(api, "a")
+    api.pop("t0", "g", {})
+    clock.sleep(1_000)
+    assert api.revive() == {"seen": 1, "done": 0}
+    assert api.pop("t0", "g", {})["messages"][0]["attempt"] == 2
+
+
+def test_sweeps_at_once_bury_a_message_once() -> None:
+    clock, store = Clock(), MemoryStore()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    prepared(one)
+    produce(one, *"abcdefgh")
+    one.pop("t0", "g", {})
+    clock.sleep(1_000)
+    buried = one.revive()["done"] + other.revive()["done"]
+    assert (buried, totals(one)) == (8, (0, 0, 8))
+
+
+def test_a_sweep_that_ran_out_of_time_goes_on_where_it_stopped() -> None:
+    class SlowClock(Clock):
+        def now(self) -> int:
+            self.ms += 1_000
+            return self.ms
+
+    store, slow = MemoryStore(), SlowClock()
+    prepared(instance(store, Clock()), topics=250)
+    api = instance(store, slow)
+    seen = [api.revive()["seen"] for _ in range(3)]
+    assert sum(seen) >= 250
+    assert max(seen) < 250, f"one sweep of {SWEEP_MS} ms went through all"
+
+
+class Tired(MemoryStore):
+    """Has no strength to remove anything, for a while."""
+
+    is_tired = True
+
+    def remove_all(self, keys: Sequence[Key]) -> None:
+        if self.is_tired:
+            raise StoreUnavailable("tired")
+        super().remove_all(keys)
+
+
+def test_what_a_deleted_topic_has_left_is_removed() -> None:
+    store = Tired()
+    api = instance(store, Clock())
+    api.put_topic("t0", {"queues": 1})
+    produce(api, *["x" * 2_000] * 3)
+    log = Range(f"log#{store.read([Range('topics', ' ', '~')])[0][0]['id']}#0", " ", "~")
+    api.delete_topic("t0")
+    assert store.read([log])[0]
+    store.is_tired = False
+    assert api.expire() == {"seen": 1, "done": 1}
+    assert not store.read([log])[0]
+    assert api.expire() == {"seen": 0, "done": 0}
+
+
+def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
+    store = MemoryStore()
+    api = instance(store, Clock())
+    prepared(api, topics=100, queues=100)
+    before = store.meter.read_units
+    assert api.revive() == {"seen": 10_000, "done": 0}
+    assert store.meter.read_units - before < 10_000
+
+
+def test_the_schedule_runs_them() -> None:
+    wiring.use(instance(MemoryStore(), Clock()))
+    try:
+        with Client(app.app) as client:
+            event = client.events.generate_cw_event("aws.events", "Scheduled Event", {}, [])
+            for name in ("revive", "expire"):
+                assert client.lambda_.invoke(name, event).payload == {"seen": 0, "done": 0}
+    finally:
+        wiring.use(None)
