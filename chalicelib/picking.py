@@ -122,7 +122,7 @@ def take(
             made += pass_by(picked.fresh, hint)
         else:
             made += claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
-        made += stays_at(cursor) if is_exact or picked.passed else Change()
+        made += stays_at(cursor) if is_exact else Change()
     return made
 
 

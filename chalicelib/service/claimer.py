@@ -158,7 +158,8 @@ class Claimer:
         picked = self._sieve.sift(view, queue, cursor, picked)
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
-        is_exact = not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
+        is_sifted = view.group.filter is not None or bool(picked.passed)
+        is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
         if fitting < picked.count:
             picked = pick(cursor, view.group, view.end(queue), fitting, now, skip, freed)
             picked = self._sieve.sift(view, queue, cursor, picked)

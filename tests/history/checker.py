@@ -23,6 +23,7 @@ class Case:
         self.delivered: dict[Message, list[Delivered]] = defaultdict(list)
         self.settled: dict[Message, list[Settled]] = defaultdict(list)
         self.resets: dict[str, list[Reset]] = defaultdict(list)
+        self.keys = {sent.body: sent.key for sent in history.sent}
         for reset in history.resets:
             self.resets[reset.group].append(reset)
         for delivered in history.delivered:
@@ -40,6 +41,10 @@ class Case:
             for each in deliveries:
                 first.setdefault(each.receipt, each)
             yield message, list(first.values())
+
+    def wants(self, group: str, body: str) -> bool:
+        rules = self.history.rules.get(group)
+        return rules is None or rules.unwanted_key is None or self.keys.get(body) != rules.unwanted_key
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -104,12 +109,19 @@ def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
 
 
 def _nothing_is_lost(case: Case) -> Iterator[str]:
-    """Every message in the log was acked by somebody, or died, or comes when all is quiet."""
+    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet."""
     for group, drained in case.history.drained.items():
-        for place in sorted(case.history.log.keys() - drained - case.history.dead.get(group, {}).keys()):
+        wanted = {place for place, body in case.history.log.items() if case.wants(group, body)}
+        for place in sorted(wanted - drained - case.history.dead.get(group, {}).keys()):
             acks = [each.outcome for each in case.settled.get((group, place), ()) if each.verb == "ack"]
             if not {"ok", "unknown"} & set(acks):
                 yield f"{group} never gets {place}; its acks were {acks}"
+
+
+def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:
+    for each in case.history.delivered:
+        if not case.wants(each.group, each.body):
+            yield f"{each.group} got {each.body} at {each.place}, which it does not want"
 
 
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
@@ -249,6 +261,7 @@ CHECKS = (
     _keys_keep_their_order,
     _deliveries_are_what_is_stored,
     _nothing_is_lost,
+    _a_filter_holds_back_what_is_not_wanted,
     _two_leases_never_live_at_once,
     _what_is_acked_stays_acked,
     _stale_receipts_are_refused,

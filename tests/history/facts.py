@@ -69,6 +69,8 @@ class Rules:
 
     max_attempts: int
     max_in_flight: int
+    unwanted_key: str | None = None
+    """Of messages that the group's filter passes."""
 
 
 @dataclass(slots=True)

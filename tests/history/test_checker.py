@@ -122,6 +122,14 @@ def test_the_log_holds_what_was_told() -> None:
     assert "deliveries_are_what_is_stored" in found(history(delivered("r", 1, 2), log={PLACE: "b"}))
 
 
+def test_what_a_group_does_not_want_it_need_not_get_and_must_not() -> None:
+    rules = {"g": Rules(5, 2, unwanted_key="b")}
+    keyed = [Sent("a", "b", 0, PLACE)]
+    assert found(history(sent=keyed, drained={"g": set()}, rules=rules)) == set()
+    assert found(history(delivered("r", 1, 2), sent=keyed, rules=rules)) == {"a_filter_holds_back_what_is_not_wanted"}
+    assert found(history(drained={"g": set()}, rules=rules)) == {"nothing_is_lost"}
+
+
 def test_no_more_are_held_than_allowed() -> None:
     others = [Delivered("g", (0, offset), "a", "id", 1, 90, 100, 9_000, f"r{offset}") for offset in range(3)]
     judged = history(*others, rules={"g": Rules(5, 2)})

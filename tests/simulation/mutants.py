@@ -131,6 +131,12 @@ def claims_past_the_end() -> Any:
 
 
 @planted
+def claims_that_pass_what_others_sifted() -> Any:
+    """What a filter passes is counted from wherever the cursor stands by then."""
+    return patch.object(picking, "stays_at", lambda _: Change())
+
+
+@planted
 def claims_that_forget_the_cap() -> Any:
     """What others have claimed since does not count against the cap."""
     true = picking.pick

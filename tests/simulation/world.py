@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from chalicelib import keys
 from chalicelib.errors import DecantError, StoreUnavailable
+from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
@@ -49,6 +51,8 @@ class Plan:
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
+    unwanted_key: str | None = None
+    """Of messages that no group wants."""
     sweepers: int = 0
     """Scheduled sweeps that run at once."""
     chores: int = 0
@@ -70,6 +74,7 @@ class Plan:
             chores=random.choice((0, 0, 0, 3)),
             max_attempts=random.choice((1_000, 1_000, 1, 2)),
             max_in_flight=random.choice((1_000, 1_000, 4, 7)),
+            unwanted_key=random.choice((None, None, None, "b")),
             sweepers=random.choice((0, 0, 1, 2)),
         )
 
@@ -124,9 +129,16 @@ class World:
         return self._topic
 
     @property
-    def settings(self) -> dict[str, int]:
+    def settings(self) -> dict[str, Any]:
         plan = self._plan
-        return {"max_attempts": plan.max_attempts, "max_in_flight": plan.max_in_flight, "invisible_ms": 1_000}
+        settings = {"max_attempts": plan.max_attempts, "max_in_flight": plan.max_in_flight, "invisible_ms": 1_000}
+        if plan.unwanted_key is None:
+            return settings
+        return {**settings, "filter": Filter({"expression": f"key != '{plan.unwanted_key}'"})}
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self._plan.max_attempts, self._plan.max_in_flight, self._plan.unwanted_key)
 
     @property
     def pops(self) -> int:
@@ -138,7 +150,7 @@ class World:
     def add_group(self, name: str) -> None:
         """From now on it must get every message."""
         self._groups.append(name)
-        self.history.rules[name] = Rules(self._plan.max_attempts, self._plan.max_in_flight)
+        self.history.rules[name] = self.rules
 
     def instance(self, faults: Faults | None = None) -> Service:
         """A fresh process: cold caches, a clock of its own."""
@@ -160,7 +172,7 @@ class World:
             made.append(service.topics.put("t", {"queues": self._plan.queues})[0])
             for group in self._groups:
                 service.groups.put(made[0], group, self.settings)
-                self.history.rules[group] = Rules(self._plan.max_attempts, self._plan.max_in_flight)
+                self.history.rules[group] = self.rules
 
         self._scheduler.spawn(prepare)
         self._scheduler.run(_STEPS_MAX)
