@@ -87,10 +87,10 @@ class Cursor:
         """Messages that wait for their retry."""
         return sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
 
-    @property
-    def committed(self) -> int:
-        """The lowest offset that is not settled; what waits for a retry after a nack is passed."""
-        return min([self.next, *(lease.owed_offsets[0] for lease in self.owing if not lease.parked)])
+    def committed(self, ordered: bool) -> int:
+        """The lowest offset that is not settled; what waits for a retry after a nack is passed, if not `ordered`."""
+        owing = (lease for lease in self.owing if ordered or not lease.parked)
+        return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
     def standing(self, token: str, start: int, offset: int) -> Standing:
         """What a receipt for this offset is worth, of the lease of this token that began at `start`."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from chalicelib import backoff, filters, keys
 from chalicelib.backoff import Backoff
-from chalicelib.fields import Fields
+from chalicelib.errors import InvalidField
+from chalicelib.fields import Fields, shown
 from chalicelib.filters import Filter
 from chalicelib.limits import (
     ATTEMPTS_DEFAULT,
@@ -28,9 +29,12 @@ DEFAULTS: dict[str, Any] = {
     "max_in_flight": IN_FLIGHT_DEFAULT,
     "backoff_ms": backoff.DEFAULT,
     "paused": False,
+    "ordered": False,
     "filter": None,
 }
 FIELDS = frozenset(DEFAULTS)
+FIXED = frozenset({"ordered"})
+"""What stays as it was at creation; asking for something else is refused."""
 
 _TEXTS: dict[str, type[Backoff | Filter]] = {"backoff_ms": Backoff, "filter": Filter}
 """Settings that are stored as JSON text, as the client wrote them; one that is None is not stored."""
@@ -54,6 +58,7 @@ class Group:
     created_at_ms: int
     version: int = 0
     filter: Filter | None = None
+    ordered: bool = False
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
@@ -91,6 +96,7 @@ def parse_settings(data: object) -> dict[str, Any]:
         "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
         "backoff_ms": backoff.parse(fields.raw("backoff_ms")) if fields.given("backoff_ms") else None,
         "paused": fields.flag("paused"),
+        "ordered": fields.flag("ordered"),
         "filter": filters.parse(fields.raw("filter")) if fields.given("filter") else None,
     }
     return {name: value for name, value in parsed.items() if value is not None}
@@ -116,6 +122,15 @@ def create(group: Group) -> list[Write]:
         landed=lambda before: before is not None and before["id"] == group.id,
     )
     return [making, Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))]
+
+
+def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
+    """Raises InvalidField for what cannot be changed later: leases are out that were made under it."""
+    for field in FIXED & given.keys():
+        now, wanted = shown(getattr(group, field)), shown(given[field])
+        if now != wanted:
+            fixed = f"is {now} and cannot be changed to {wanted} once the group exists"
+            raise InvalidField(f"field '{field}' of group {group.name!r} {fixed}")
 
 
 def change(group: Group, given: Mapping[str, Any]) -> Write:

@@ -7,7 +7,8 @@ under an old name shares no key with what it replaces.
     grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
-                                                             max_in_flight, backoff_ms, paused, filter, version
+                                                             max_in_flight, backoff_ms, paused, ordered, filter,
+                                                             version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry

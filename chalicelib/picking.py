@@ -55,11 +55,24 @@ class Pick:
         return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
 
 
-def pick(
-    cursor: Cursor, group: Group, end: int, want: int, now: int, skip: Collection[str] = (), freed: int = 0
-) -> Pick:
-    """Plans to take up to `want` messages, in offset order. `skip`: leases that the same write acks `freed` messages
-    of, so that they make room but cannot be taken over."""
+@dataclass(frozen=True, slots=True)
+class Riding:
+    """Acks in the same write. `skip`: leases that it acks `freed` messages in flight of, so that they make room but
+    cannot be taken over. `settled`: those that owe nothing after it."""
+
+    skip: Collection[str] = ()
+    freed: int = 0
+    settled: Collection[str] = ()
+
+
+NO_ACKS = Riding()
+
+
+def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Riding = NO_ACKS) -> Pick:
+    """Plans to take up to `want` messages, in offset order."""
+    if group.ordered and is_held(cursor, now, riding):
+        return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
+    skip, freed = riding.skip, riding.freed
     due = [lease for lease in cursor.due(now) if lease.token not in skip]
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
@@ -80,6 +93,12 @@ def pick(
         is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
     )
+
+
+def is_held(cursor: Cursor, now: int, riding: Riding) -> bool:
+    """Whether something that a pop took is neither settled nor due: an ordered queue then gives nothing."""
+    open_leases = (lease for lease in cursor.owing if lease.token not in riding.settled)
+    return any(lease.token in riding.skip or not lease.is_due(now) for lease in open_leases)
 
 
 def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[Lease, range], ...]:
@@ -105,15 +124,22 @@ class Tokens:
 
 
 def take(
-    picked: Pick, cursor: Cursor, chain: Sequence[Segment], tokens: Tokens, deadline: int, is_exact: bool
+    picked: Pick,
+    cursor: Cursor,
+    chain: Sequence[Segment],
+    tokens: Tokens,
+    deadline: int,
+    is_exact: bool,
+    is_alone: bool = False,
 ) -> Change:
-    """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on."""
+    """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on.
+    `is_alone`: only if there was no other claim since."""
     made = Change()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for each, run in picked.takeovers if each is lease]
         new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
         made += move(lease, [index for run in taken for index in run], new)
-    if picked.is_capped_closely:
+    if picked.is_capped_closely or is_alone:
         made += no_claim_since(cursor)
     made += not_beyond(picked.next_at_most)
     if picked.fresh:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chalicelib.cursor import Cursor
+from chalicelib.group import Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,14 @@ class QueueProgress:
     last_consumer_id: str | None
 
 
-def progress(queue: int, cursor: Cursor, first: int, end: int, now: int) -> QueueProgress:
+def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int) -> QueueProgress:
     """An expired lease, and a retry that is due, count as ready; what was never taken and has expired does not."""
     due = cursor.due(now)
     end = max(end, cursor.next)
     untaken = range(max(first, cursor.next), end)
     return QueueProgress(
         queue,
-        committed_offset=cursor.committed,
+        committed_offset=cursor.committed(group.ordered),
         next_offset=cursor.next,
         end_offset=end,
         ready=len(untaken) + sum(len(lease.owed) for lease in due),

@@ -131,6 +131,10 @@ class Settlement:
             moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
         return (change + has_room() + prune(self.cursor, 0, self.tokens) if change else change), moved
 
+    def settled(self) -> set[str]:
+        """Tokens of the leases that owe nothing after `acks`."""
+        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if set(lease.owed) <= set(indexes)}
+
     def ended(self) -> set[str]:
         """Tokens of the leases that `acks` takes away."""
         return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}

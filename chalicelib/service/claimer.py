@@ -12,7 +12,7 @@ from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
 from chalicelib.limits import INERT_MAX, PASSED_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
-from chalicelib.picking import Pick, Tokens, pick, take
+from chalicelib.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
@@ -152,22 +152,26 @@ class Claimer:
 
     def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
         now = self._runtime.now()
-        skip = riding.tokens if riding else set()
-        freed = riding.freed(now) if riding else 0
-        picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, skip, freed)
+        acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
+        picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)
         picked = self._sieve.sift(view, queue, cursor, picked)
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
         is_sifted = view.group.filter is not None or bool(picked.passed)
         is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
         if fitting < picked.count:
-            picked = pick(cursor, view.group, view.end(queue), fitting, now, skip, freed)
+            picked = pick(cursor, view.group, view.end(queue), fitting, now, acked)
             picked = self._sieve.sift(view, queue, cursor, picked)
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
-        taken = take(picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact)
+        taken = take(
+            picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact, view.group.ordered
+        )
         settled = riding.acks()[0] if riding else Change()
         return _Plan(
-            picked, segments, taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, skip), taken.tokens
+            picked,
+            segments,
+            taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, acked.skip),
+            taken.tokens,
         )
 
     def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:

@@ -74,6 +74,7 @@ class Groups:
                 continue  # made or removed by someone else since it was read
 
     def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
+        group.demand_unchanged(found, given)
         if not given.keys() - {"start"}:
             return found
         return Group.of(found.topic_id, found.name, self._store.write(group.change(found, given)))
@@ -148,7 +149,7 @@ class Groups:
     def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
         now = self._runtime.now()
         places = zip(self._cursors(topic, found), self._timeline.firsts(topic, now), queue_ends, strict=True)
-        queues = [progress(queue, cursor, first, end, now) for queue, (cursor, first, end) in enumerate(places)]
+        queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in enumerate(places)]
         return GroupDetails(found, queues, self._oldest(topic, queues))
 
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:

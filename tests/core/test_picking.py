@@ -13,7 +13,7 @@ from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.picking import Pick, Tokens, pick, take
+from chalicelib.picking import Pick, Riding, Tokens, pick, take
 from chalicelib.store.evaluate import after, holds
 from chalicelib.writes import Key
 
@@ -114,7 +114,7 @@ def test_leases_that_are_just_acked_are_not_taken_over(
     cursor: Cursor, ahead: int, want: int, data: st.DataObject
 ) -> None:
     skip = data.draw(st.sets(st.sampled_from(sorted(cursor.leases)))) if cursor.leases else set()
-    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW, skip)
+    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW, Riding(skip))
     assert {lease.token for lease, _ in picked.takeovers} & skip == set()
 
 

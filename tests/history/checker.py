@@ -124,6 +124,30 @@ def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:
             yield f"{each.group} got {each.body} at {each.place}, which it does not want"
 
 
+def _an_ordered_queue_waits_for_what_is_not_settled(case: Case) -> Iterator[str]:
+    """Nothing is delivered past a message that was neither acked, dead, nor in the same answer."""
+    for delivered in case.history.delivered:
+        rules = case.history.rules.get(delivered.group)
+        if rules is None or not rules.ordered or delivered.group in case.resets:
+            continue
+        for place, body in case.history.log.items():
+            is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
+            if is_before and case.wants(delivered.group, body) and not _is_done(case, delivered, place):
+                yield f"{delivered.group} got {delivered.place} at {delivered.at_ms}, when {place} was not settled"
+
+
+def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
+    """Whether this message, of a lower offset, stood in nobody's way."""
+    group, answered_ms = delivered.group, max(delivered.at_ms, delivered.answered_ms)
+    if place in case.history.dead.get(group, {}):
+        return True
+    acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
+    if any(each.outcome in ("ok", "unknown") and each.began_ms <= answered_ms for each in acks):
+        return True
+    same = (delivered.began_ms, delivered.answered_ms)
+    return any((each.began_ms, each.answered_ms) == same for each in case.delivered.get((group, place), ()))
+
+
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
     for (group, place), leases in case.leases():
@@ -262,6 +286,7 @@ CHECKS = (
     _deliveries_are_what_is_stored,
     _nothing_is_lost,
     _a_filter_holds_back_what_is_not_wanted,
+    _an_ordered_queue_waits_for_what_is_not_settled,
     _two_leases_never_live_at_once,
     _what_is_acked_stays_acked,
     _stale_receipts_are_refused,

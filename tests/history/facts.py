@@ -71,6 +71,7 @@ class Rules:
     max_in_flight: int
     unwanted_key: str | None = None
     """Of messages that the group's filter passes."""
+    ordered: bool = False
 
 
 @dataclass(slots=True)

@@ -130,6 +130,19 @@ def test_what_a_group_does_not_want_it_need_not_get_and_must_not() -> None:
     assert found(history(drained={"g": set()}, rules=rules)) == {"nothing_is_lost"}
 
 
+def test_in_an_ordered_group_nothing_is_delivered_past_what_is_not_settled() -> None:
+    rules = {"g": Rules(5, 2, ordered=True)}
+    log = {PLACE: "a", (0, 1): "b"}
+    second = Delivered("g", (0, 1), "b", "id1", 1, 490, 500, 9_000, "s", 500)
+    judged = history(delivered("r", 100, 9_000), second, log=log, ends={0: 2}, rules=rules)
+    assert "an_ordered_queue_waits_for_what_is_not_settled" in found(judged)
+    judged.settled = [settled("ack", "r", 300)]
+    assert "an_ordered_queue_waits_for_what_is_not_settled" not in found(judged)
+    together = replace(delivered("r", 500, 9_000), began_ms=490, answered_ms=500)
+    judged = history(together, second, log=log, ends={0: 2}, rules=rules)
+    assert "an_ordered_queue_waits_for_what_is_not_settled" not in found(judged)
+
+
 def test_no_more_are_held_than_allowed() -> None:
     others = [Delivered("g", (0, offset), "a", "id", 1, 90, 100, 9_000, f"r{offset}") for offset in range(3)]
     judged = history(*others, rules={"g": Rules(5, 2)})

@@ -16,6 +16,7 @@ DEFAULTS = {
     "max_in_flight": 1_000,
     "backoff_ms": list(BACKOFF_MS),
     "paused": False,
+    "ordered": False,
     "filter": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}

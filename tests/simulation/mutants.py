@@ -137,6 +137,19 @@ def claims_that_pass_what_others_sifted() -> Any:
 
 
 @planted
+def ordered_queues_that_do_not_wait() -> Any:
+    """Messages of an ordered group are given out while others before them are held."""
+    return patch.object(picking, "is_held", lambda *_: False)
+
+
+@planted
+def ordered_claims_that_race() -> Any:
+    """Two claims of an ordered queue may both win, after looks that found it free."""
+    true = picking.take
+    return patch.object(claimer, "take", lambda *args: true(*args[:-1], False))
+
+
+@planted
 def claims_that_forget_the_cap() -> Any:
     """What others have claimed since does not count against the cap."""
     true = picking.pick

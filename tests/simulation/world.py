@@ -51,6 +51,7 @@ class Plan:
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
+    ordered: bool = False
     unwanted_key: str | None = None
     """Of messages that no group wants."""
     sweepers: int = 0
@@ -74,6 +75,7 @@ class Plan:
             chores=random.choice((0, 0, 0, 3)),
             max_attempts=random.choice((1_000, 1_000, 1, 2)),
             max_in_flight=random.choice((1_000, 1_000, 4, 7)),
+            ordered=random.choice((False, False, False, True)),
             unwanted_key=random.choice((None, None, None, "b")),
             sweepers=random.choice((0, 0, 1, 2)),
         )
@@ -131,14 +133,19 @@ class World:
     @property
     def settings(self) -> dict[str, Any]:
         plan = self._plan
-        settings = {"max_attempts": plan.max_attempts, "max_in_flight": plan.max_in_flight, "invisible_ms": 1_000}
+        settings = {
+            "max_attempts": plan.max_attempts,
+            "max_in_flight": plan.max_in_flight,
+            "invisible_ms": 1_000,
+            "ordered": plan.ordered,
+        }
         if plan.unwanted_key is None:
             return settings
         return {**settings, "filter": Filter({"expression": f"key != '{plan.unwanted_key}'"})}
 
     @property
     def rules(self) -> Rules:
-        return Rules(self._plan.max_attempts, self._plan.max_in_flight, self._plan.unwanted_key)
+        return Rules(self._plan.max_attempts, self._plan.max_in_flight, self._plan.unwanted_key, self._plan.ordered)
 
     @property
     def pops(self) -> int:

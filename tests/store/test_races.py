@@ -210,7 +210,7 @@ def test_acks_of_one_lease_do_not_hinder_each_other(store: Store, key: Key) -> N
     item = found(store, key)
     assert item is not None
     assert Cursor.of(item).leases["t"].acked == set(range(THREADS))
-    assert Cursor.of(item).committed == THREADS
+    assert Cursor.of(item).committed(ordered=False) == THREADS
 
 
 def test_an_ack_and_a_takeover_never_both_win_a_message(store: Store, key: Key) -> None:

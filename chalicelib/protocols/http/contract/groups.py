@@ -87,6 +87,11 @@ _SETTINGS: Json = {
         default=list(BACKOFF_MS),
     ),
     "paused": flag("Whether pop delivers nothing; what it acks still counts.", default=False),
+    "ordered": flag(
+        "Whether a queue gives nothing more until all that a pop took from it is settled, or due again. A message that"
+        " failed is then not overtaken by later ones of its queue. Cannot be changed later.",
+        default=False,
+    ),
     "filter": {
         **one_of(
             "What the group is given: messages with one of these tags, or those that a JMESPath expression over `tag`,"
@@ -117,7 +122,9 @@ _QUEUE_PROGRESS = answer(
     "Where the group stands in one queue.",
     {
         "queue": QUEUE,
-        "committed_offset": integer("The lowest offset that is not settled; a nacked message is passed."),
+        "committed_offset": integer(
+            "The lowest offset that is not settled; a nacked message is passed, if the group is not ordered."
+        ),
         "next_offset": integer("The lowest offset that was never taken."),
         "end_offset": END_OFFSET,
         "ready": _READY,
@@ -158,6 +165,7 @@ _EXAMPLE = {
     "max_in_flight": 1000,
     "backoff_ms": [10000, 60000, 600000],
     "paused": False,
+    "ordered": False,
     "filter": None,
     "created_at_ms": 1767225600000,
     "ready": 3,
