@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib import backoff, filters, keys
+from chalicelib import backoff, filters, keys, rate
 from chalicelib.backoff import Backoff
 from chalicelib.errors import InvalidField
 from chalicelib.fields import Fields, shown
@@ -20,6 +20,7 @@ from chalicelib.limits import (
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
 )
+from chalicelib.rate import Rate
 from chalicelib.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
 
 DEFAULTS: dict[str, Any] = {
@@ -30,13 +31,14 @@ DEFAULTS: dict[str, Any] = {
     "backoff_ms": backoff.DEFAULT,
     "paused": False,
     "ordered": False,
+    "rate_limit": None,
     "filter": None,
 }
 FIELDS = frozenset(DEFAULTS)
 FIXED = frozenset({"ordered"})
 """What stays as it was at creation; asking for something else is refused."""
 
-_TEXTS: dict[str, type[Backoff | Filter]] = {"backoff_ms": Backoff, "filter": Filter}
+_TEXTS: dict[str, type[Backoff | Filter | Rate]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter}
 """Settings that are stored as JSON text, as the client wrote them; one that is None is not stored."""
 
 
@@ -59,6 +61,7 @@ class Group:
     version: int = 0
     filter: Filter | None = None
     ordered: bool = False
+    rate_limit: Rate | None = None
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
@@ -77,6 +80,10 @@ class Group:
         settings: dict[str, Any] = {field: getattr(self, field) for field in DEFAULTS}
         settings |= {field: settings[field] and settings[field].given for field in _TEXTS}
         return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
+
+    @property
+    def window_key(self) -> Key:
+        return keys.window(self.topic_id, self.name, self.id)
 
     def cursor_key(self, queue: int) -> Key:
         return keys.cursor(self.topic_id, self.name, self.id, queue)
@@ -97,6 +104,7 @@ def parse_settings(data: object) -> dict[str, Any]:
         "backoff_ms": backoff.parse(fields.raw("backoff_ms")) if fields.given("backoff_ms") else None,
         "paused": fields.flag("paused"),
         "ordered": fields.flag("ordered"),
+        "rate_limit": rate.parse(fields.raw("rate_limit")) if fields.given("rate_limit") else None,
         "filter": filters.parse(fields.raw("filter")) if fields.given("filter") else None,
     }
     return {name: value for name, value in parsed.items() if value is not None}
@@ -151,7 +159,7 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
 
 def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        field: value.text if isinstance(value, Backoff | Filter) else value
+        field: value.text if isinstance(value, Backoff | Filter | Rate) else value
         for field, value in settings.items()
         if value is not None
     }

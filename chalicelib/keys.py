@@ -10,6 +10,7 @@ under an old name shares no key with what it replaces.
                                                              max_in_flight, backoff_ms, paused, ordered, filter,
                                                              version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
+    window      group#tid#group         rate#gid             see `rate`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
@@ -63,6 +64,10 @@ def group(topic_id: str, name: str) -> Key:
 
 def cursor(topic_id: str, group: str, group_id: str, queue: int) -> Key:
     return Key(group_partition(topic_id, group), f"cursor#{group_id}#{queue:03d}")
+
+
+def window(topic_id: str, group: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group), f"rate#{group_id}")
 
 
 def log(topic_id: str, queue: int) -> str:

@@ -162,6 +162,11 @@ BACKOFF_MS = tuple(
 )
 """The wait before retry n after a nack that does not say; the last one repeats."""
 
+RATE_MIN = 0.001
+"""Messages a second: one in a quarter of an hour."""
+RATE_MAX = 1_000_000
+"""More than a group will ever get: as good as no limit."""
+
 FILTER_TAGS_MAX = 100
 EXPRESSION_CHARS_MAX = 1_024
 """A filter is a condition, not a program, and is asked of every message."""

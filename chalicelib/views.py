@@ -74,7 +74,9 @@ def popped(topic: str, result: Popped, acks: int) -> dict[str, Any]:
     }
     if result.is_paused:
         answer["paused"] = True
-    if result.is_limited:
+    if result.retry_after_ms is not None:
+        answer |= {"limited": "rate", "retry_after_ms": result.retry_after_ms}
+    elif result.is_limited:
         answer["limited"] = "in_flight"
     return answer
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"errors", "limits", "writes", "runtime"},
     {"call", "fields", "keys", "sizes", "lease", "receipt"},
-    {"backoff", "message", "topic"},
+    {"backoff", "message", "rate", "topic"},
     {"filters"},
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chalicelib.changes import Change, create, popped, prune, write
 from chalicelib.cursor import Cursor
@@ -77,6 +77,13 @@ class Claimer:
         self._sieve = sieve
         self._beliefs = beliefs
         self._burial = burial
+
+    def within_reach(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Pick:
+        """What a claim would take, but for what a filter would pass."""
+        cursor = view.cursors[queue]
+        if riding:
+            cursor = riding.cursor = believe(cursor, riding.receipts)
+        return self._picked(view, queue, cursor, ask, riding)
 
     def claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
@@ -152,16 +159,14 @@ class Claimer:
 
     def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
         now = self._runtime.now()
-        acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
-        picked = pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)
-        picked = self._sieve.sift(view, queue, cursor, picked)
+        picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, ask, riding))
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
         is_sifted = view.group.filter is not None or bool(picked.passed)
         is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
         if fitting < picked.count:
-            picked = pick(cursor, view.group, view.end(queue), fitting, now, acked)
-            picked = self._sieve.sift(view, queue, cursor, picked)
+            fewer = replace(ask, max_messages=fitting)
+            picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, fewer, riding))
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
         taken = take(
             picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact, view.group.ordered
@@ -170,9 +175,14 @@ class Claimer:
         return _Plan(
             picked,
             segments,
-            taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, acked.skip),
+            taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, riding.tokens if riding else ()),
             taken.tokens,
         )
+
+    def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None) -> Pick:
+        now = self._runtime.now()
+        acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
+        return pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)
 
     def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:
         """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""

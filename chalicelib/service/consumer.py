@@ -18,6 +18,7 @@ from chalicelib.service.log_reader import LogReader, Want
 from chalicelib.service.looking import Looker, View
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.settler import Settler
+from chalicelib.service.throttle import Throttle
 from chalicelib.settlement import Failure, Settlement
 from chalicelib.space import Space
 from chalicelib.topic import Topic
@@ -35,12 +36,14 @@ class Delivery:
 
 @dataclass(slots=True)
 class Popped:
-    """`is_limited`: the group's cap on messages in flight held something back."""
+    """`is_limited`: the group's cap on messages in flight held something back; `retry_after_ms`: its rate did, and
+    allows more then."""
 
     deliveries: list[Delivery] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     is_paused: bool = False
     is_limited: bool = False
+    retry_after_ms: int | None = None
 
 
 class Consumer:
@@ -52,6 +55,7 @@ class Consumer:
         reader: LogReader,
         settler: Settler,
         receipts: Receipts,
+        throttle: Throttle,
     ) -> None:
         self._runtime = runtime
         self._looker = looker
@@ -59,6 +63,7 @@ class Consumer:
         self._reader = reader
         self._settler = settler
         self._receipts = receipts
+        self._throttle = throttle
 
     def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Answers none only if none was ready in any queue
@@ -106,11 +111,28 @@ class Consumer:
             queue = self._choose(waiting, acks)
             del waiting[queue]
             riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
-            popped = self._claim(view, queue, ask, riding)
-            if popped.deliveries:
+            popped = self._throttled(view, queue, ask, riding)
+            if popped.deliveries or popped.retry_after_ms is not None:
                 return popped
             is_limited = is_limited or popped.is_limited
         return Popped(is_limited=is_limited)
+
+    def _throttled(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+        """Claims as many as the group's rate allows. Nobody else of the group gets more meanwhile, so that other queues
+        need not be asked when it allows none."""
+        rate = view.group.rate_limit
+        if rate is None:
+            return self._claim(view, queue, ask, riding)
+        picked = self._claimer.within_reach(view, queue, ask, riding)
+        wanted = min(ask.max_messages, picked.count)
+        allowed = self._throttle.take(view, rate, wanted)
+        popped = Popped(is_limited=picked.is_limited)
+        if allowed:
+            popped = self._claim(view, queue, replace(ask, max_messages=allowed), riding)
+        self._throttle.give_back(view, allowed - len(popped.deliveries))
+        if allowed < wanted:
+            popped.retry_after_ms = self._throttle.next_in_ms(view, rate)
+        return popped
 
     def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
         """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is

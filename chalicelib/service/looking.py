@@ -10,6 +10,7 @@ from chalicelib import keys
 from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.log import Segment
+from chalicelib.rate import Window
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.log_reader import LogReader, Seen, Want, stored_at
@@ -26,6 +27,7 @@ class View:
     """One for each queue."""
     chains: list[list[Segment]]
     """For each queue the segments from the cursor's `next` on, as far as was asked."""
+    window: Window
 
     def end(self, queue: int) -> int:
         """How far the queue's log was read."""
@@ -60,7 +62,9 @@ class Looker:
         for cursor in cursors:
             self._beliefs.learn(cursor)
         wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
-        return View(topic, settings, cursors, self._reader.chains(wants, seen))
+        key = settings.window_key
+        window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
+        return View(topic, settings, cursors, self._reader.chains(wants, seen), window)
 
     def _guess(self, topic: Topic, group: str, count: int) -> list[Want]:
         settings = self._beliefs.group(topic.id, group)

@@ -23,6 +23,7 @@ from chalicelib.service.rounds import Rounds
 from chalicelib.service.settler import Settler
 from chalicelib.service.sieve import Sieve
 from chalicelib.service.sweeps import Sweeps
+from chalicelib.service.throttle import Throttle
 from chalicelib.service.timeline import Timeline
 from chalicelib.service.topics import Topics
 from chalicelib.store import Store
@@ -63,7 +64,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         topics,
         Groups(store, runtime, catalogue, reader, timeline, purge),
         Producer(runtime, LogWriter(store, runtime, payloads)),
-        Consumer(runtime, looker, claimer, reader, settler, receipts),
+        Consumer(runtime, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline),
         Sweeps(store, runtime, topics, burial, Rounds(store, runtime)),

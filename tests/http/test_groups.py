@@ -17,6 +17,7 @@ DEFAULTS = {
     "backoff_ms": list(BACKOFF_MS),
     "paused": False,
     "ordered": False,
+    "rate_limit": None,
     "filter": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}

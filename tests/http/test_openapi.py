@@ -77,7 +77,7 @@ def test_a_parameter_has_the_limit_of_that_name(name: str, keyword: str, limit: 
 
 
 def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
-    named = {value for value in vars(limits).values() if isinstance(value, int)}
+    named = {value for value in vars(limits).values() if isinstance(value, int | float)}
     derived = {0, 1, limits.QUEUES_MAX - 1, limits.BATCH_MESSAGES_MAX - 1, BASE64_CHARS_MAX}
     bounds = {node[keyword] for node in nodes(document()) for keyword in BOUNDS if keyword in node}
     assert bounds <= named | derived

@@ -74,7 +74,11 @@ _SCHEMAS: Json = {
         },
         {
             "paused": flag("The group is paused. Missing when it is not.", const=True),
-            "limited": string("The group's `max_in_flight` held messages back. Missing otherwise.", enum=["in_flight"]),
+            "limited": string(
+                "The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.",
+                enum=["in_flight", "rate"],
+            ),
+            "retry_after_ms": integer("When the rate allows more. Missing where it held nothing back."),
         },
     ),
     "Failure": answer(

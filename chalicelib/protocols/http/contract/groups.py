@@ -15,6 +15,8 @@ from chalicelib.limits import (
     INVISIBLE_MS_MAX,
     MULTIPLIER_MAX,
     NACK_DELAY_MS_MAX,
+    RATE_MAX,
+    RATE_MIN,
     TAG_CHARS_MAX,
 )
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
@@ -87,6 +89,14 @@ _SETTINGS: Json = {
         default=list(BACKOFF_MS),
     ),
     "paused": flag("Whether pop delivers nothing; what it acks still counts.", default=False),
+    "rate_limit": {
+        "type": "number",
+        "minimum": RATE_MIN,
+        "maximum": RATE_MAX,
+        "default": None,
+        "description": "How many messages a second the group is given, over all queues and consumers; what is delivered"
+        " again counts too. Up to a second's messages may come at once. Once given it can be raised, not taken away.",
+    },
     "ordered": flag(
         "Whether a queue gives nothing more until all that a pop took from it is settled, or due again. A message that"
         " failed is then not overtaken by later ones of its queue. Cannot be changed later.",
@@ -110,6 +120,7 @@ _GROUP: Json = {
     "group": string("The group's name."),
     "topic": string("The topic's name."),
     **without_defaults(_SETTINGS),
+    "rate_limit": nullable(without_defaults(_SETTINGS)["rate_limit"]),
     "filter": nullable(without_defaults(_SETTINGS)["filter"]),
     "created_at_ms": instant("When the group was created."),
     "ready": _READY,
@@ -166,6 +177,7 @@ _EXAMPLE = {
     "backoff_ms": [10000, 60000, 600000],
     "paused": False,
     "ordered": False,
+    "rate_limit": None,
     "filter": None,
     "created_at_ms": 1767225600000,
     "ready": 3,

@@ -1,0 +1,114 @@
+"""A group is given so many messages a second, whoever asks, and however many ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.http.client import Client, Clock, Group, Topic
+
+
+def taken_over(ms: int, clock: Clock, *groups: Group, step_ms: int = 20, **ask: object) -> int:
+    """How many messages these instances of a group get by asking all the time."""
+    end, count = clock.now() + ms, 0
+    while clock.now() < end:
+        for group in groups:
+            messages = group.pop(**ask)["messages"]
+            count += len(messages)
+            if messages:
+                group.ack(*messages)
+        clock.sleep(step_ms)
+    return count
+
+
+def filled(topic: Topic, count: int = 1_000) -> None:
+    for first in range(0, count, 200):
+        topic.produce(*[f"{first + place}" for place in range(200)])
+
+
+def test_up_to_a_second_s_messages_come_at_once_and_no_more(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=10)
+    filled(topic)
+    answer = group.pop(max_messages=100)
+    assert len(answer["messages"]) == 10
+    assert (answer["limited"], answer["retry_after_ms"]) == ("rate", 1_000)
+    clock.sleep(400)
+    answer = group.pop()
+    assert (answer["messages"], answer["limited"], answer["retry_after_ms"]) == ([], "rate", 600)
+    clock.sleep(600)
+    assert len(group.pop(max_messages=4)["messages"]) == 4
+    assert len(group.pop()["messages"]) == 6
+
+
+@pytest.mark.parametrize("rate", [1, 2.5, 7, 50, 123.4])
+@pytest.mark.parametrize("instances", [1, 4])
+def test_the_rate_holds_over_instances_and_queues(client: Client, clock: Clock, rate: float, instances: int) -> None:
+    topic = client.topic("wide", queues=3)
+    first = topic.group("slow", rate_limit=rate)
+    filled(topic)
+    groups = [first, *(first.seen_by(client.another()) for _ in range(instances - 1))]
+    got = taken_over(3_000, clock, *groups, max_messages=7)
+    assert 0.8 * rate * 3 <= got <= 1.2 * rate * 3
+
+
+def test_a_rate_below_one_a_second_is_one_now_and_then(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=0.5)
+    filled(topic)
+    assert taken_over(10_000, clock, group, step_ms=100) == 5
+
+
+def test_what_is_delivered_again_counts_too(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=2, invisible_ms=100)
+    topic.produce("a", "b")
+    group.take(2)
+    clock.sleep(100)
+    assert group.pop()["limited"] == "rate"
+    clock.sleep(900)
+    assert [each["attempt"] for each in group.take(2)] == [2, 2]
+
+
+def test_what_was_counted_and_not_there_is_given_back(topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=5, filter={"tags": ["x"]})
+    topic.produce("a", "b", "c", {"body": "d", "tag": "x"})
+    assert len(group.pop()["messages"]) == 1
+    topic.produce(*[{"body": "e", "tag": "x"}] * 6)
+    assert len(group.pop()["messages"]) == 4
+
+
+def test_a_long_poll_waits_until_the_rate_allows_more(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=1)
+    topic.produce("a", "b")
+    group.take_one()
+    before = clock.now()
+    assert len(group.pop(wait_ms=5_000)["messages"]) == 1
+    assert 1_000 <= clock.now() - before <= 1_300
+
+
+def test_acks_count_while_the_rate_holds_messages_back(topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=1)
+    topic.produce("a", "b")
+    message = group.take_one()
+    answer = group.pop(ack=[message["receipt"]])
+    assert (answer["acked"], answer["messages"], answer["limited"]) == (1, [], "rate")
+
+
+def test_an_empty_queue_is_not_limited_and_costs_nothing(topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=1)
+    group.pop()
+    before = topic.client.store.meter.write_units
+    assert "limited" not in group.pop()
+    assert topic.client.store.meter.write_units == before
+
+
+@pytest.mark.parametrize("bad", [0, -1, 0.0001, 1_000_001, True, "5", [], {}])
+def test_a_bad_rate_is_refused(client: Client, topic: Topic, bad: object) -> None:
+    answer = client.put(f"{topic.path}/groups/g", rate_limit=bad)
+    assert answer.problem == (400, "InvalidField")
+    assert "'rate_limit'" in answer.json["detail"]
+
+
+def test_a_rate_can_be_changed(client: Client, topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=1)
+    filled(topic, 200)
+    group.take_one()
+    group.change(rate_limit=20)
+    assert len(group.pop(max_messages=50)["messages"]) == 19
