@@ -90,6 +90,12 @@ def dead(topic_id: str, group_id: str, queue: int, offset: int) -> Key:
     return Key(dead_partition(topic_id, group_id), f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}")
 
 
+def place_of_dead(key: Key) -> tuple[int, int]:
+    """Queue and offset."""
+    queue, offset = key.sk.split("#")
+    return int(queue), int(offset)
+
+
 def dead_partition(topic_id: str, group_id: str) -> str:
     return f"dead#{topic_id}#{group_id}"
 

@@ -152,6 +152,16 @@ PRUNED_ALONE_MAX = 40
 DEAD_TOGETHER_MAX = 50
 """Messages that go to the dead letters in one transaction, which takes 100 items."""
 
+PURGED_TOGETHER_MAX = 90
+"""Dead letters that one transaction removes, beside the cursor that counts them."""
+
+REDRIVEN_LEASES_MAX = LEASES_MAX // 2
+"""With so many leases a cursor takes no more from the dead letters: what is left of its room is for consumers.
+Neighbours share a lease."""
+
+DEAD_MS = 5 * SECOND_MS
+"""How long one call redrives or purges dead letters; what is left then is left to the next call."""
+
 HOME_MS = SECOND_MS
 """A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
 longer."""

@@ -22,7 +22,7 @@ LAYERS = [
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},
     {"changes"},
-    {"picking", "settlement", "progress"},
+    {"picking", "settlement", "progress", "redriving"},
     {"store"},
     {"service"},
     {"views"},

@@ -11,6 +11,7 @@ from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
 from chalicelib.service.groups import Groups
+from chalicelib.service.letters import Letters
 from chalicelib.service.log_reader import LogReader
 from chalicelib.service.log_writer import LogWriter
 from chalicelib.service.looking import Looker
@@ -20,6 +21,7 @@ from chalicelib.service.producer import Producer
 from chalicelib.service.purge import Purge
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.rounds import Rounds
+from chalicelib.service.redrive import Redrive
 from chalicelib.service.settler import Settler
 from chalicelib.service.sieve import Sieve
 from chalicelib.service.sweeps import Sweeps
@@ -39,6 +41,8 @@ class Service:
     consumer: Consumer
     settler: Settler
     lookup: Lookup
+    letters: Letters
+    redrive: Redrive
     sweeps: Sweeps
 
 
@@ -56,6 +60,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial)
     purge = Purge(store, runtime)
     topics = Topics(store, runtime, catalogue, timeline, purge)
+    letters = Letters(store, runtime, catalogue, reader)
     return Service(
         runtime,
         store,
@@ -66,5 +71,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         Consumer(runtime, looker, claimer, reader, settler, receipts),
         settler,
         Lookup(runtime, reader, timeline),
+        letters,
+        Redrive(store, runtime, catalogue, letters),
         Sweeps(store, runtime, topics, burial, Rounds(store, runtime)),
     )

@@ -10,12 +10,13 @@ from chalicelib.changes import Change, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import StoreUnavailable
 from chalicelib.group import Group
-from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.parking import parked
 from chalicelib.service.receipts import Receipts
 from chalicelib.settlement import RECEIPT_INVALID, Failure, Moved, Plan, Settlement, believe, unknown
 from chalicelib.store import Keys, Outcome, Store
@@ -72,6 +73,10 @@ class Settler:
         for (each, _), asked, letters in zip(doubtful, places, found, strict=True):
             died = [(asked[Key(letter["pk"], letter["sk"])], letter["epoch"]) for letter in letters]
             each.dead |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
+        left = [each for each, _ in doubtful if each.perhaps_dead()]
+        # One that was redriven between the two reads has no letter any more, and is owed only by now.
+        for each, items in zip(left, self._read([each.cursor.key for each in left]), strict=True):
+            each.learn(items[0] if items else None)
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
         """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
@@ -82,11 +87,11 @@ class Settler:
             self._bury(settings, settlement, reason, settings.max_attempts)
         now = self._runtime.now()
 
-        def parked(lease: Lease, run: range) -> Lease:
+        def waiting(lease: Lease, run: range) -> Lease:
             wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
             return self._parked(lease, run, now + wait_ms)
 
-        self._settle(topic, group, settlements, lambda settlement: settlement.moves(parked))
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
     def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
@@ -193,8 +198,7 @@ class Settler:
             settlement.know(cursor)
 
     def _parked(self, lease: Lease, run: range, due: int) -> Lease:
-        token = PARKED + self._runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
-        return Lease(token, lease.start + run.start, len(run), due, lease.attempt)
+        return parked(self._runtime, range(lease.start + run.start, lease.start + run.stop), due, lease.attempt)
 
     def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
         token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
