@@ -218,6 +218,7 @@ def reset(cursor: Cursor, offset: int) -> Write:
             Set(("next",), [offset]),
             Set(("leases",), {}),
             Remove(("segment",)),
+            Remove(("pages",)),
         ),
         landed=lambda before: before is not None and before["epoch"] == epoch and before["next"] == [offset],
     )

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from chalicelib import dead
+from chalicelib import dead, keys
 from chalicelib.changes import redriven, write
 from chalicelib.cursor import Cursor
 from chalicelib.dead import Letter
 from chalicelib.errors import GroupNotFound
 from chalicelib.group import Group
 from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX
-from chalicelib.redriving import choose
+from chalicelib.redriving import choose, is_ancient
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.letters import Letters
 from chalicelib.service.parking import parked
+from chalicelib.service.retries import Retries
 from chalicelib.store import Keys, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
@@ -32,11 +33,14 @@ class Redriven:
 
 
 class Redrive:
-    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: Letters) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: Letters, retries: Retries
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._catalogue = catalogue
         self._letters = letters
+        self._retries = retries
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
         """Redrives these messages, as many as there is time and room for; none of them unless all are dead.
@@ -74,7 +78,10 @@ class Redrive:
             if self._runtime.now() > until_ms:
                 return count, True
             cursor = self._cursor(topic, group, queue)
-            chosen, back = choose(cursor, letters)
+            paged = self._paged(group, queue, cursor) if is_ancient(cursor, letters) else set()
+            if paged is None:
+                continue
+            chosen, back = choose(cursor, letters, paged)
             if not chosen:
                 return count, True
             now = self._runtime.now()
@@ -89,6 +96,14 @@ class Redrive:
             letters = letters[len(chosen) :]
         return count, False
 
+    def _paged(self, group: Group, queue: int, cursor: Cursor) -> set[int] | None:
+        """The offsets in the cursor's pages; None: one was brought back since the cursor was read."""
+        place = keys.Place(group.topic_id, group.id, queue)
+        held = self._retries.read([(place, cursor.pages.values())])[0]
+        if held.keys() != cursor.pages.keys():
+            return None
+        return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
+
     def _cursor(self, topic: Topic, group: Group, queue: int) -> Cursor:
         found = self._store.read([Keys([group.cursor_key(queue)], strong=True)])[0]
         if not found:
@@ -97,8 +112,7 @@ class Redrive:
 
     def _cursors(self, topic: Topic, group: Group) -> list[Cursor | None]:
         """None: nobody has popped from that queue yet."""
-        keys = [group.cursor_key(queue) for queue in range(topic.queues)]
-        found = self._store.read([Keys([key], strong=True) for key in keys])
+        found = self._store.read([Keys([group.cursor_key(queue)], strong=True) for queue in range(topic.queues)])
         return [Cursor.of(items[0]) if items else None for items in found]
 
     def _remaining(self, topic: Topic, group: Group) -> int:
