@@ -6,7 +6,7 @@
     leases    token -> lease, see `lease`
     segment   the base of a segment at or before `next`, a hint for readers
     at, by    when the last pop was, and whose (empty: it did not say)
-    dead      messages that went to the dead letters
+    dead      dead letters of the queue
     claims    counts claims, for those that must not pass another
     pages     id -> what a retry page holds, see `retry_page`; not there before the first
 

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
 from chalicelib.writes import Key
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
+from tests.store.strict import StrictStore
 
 
 def dead(group: Group, **query: Any) -> Json:
@@ -248,6 +249,23 @@ def test_one_call_ends_in_time_and_says_what_is_left(topic: Topic, group: Group,
     client.store.write_together = slow  # type: ignore[method-assign]
     assert redrive(group) == (2 * PURGED_TOGETHER_MAX, 256 - 2 * PURGED_TOGETHER_MAX)
     assert purge(group) == 256 - 2 * PURGED_TOGETHER_MAX
+
+
+def test_no_request_is_larger_than_dynamodb_takes(clock: Clock) -> None:
+    client = Client(StrictStore(), clock)
+    topic = client.topic("strict")
+    group = topic.group("billing", max_attempts=1)
+    for _ in range(2):
+        topic.produce(*["x"] * 200)
+        taken = group.take(200)
+        bury(group, *taken[::2])
+        for each in taken[1::2]:
+            group.nack(each)
+        group.reset("latest")
+    assert redrive(group) == (400, 0)
+    for _ in range(2):
+        bury(group, *group.take(200))
+    assert purge(group) == 400
 
 
 # -- after a reset ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from chalicelib.limits import PARKED_MAX, RETRY_PAGE_LEASES
 from chalicelib.sizes import item_bytes
 from chalicelib.writes import Item
 from tests.http.client import Client, Clock, Group, Json, Topic, failed, offsets, receipts
+from tests.store.strict import StrictStore
 
 HOUR_MS = 3_600_000
 COUNT = 300
@@ -65,6 +66,15 @@ def test_the_cursor_stays_light_and_all_come_back_when_due_each_once(
     assert sorted(offsets(came)) == list(range(COUNT))
     assert {each["attempt"] for each in came} == {2}
     assert items(client, "retry#") == []
+
+
+def test_no_request_is_larger_than_dynamodb_takes(clock: Clock) -> None:
+    client = Client(StrictStore(), clock)
+    topic = client.topic("strict")
+    group = topic.group("billing")
+    nacked_one_by_one(topic, group)
+    clock.sleep(HOUR_MS + COUNT)
+    assert len(come_back(group)) == COUNT
 
 
 def test_a_waiting_pop_gets_what_comes_out_of_a_page(topic: Topic, group: Group, client: Client, clock: Clock) -> None:
