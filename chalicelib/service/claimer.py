@@ -141,6 +141,8 @@ class Claimer:
         place = keys.Place(view.topic.id, view.group.id, queue)
         if page := due_page(cursor, self._runtime.now(), ask.max_messages):
             found = self._retries.bring_back(place, cursor, page)
+        elif view.group.ordered:
+            return cursor
         else:
             found = self._retries.put_away(place, cursor, most=2 * PARKED_MAX)
         if found is None:

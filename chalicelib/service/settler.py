@@ -80,7 +80,8 @@ class Settler:
             return self._parked(lease, run, now + wait_ms)
 
         self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
-        self._lighten(topic, settlements)
+        if not settings.ordered:  # there, what waits holds up its queue: the cursor must show it
+            self._lighten(topic, settlements)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
     def _lighten(self, topic: Topic, settlements: Sequence[Settlement]) -> None:

@@ -180,3 +180,17 @@ def test_a_cap_on_messages_in_flight_holds_for_what_comes_out_of_pages(topic: To
     clock.sleep(HOUR_MS + COUNT)
     assert sum(len(group.pop(max_messages=30)["messages"]) for _ in range(8)) == 100
     assert group.pop()["limited"] == "in_flight"
+
+
+def test_an_ordered_group_keeps_its_retries_in_the_cursor(topic: Topic, client: Client, clock: Clock) -> None:
+    group = topic.group("strict", ordered=True)
+    topic.produce(*["x"] * 200)
+    taken = group.take(200)
+    for each in taken[::2]:
+        group.nack(each, delay_ms=HOUR_MS)
+    group.ack(*taken[1::2])
+    topic.produce("later")
+    assert group.pop()["messages"] == []
+    assert "pages" not in cursor(client)
+    clock.sleep(HOUR_MS)
+    assert offsets(come_back(group)) == [*range(0, 200, 2), 200]
