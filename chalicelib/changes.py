@@ -16,7 +16,9 @@ from chalicelib.writes import (
     Effect,
     Either,
     Equals,
+    Exists,
     Guard,
+    Key,
     Lacks,
     Remove,
     Set,
@@ -163,13 +165,31 @@ def _is_that(lease: Lease) -> Guard:
     return Equals((*lease.path, 0), lease.start)
 
 
-def buried(chosen: Iterable[tuple[Lease, Sequence[int]]]) -> Change:
-    """Messages leave their leases for the dead letters; goes together with the writes of those."""
-    change, count = Change(), 0
+def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
+    """Messages leave their leases for the dead letters; goes together with the writes of those, `letters` of them
+    where there was none."""
+    change = Change()
     for lease, indexes in chosen:
         change += move(lease, indexes, ())
-        count += len(indexes)
-    return change + Change(effects=(Add(("dead",), count),))
+    return change + Change(effects=(Add(("dead",), letters),))
+
+
+def redriven(parked: Sequence[Lease], letters: int) -> Change:
+    """Messages come back from the dead letters, `letters` of which are removed in the same transaction.
+
+    `parked` must owe nothing that `next` has yet to reach or that another lease owes. While the epoch lasts that stays
+    true once it was seen: `next` only grows, and a message below it comes into a lease from another lease that owes
+    it, or from its letter, which the transaction demands and removes."""
+    return Change(
+        guards=(SizeBelow(("leases",), LEASES_MAX), *(Absent(lease.path) for lease in parked)),
+        effects=(Add(("dead",), -letters), *(Set(lease.path, lease.listed()) for lease in parked)),
+        tokens=tuple(lease.token for lease in parked),
+    )
+
+
+def purged(key: Key, letters: int) -> Write:
+    """Counts letters that go for good, in whatever epoch: resets leave the count alone."""
+    return Write(key, (Exists(("epoch",)),), (Add(("dead",), -letters),))
 
 
 def ends(lease: Lease, indexes: Collection[int]) -> bool:
@@ -198,6 +218,7 @@ def reset(cursor: Cursor, offset: int) -> Write:
             Set(("next",), [offset]),
             Set(("leases",), {}),
             Remove(("segment",)),
+            Remove(("pages",)),
         ),
         landed=lambda before: before is not None and before["epoch"] == epoch and before["next"] == [offset],
     )

@@ -6,8 +6,9 @@
     leases    token -> lease, see `lease`
     segment   the base of a segment at or before `next`, a hint for readers
     at, by    when the last pop was, and whose (empty: it did not say)
-    dead      messages that went to the dead letters
+    dead      dead letters of the queue
     claims    counts claims, for those that must not pass another
+    pages     id -> what a retry page holds, see `retry_page`; not there before the first
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
 as that does not pass the end that the claimer has seen.
@@ -16,11 +17,12 @@ as that does not pass the end that the claimer has seen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
 from chalicelib.lease import Lease
+from chalicelib.retry_page import RetryPage
 from chalicelib.writes import Item, Key
 
 
@@ -41,6 +43,9 @@ class Cursor:
     last_consumer_id: str | None = None
     dead: int = 0
     claims: int = 0
+    pages: Mapping[str, RetryPage] = field(default_factory=dict)
+    has_pages: bool = False
+    """Whether the map is there; once it is, it stays until a reset."""
     stands: bool = True
     """False: nobody has popped yet, there is no item."""
 
@@ -56,6 +61,8 @@ class Cursor:
             item.get("by") or None,
             item["dead"],
             item["claims"],
+            {page_id: RetryPage.of(page_id, noted) for page_id, noted in item.get("pages", {}).items()},
+            "pages" in item,
         )
 
     @classmethod
@@ -84,8 +91,9 @@ class Cursor:
         return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)
 
     def retrying(self, now: int) -> int:
-        """Messages that wait for their retry."""
-        return sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
+        """Messages that wait for their retry; all those in pages, of which some may be due."""
+        waiting = sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
+        return waiting + sum(page.count for page in self.pages.values())
 
     def committed(self, ordered: bool) -> int:
         """The lowest offset that is not settled; what waits for a retry after a nack is passed, if not `ordered`."""
@@ -93,7 +101,8 @@ class Cursor:
         return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
     def standing(self, token: str, start: int, offset: int) -> Standing:
-        """What a receipt for this offset is worth, of the lease of this token that began at `start`."""
+        """What a receipt for this offset is worth, of the lease of this token that began at `start`. Acked it is only
+        where no page owes the message either, and where it did not die."""
         lease = self.leases.get(token)
         if lease is None or lease.start != start:
             settled = offset < self.next and not self._is_owed(offset)

@@ -13,12 +13,15 @@ under an old name shares no key with what it replaces.
     window      group#tid#group         rate#gid             see `rate`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
+    retry page  retry#tid#gid#queue      due#page id          see `retry_page`
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
     sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
     secret      service                 signing-key          value: the key that receipts are signed with
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from chalicelib.writes import Key
 
@@ -91,8 +94,30 @@ def blob(topic_id: str, entry_id: bytes) -> str:
     return f"payloads/{topic_id}/{entry_id.hex()}"
 
 
+class Place(NamedTuple):
+    """The cursor whose retries lie in a page."""
+
+    topic_id: str
+    group_id: str
+    queue: int
+
+
+def retry_partition(place: Place) -> str:
+    return f"retry#{place.topic_id}#{place.group_id}#{place.queue}"
+
+
+def retry_page(place: Place, due: int, page_id: str) -> Key:
+    return Key(retry_partition(place), f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
+
+
 def dead(topic_id: str, group_id: str, queue: int, offset: int) -> Key:
     return Key(dead_partition(topic_id, group_id), f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}")
+
+
+def place_of_dead(key: Key) -> tuple[int, int]:
+    """Queue and offset."""
+    queue, offset = key.sk.split("#")
+    return int(queue), int(offset)
 
 
 def dead_partition(topic_id: str, group_id: str) -> str:

@@ -152,6 +152,30 @@ PRUNED_ALONE_MAX = 40
 DEAD_TOGETHER_MAX = 50
 """Messages that go to the dead letters in one transaction, which takes 100 items."""
 
+PURGED_TOGETHER_MAX = 90
+"""Dead letters that one transaction removes, beside the cursor that counts them."""
+
+REDRIVEN_LEASES_MAX = LEASES_MAX // 2
+"""With so many leases a cursor takes no more from the dead letters: what is left of its room is for consumers.
+Neighbours share a lease."""
+
+DEAD_MS = 5 * SECOND_MS
+"""How long one call redrives or purges dead letters; what is left then is left to the next call."""
+
+PARKED_MAX = 64
+"""Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last go into a page."""
+
+RETRY_PAGE_LEASES = 48
+"""Retries in one page: the condition of the transaction that moves them names each, in 4 KB and 300 operators."""
+
+RETRY_PAGES_MAX = 2_000
+"""Pages of one cursor, some 35 bytes each."""
+
+RETRY_SOON_MS = 5 * SECOND_MS
+"""What is due so soon is not put away: it would come back at once."""
+
+RETRY_PAGE_ID_CHARS = 8
+
 HOME_MS = SECOND_MS
 """A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
 longer."""

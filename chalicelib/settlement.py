@@ -60,13 +60,13 @@ class Settlement:
     """There is no such cursor: the receipts are of another group, or of one since deleted."""
     closed: set[str] = field(default_factory=set)
     """Tokens of the leases that this call has acked to the end."""
-    dead: set[int] = field(default_factory=set)
-    """Offsets of these receipts that are known to be dead letters."""
+    lost: set[int] = field(default_factory=set)
+    """Offsets of these receipts that are known to be dead letters, or to wait in a retry page."""
 
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch:
             return Standing.LOST
-        if receipt.offset in self.dead:
+        if receipt.offset in self.lost:
             return Standing.LOST
         return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
 
@@ -139,9 +139,10 @@ class Settlement:
         """Tokens of the leases that `acks` takes away."""
         return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}
 
-    def perhaps_dead(self) -> list[Receipt]:
-        """Of messages that nobody owes, whose leases are gone, but not by this call: they were acked, or they died."""
-        if self.is_foreign or not self.cursor.dead:
+    def perhaps_lost(self) -> list[Receipt]:
+        """Of messages that no lease owes, and whose own are gone, but not by this call: they were acked, or died, or
+        wait in a page."""
+        if self.is_foreign or not (self.cursor.dead or self.cursor.pages):
             return []
         gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
         return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]

@@ -8,6 +8,7 @@ from typing import Any
 from chalicelib.progress import QueueProgress
 from chalicelib.service.consumer import Delivery, Popped
 from chalicelib.service.groups import GroupDetails
+from chalicelib.service.letters import DeadMessage
 from chalicelib.service.producer import Produced
 from chalicelib.service.settler import Extended
 from chalicelib.service.topics import TopicDetails
@@ -103,3 +104,13 @@ def extended(results: Sequence[Extended]) -> list[dict[str, Any]]:
 
 def failures(failed: Sequence[Failure]) -> list[dict[str, str]]:
     return [{"receipt": each.receipt, "code": each.code} for each in failed]
+
+
+def dead_message(topic: str, dead: DeadMessage) -> dict[str, Any]:
+    letter = dead.letter
+    return {
+        **dead.stored.as_json(topic),
+        "attempts": letter.attempts,
+        "reason": letter.reason,
+        "dead_at_ms": letter.dead_at_ms,
+    }

@@ -6,11 +6,12 @@ Every operation checks its whole input before it stores anything, and raises a `
 from __future__ import annotations
 
 from chalicelib.api.consuming import Consuming
+from chalicelib.api.dead_letters import DeadLetters
 from chalicelib.api.groups import Groups
 from chalicelib.api.messages import Messages
 from chalicelib.api.sweeping import Sweeping
 from chalicelib.api.topics import Topics
 
 
-class Api(Topics, Messages, Groups, Consuming, Sweeping):
+class Api(Topics, Messages, Groups, Consuming, DeadLetters, Sweeping):
     """One instance of the service, as its clients see it."""

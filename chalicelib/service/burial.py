@@ -7,12 +7,13 @@ from collections.abc import Collection, Sequence
 from chalicelib import dead
 from chalicelib.changes import buried, write
 from chalicelib.cursor import Cursor
+from chalicelib.dead import Letter
 from chalicelib.group import Group
 from chalicelib.lease import Lease
 from chalicelib.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.runtime import Runtime
 from chalicelib.store import Keys, Store
-from chalicelib.writes import Refused
+from chalicelib.writes import Key, Refused
 
 _EXPIRED = "the lease expired"
 """Why a message is dead that nobody nacked in the end."""
@@ -49,16 +50,26 @@ class Burial:
         chosen = _first(exhausted)
         now = self._runtime.now()
         letters = [
-            dead.letter(group, queue, lease.start + index, cursor.epoch, lease.attempt, reason, now)
+            Letter.new(group, queue, lease.start + index, cursor.epoch, lease.attempt, reason, now)
             for lease, indexes in chosen
             for index in indexes
         ]
+        there = self._there(cursor, letters)
+        puts = [dead.put(letter, letter.key in there) for letter in letters]
         try:
-            self._store.write_together([write(cursor, buried(chosen)), *letters])
-        except Refused as refused:
-            return (Cursor.of(refused.before) if refused.before else None), []
+            self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
+        except Refused:
+            chosen = []
         found = self._store.read([Keys([cursor.key], strong=True)])[0]
         return (Cursor.of(found[0]) if found else None), chosen
+
+    def _there(self, cursor: Cursor, letters: Sequence[Letter]) -> set[Key]:
+        """Those places where a letter lies already. Before the first reset there is none: what dies is owed by a lease
+        until then, and what is redriven leaves its letter."""
+        if cursor.epoch == 0:
+            return set()
+        found = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
+        return {Key(item["pk"], item["sk"]) for item in found}
 
 
 def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:

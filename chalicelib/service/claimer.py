@@ -6,18 +6,21 @@ import base64
 import hashlib
 from dataclasses import dataclass, replace
 
+from chalicelib import keys
 from chalicelib.changes import Change, create, popped, prune, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import INERT_MAX, PASSED_MAX, PRUNED_ALONE_MAX
+from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
 from chalicelib.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
+from chalicelib.retries import due_page
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.log_reader import LogReader, Want, wire_bytes, within_reach
 from chalicelib.service.looking import View
+from chalicelib.service.retries import Retries
 from chalicelib.service.sieve import Sieve
 from chalicelib.settlement import Settlement, believe
 from chalicelib.space import Space
@@ -69,7 +72,14 @@ class _Plan:
 
 class Claimer:
     def __init__(
-        self, store: Store, runtime: Runtime, reader: LogReader, sieve: Sieve, beliefs: Beliefs, burial: Burial
+        self,
+        store: Store,
+        runtime: Runtime,
+        reader: LogReader,
+        sieve: Sieve,
+        beliefs: Beliefs,
+        burial: Burial,
+        retries: Retries,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -77,6 +87,7 @@ class Claimer:
         self._sieve = sieve
         self._beliefs = beliefs
         self._burial = burial
+        self._retries = retries
 
     def within_reach(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Pick:
         """What a claim would take, but for what a filter would pass."""
@@ -98,8 +109,9 @@ class Claimer:
             if space.is_whole and (held := self._held(cursor, ask)):
                 return Claimed(cursor, held, [], is_limited=False, is_partial=False)
             cursor = self._without_exhausted(view, queue, cursor, riding)
-            if len(cursor.inert) > INERT_MAX:
-                cursor = self._pruned(view, cursor)
+            tended = self._tended(view, queue, cursor, ask)
+            if tended is not cursor:
+                cursor = tended
                 continue
             plan = self._plan(view, queue, cursor, ask, riding, space)
             if not plan.tokens and (not plan.picked.fresh or passed >= PASSED_MAX):
@@ -126,6 +138,23 @@ class Claimer:
         if space.is_whole and ask.attempt_token:
             leases = self._held(after, ask)  # the same call, made twice at once, may have been faster
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+
+    def _tended(self, view: View, queue: int, cursor: Cursor, ask: Pop) -> Cursor:
+        """The cursor after a write without which the claim would be too heavy, or find too little; the same where it
+        needs none. A write forgets leases, brings back a page of retries that is due, or puts retries away that are too
+        many because whoever nacked them has not."""
+        if len(cursor.inert) > INERT_MAX:
+            return self._pruned(view, cursor)
+        place = keys.Place(view.topic.id, view.group.id, queue)
+        if page := due_page(cursor, self._runtime.now(), ask.max_messages):
+            found = self._retries.bring_back(place, cursor, page)
+        elif view.group.ordered:
+            return cursor
+        else:
+            found = self._retries.put_away(place, cursor, most=2 * PARKED_MAX)
+        if found is None:
+            raise self._gone(view)
+        return found
 
     def _pruned(self, view: View, cursor: Cursor) -> Cursor:
         """The cursor after a write that does nothing but forget."""

@@ -20,6 +20,7 @@ from chalicelib.service.log_reader import LogReader, Want, stored_at
 from chalicelib.service.looking import cursors_of
 from chalicelib.service.pages import page
 from chalicelib.service.purge import Purge
+from chalicelib.service.retries import Retries
 from chalicelib.service.tails import ends
 from chalicelib.service.timeline import Timeline
 from chalicelib.store import Range, Store
@@ -54,6 +55,7 @@ class Groups:
         reader: LogReader,
         timeline: Timeline,
         purge: Purge,
+        retries: Retries,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -61,6 +63,7 @@ class Groups:
         self._reader = reader
         self._timeline = timeline
         self._purge = purge
+        self._retries = retries
 
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
         """Creates the group, or changes the settings given. Returns it, and whether it is new."""
@@ -110,19 +113,20 @@ class Groups:
         targets = self._targets(topic, to)
         cursors = self._cursors(topic, found)
         for queue, offset in targets.items():
-            self._reset(name, cursors[queue], offset)
+            self._reset(found, queue, cursors[queue], offset)
         return self.details(topic, name)
 
-    def _reset(self, name: str, cursor: Cursor, offset: int) -> None:
+    def _reset(self, group: Group, queue: int, cursor: Cursor, offset: int) -> None:
         while True:
             standing = cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
             try:
                 self._store.write(reset(standing, offset))
-                return
+                break
             except Refused as refused:
                 if refused.before is None:
-                    raise GroupNotFound(f"group '{name}' does not exist any more") from None
+                    raise GroupNotFound(f"group '{group.name}' does not exist any more") from None
                 cursor = Cursor.of(refused.before)
+        self._retries.forget(keys.Place(group.topic_id, group.id, queue), standing.pages.values())
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
         if not isinstance(to, OneQueue):
@@ -148,8 +152,10 @@ class Groups:
 
     def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
         now = self._runtime.now()
-        places = zip(self._cursors(topic, found), self._timeline.firsts(topic, now), queue_ends, strict=True)
-        queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in enumerate(places)]
+        places = [keys.Place(topic.id, found.id, queue) for queue in range(topic.queues)]
+        cursors = self._retries.unfolded(list(zip(places, self._cursors(topic, found), strict=True)))
+        seen = zip(cursors, self._timeline.firsts(topic, now), queue_ends, strict=True)
+        queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in enumerate(seen)]
         return GroupDetails(found, queues, self._oldest(topic, queues))
 
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:

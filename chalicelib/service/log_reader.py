@@ -160,6 +160,11 @@ def stored_at(chain: Sequence[Segment], offset: int) -> int:
     return next(each.stored_at_ms for first, each in entries(chain) if first <= offset < first + each.count)
 
 
+def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
+    """The entry with the message at this offset; None: the chain does not hold it."""
+    return next((each for first, each in entries(chain) if first <= offset < first + each.count), None)
+
+
 def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
     """Each with the offset of its first message."""
     return (placed for segment in chain for placed in segment.placed)

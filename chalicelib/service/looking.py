@@ -38,6 +38,7 @@ class View:
         """Since when the queue's first ready message has been ready; None when none is."""
         cursor = self.cursors[queue]
         since = [lease.deadline for lease in cursor.due(now)]
+        since += [page.due for page in cursor.pages.values() if page.due <= now]
         if self.end(queue) > cursor.next:
             since.append(stored_at(self.chains[queue], cursor.next))
         return min(since, default=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chalicelib import keys, topic
 from chalicelib.group import Group
 from chalicelib.log import Segment
@@ -19,8 +21,13 @@ class Purge:
         self._runtime = runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
-        """Removes a deleted group's cursors, and its dead letters as far as there is time."""
+        """Removes a deleted group's cursors, and its retries and dead letters as far as there is time."""
         self._store.remove_all([gone.cursor_key(queue) for queue in range(queues)])
+        retries = [keys.retry_partition(keys.Place(gone.topic_id, gone.id, queue)) for queue in range(queues)]
+        while pages := self._first(retries):
+            self._store.remove_all([Key(item["pk"], item["sk"]) for item in pages])
+            if self._runtime.now() > until_ms:
+                return
         while letters := self._last(keys.dead_partition(gone.topic_id, gone.id)):
             if self._runtime.now() > until_ms:
                 return
@@ -45,6 +52,10 @@ class Purge:
         )
         self._store.remove_blobs([keys.blob(gone.id, entry.id) for entry in entries if not entry.pieces])
         self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
+
+    def _first(self, partitions: Sequence[str]) -> list[Item]:
+        found = self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, strong=True) for pk in partitions])
+        return [item for items in found for item in items]
 
     def _last(self, pk: str) -> list[Item]:
         return self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, descending=True, strong=True)])[0]

@@ -11,6 +11,7 @@ from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
 from chalicelib.service.groups import Groups
+from chalicelib.service.letters import Letters
 from chalicelib.service.log_reader import LogReader
 from chalicelib.service.log_writer import LogWriter
 from chalicelib.service.looking import Looker
@@ -19,6 +20,8 @@ from chalicelib.service.payloads import Payloads
 from chalicelib.service.producer import Producer
 from chalicelib.service.purge import Purge
 from chalicelib.service.receipts import Receipts
+from chalicelib.service.redrive import Redrive
+from chalicelib.service.retries import Retries
 from chalicelib.service.rounds import Rounds
 from chalicelib.service.settler import Settler
 from chalicelib.service.sieve import Sieve
@@ -40,6 +43,8 @@ class Service:
     consumer: Consumer
     settler: Settler
     lookup: Lookup
+    letters: Letters
+    redrive: Redrive
     sweeps: Sweeps
 
 
@@ -51,21 +56,25 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     catalogue = Catalogue(store, runtime)
     receipts = Receipts(store, runtime, signing_key)
     burial = Burial(store, runtime)
-    settler = Settler(store, runtime, catalogue, receipts, beliefs, burial)
+    retries = Retries(store, runtime)
+    settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
     looker = Looker(store, catalogue, reader, beliefs)
     timeline = Timeline(store, reader)
-    claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial)
+    claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
     purge = Purge(store, runtime)
     topics = Topics(store, runtime, catalogue, timeline, purge)
+    letters = Letters(store, runtime, catalogue, reader)
     return Service(
         runtime,
         store,
         catalogue,
         topics,
-        Groups(store, runtime, catalogue, reader, timeline, purge),
+        Groups(store, runtime, catalogue, reader, timeline, purge, retries),
         Producer(runtime, LogWriter(store, runtime, payloads)),
         Consumer(runtime, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline),
+        letters,
+        Redrive(store, runtime, catalogue, letters, retries),
         Sweeps(store, runtime, topics, burial, Rounds(store, runtime)),
     )

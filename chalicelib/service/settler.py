@@ -10,13 +10,17 @@ from chalicelib.changes import Change, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import StoreUnavailable
 from chalicelib.group import Group
-from chalicelib.lease import PARKED, SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.limits import BATCH_MESSAGES_MAX, RETRY_PAGE_LEASES
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.doubts import Doubts
+from chalicelib.service.parking import parked
 from chalicelib.service.receipts import Receipts
+from chalicelib.service.retries import Retries
 from chalicelib.settlement import RECEIPT_INVALID, Failure, Moved, Plan, Settlement, believe, unknown
 from chalicelib.store import Keys, Outcome, Store
 from chalicelib.topic import Topic
@@ -41,6 +45,7 @@ class Settler:
         receipts: Receipts,
         beliefs: Beliefs,
         burial: Burial,
+        retries: Retries,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -48,6 +53,8 @@ class Settler:
         self._receipts = receipts
         self._beliefs = beliefs
         self._burial = burial
+        self._retries = retries
+        self._doubts = Doubts(store, retries)
 
     def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages for good: those whose receipt is not among the failures."""
@@ -56,22 +63,8 @@ class Settler:
 
     def acknowledge(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Failure]:
         self._settle(topic, group, settlements, Settlement.acks)
-        self._tell_dead_from_acked(topic, settlements)
+        self._doubts.dispel(topic, settlements)
         return [failure for settlement in settlements for failure in settlement.unacked()]
-
-    def _tell_dead_from_acked(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
-        """Where a cursor has sent messages to the dead letters, and the lease of a receipt is gone, they tell."""
-        doubtful = [(each, receipts) for each in settlements if (receipts := each.perhaps_dead())]
-        if not doubtful:
-            return
-        places = [
-            {keys.dead(topic.id, each.group_id, each.queue, receipt.offset): receipt for receipt in receipts}
-            for each, receipts in doubtful
-        ]
-        found = self._store.read([Keys(list(asked), strong=True) for asked in places])
-        for (each, _), asked, letters in zip(doubtful, places, found, strict=True):
-            died = [(asked[Key(letter["pk"], letter["sk"])], letter["epoch"]) for letter in letters]
-            each.dead |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
         """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
@@ -82,12 +75,21 @@ class Settler:
             self._bury(settings, settlement, reason, settings.max_attempts)
         now = self._runtime.now()
 
-        def parked(lease: Lease, run: range) -> Lease:
+        def waiting(lease: Lease, run: range) -> Lease:
             wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
             return self._parked(lease, run, now + wait_ms)
 
-        self._settle(topic, group, settlements, lambda settlement: settlement.moves(parked))
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
+        if not settings.ordered:  # there, what waits holds up its queue: the cursor must show it
+            self._lighten(topic, settlements)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def _lighten(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+        for each in settlements:
+            if not each.is_foreign and each.is_confirmed:
+                place = keys.Place(topic.id, each.group_id, each.queue)
+                lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
+                self._beliefs.learn(lighter)
 
     def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Sends messages to the dead letters at once."""
@@ -193,8 +195,7 @@ class Settler:
             settlement.know(cursor)
 
     def _parked(self, lease: Lease, run: range, due: int) -> Lease:
-        token = PARKED + self._runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
-        return Lease(token, lease.start + run.start, len(run), due, lease.attempt)
+        return parked(self._runtime, range(lease.start + run.start, lease.start + run.stop), due, lease.attempt)
 
     def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
         token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)

@@ -127,7 +127,7 @@ class History:
         if not lease:
             return
         buried = {lease.start + index for index in indexes}
-        if self.apply(steps.write(seen, steps.buried([(lease, indexes)])), buried):
+        if self.apply(steps.write(seen, steps.buried([(lease, indexes)], len(indexes))), buried):
             assert all(before[offset] == lease.token for offset in buried)
             assert self.fates() == before | dict.fromkeys(buried, SETTLED)
 

@@ -107,6 +107,8 @@ def _real_body(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
     for name in ("receipts", "ack"):
         if real.get(name):
             real[name] = draw(st.lists(st.sampled_from(known().receipts), min_size=1, max_size=6))
+    if real.get("message_ids"):
+        real["message_ids"] = draw(st.lists(st.sampled_from(known().message_ids), min_size=1, max_size=6))
     for part in (real.get("to"), *(real.get("messages") or ())):
         if isinstance(part, dict) and part.get("queue") is not None:
             part["queue"] %= QUEUES

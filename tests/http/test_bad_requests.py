@@ -107,7 +107,7 @@ def test_an_empty_body_means_no_fields(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).status == 201
 
 
-@pytest.mark.parametrize("verb", ["pop", "ack", "nack", "bury", "extend", "reset"])
+@pytest.mark.parametrize("verb", ["pop", "ack", "nack", "bury", "extend", "reset", "dead/redrive"])
 def test_every_operation_with_a_body_refuses_bad_json_and_unknown_fields(group: Group, verb: str) -> None:
     client, path = group.client, f"{group.path}/{verb}"
     assert client.ask("POST", path, raw=b"{").problem == (400, "InvalidJson")
@@ -400,6 +400,7 @@ EVERY_GET = [
     "/topics/orders",
     "/topics/orders/groups",
     "/topics/orders/groups/billing",
+    "/topics/orders/groups/billing/dead",
     "/topics/orders/messages",
     "/topics/orders/messages/x",
     "/health",
@@ -412,6 +413,8 @@ EVERY_OTHER = [
     ("PUT", "/topics/orders/groups/billing"),
     ("DELETE", "/topics/orders/groups/billing"),
     *[("POST", f"/topics/orders/groups/billing/{verb}") for verb in ("pop", "ack", "nack", "bury", "extend", "reset")],
+    ("POST", "/topics/orders/groups/billing/dead/redrive"),
+    ("DELETE", "/topics/orders/groups/billing/dead"),
 ]
 
 

@@ -44,6 +44,7 @@ FIELD_LIMITS = [
     ("NackRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
     ("NackRequest.delay_ms", "maximum", "NACK_DELAY_MS_MAX"),
     ("NackRequest.reason", "maxLength", "REASON_CHARS_MAX"),
+    ("RedriveRequest.message_ids", "maxItems", "BATCH_MESSAGES_MAX"),
     ("ExtendRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
     ("ExtendRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
 ]
@@ -162,6 +163,9 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "ack": "200 400 404 405 413 500 503",
         "nack": "200 400 404 405 413 500 503",
         "bury": "200 400 404 405 413 500 503",
+        "listDead": "200 400 404 405 413 500 503",
+        "redriveDead": "200 400 404 405 413 500 503",
+        "purgeDead": "200 400 404 405 413 500 503",
         "extend": "200 400 404 405 413 500 503",
         "getHealth": "200 400 405 413 500 503",
         "getOpenapi": "200 400 405 413 500",

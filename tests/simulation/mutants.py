@@ -360,11 +360,12 @@ def burials_in_two_writes() -> Any:
         chosen = burial._first(exhausted)
         now = self._runtime.now()
         try:
-            self._store.write(changes.write(seen, changes.buried(chosen)))
+            self._store.write(changes.write(seen, changes.buried(chosen, sum(len(each) for _, each in chosen))))
             for old, indexes in chosen:
                 for index in indexes:
-                    letter = (group, queue, old.start + index, seen.epoch, old.attempt, reason, now)
-                    self._store.write(burial.dead.letter(*letter))
+                    place = (group, queue, old.start + index, seen.epoch, old.attempt, reason, now)
+                    letter = burial.Letter.new(*place)
+                    self._store.write(burial.dead.put(letter, letter.key in self._there(seen, [letter])))
         except burial.Refused:
             chosen = []
         found = self._store.read([Keys([seen.key], strong=True)])[0]

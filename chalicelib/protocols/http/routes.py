@@ -144,6 +144,21 @@ def reset(topic: str, group: str) -> Response:
     return ok(wiring.api().reset(topic, group, _body()))
 
 
+@_route("GET", _GROUP + "/dead", "limit", "next")
+def list_dead(topic: str, group: str) -> Response:
+    return ok(wiring.api().list_dead(topic, group, _query()))
+
+
+@_route("POST", _GROUP + "/dead/redrive")
+def redrive(topic: str, group: str) -> Response:
+    return ok(wiring.api().redrive(topic, group, _body()))
+
+
+@_route("DELETE", _GROUP + "/dead")
+def purge_dead(topic: str, group: str) -> Response:
+    return ok(wiring.api().purge_dead(topic, group))
+
+
 @_route("GET", "/health")
 def health() -> Response:
     return ok(wiring.api().health())

@@ -29,6 +29,8 @@ class Operation(NamedTuple):
     parameters: tuple[str, ...] = ()
     """Those that are not in the path."""
     asks_store: bool = True
+    names: tuple[str, ...] = ()
+    """What the request body names, as path parameters do: each has its 404."""
 
     @property
     def path_parameters(self) -> list[str]:

@@ -114,9 +114,9 @@ def _malformed(operation: Operation) -> Errors:
 
 
 def _missing(operation: Operation) -> Errors:
-    """One for each name in the path, but a PUT makes what the last one names."""
+    """One for each name in the path and in the body, but a PUT makes what the last one of the path names."""
     names = operation.path_parameters[:-1] if operation.method == "put" else operation.path_parameters
-    return [_NAMED[name] for name in names]
+    return [_NAMED[name] for name in (*names, *operation.names)]
 
 
 def _response(status: int, raised: Errors) -> Json:

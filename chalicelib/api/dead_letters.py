@@ -1,0 +1,51 @@
+"""Dead letters: what a group has given up, to be looked at, taken back, or thrown away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib import views
+from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
+from chalicelib.errors import InvalidField
+from chalicelib.fields import Fields, decoded_token, encoded_token, shown
+from chalicelib.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
+
+
+class DeadLetters(Operations):
+    @operation
+    def list_dead(self, name: str, group_name: str, query: Mapping[str, str]) -> Json:
+        found = self._current_topic(name)
+        limit, token = page_of(parameters(query))
+        since = _since(token, found.queues)
+        page = self._service.letters.page(found, group_name, limit, since)
+        rest = None if page.rest is None else encoded_token(dict([page.rest]))
+        return {"messages": [views.dead_message(name, each) for each in page.messages], "next": rest}
+
+    @operation
+    def redrive(self, name: str, group_name: str, body: Json) -> Json:
+        message_ids = _message_ids(Fields(body, {"message_ids"}))
+        found = self._current_topic(name)
+        redrive = self._service.redrive
+        done = redrive.all(found, group_name) if message_ids is None else redrive.some(found, group_name, message_ids)
+        return {"redriven": done.redriven, "remaining": done.remaining}
+
+    @operation
+    def purge_dead(self, name: str, group_name: str) -> Json:
+        return {"purged": self._service.letters.purge(self._current_topic(name), group_name)}
+
+
+def _since(token: str | None, queues: int) -> tuple[int, int]:
+    if token is None:
+        return 0, 0
+    positions = decoded_token(token, queues)
+    if len(positions) > 1:
+        raise InvalidField(f"parameter 'next' is of another list; it is {shown(token)}")
+    return next(iter(positions.items()))
+
+
+def _message_ids(fields: Fields) -> list[str] | None:
+    message_ids = fields.strings("message_ids", BATCH_MESSAGES_MAX, ID_CHARS_MAX)
+    for index, message_id in enumerate(message_ids or ()):
+        if not message_id:
+            raise InvalidField(f"'message_ids[{index}]' must be text of at least one character; it is {shown('')}")
+    return message_ids

@@ -1,0 +1,119 @@
+"""Brings dead messages back to their group, to be delivered as if for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from chalicelib import dead, keys
+from chalicelib.changes import redriven, write
+from chalicelib.cursor import Cursor
+from chalicelib.dead import Letter
+from chalicelib.errors import GroupNotFound
+from chalicelib.group import Group
+from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX
+from chalicelib.redriving import choose, is_ancient
+from chalicelib.runtime import Runtime
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.letters import Letters
+from chalicelib.service.parking import parked
+from chalicelib.service.retries import Retries
+from chalicelib.store import Keys, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """How many messages came back, and how many of the group are dead still."""
+
+    redriven: int
+    remaining: int
+
+
+class Redrive:
+    def __init__(
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: Letters, retries: Retries
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._letters = letters
+        self._retries = retries
+
+    def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
+        """Redrives these messages, as many as there is time and room for; none of them unless all are dead.
+
+        Raises GroupNotFound, MessageNotFound."""
+        group = self._catalogue.group(topic, name)
+        until_ms = self._runtime.now() + DEAD_MS
+        named = self._letters.named(topic, group, message_ids)
+        count = 0
+        for queue, letters in groupby(named, key=lambda letter: letter.queue):
+            count += self._queue(topic, group, queue, list(letters), until_ms)[0]
+        return Redriven(count, self._remaining(topic, group))
+
+    def all(self, topic: Topic, name: str) -> Redriven:
+        """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
+        group = self._catalogue.group(topic, name)
+        until_ms = self._runtime.now() + DEAD_MS
+        count = 0
+        for queue, cursor in enumerate(self._cursors(topic, group)):
+            is_stopped, since = not (cursor and cursor.dead), 0
+            while not is_stopped:
+                letters = self._letters.read(group, (queue, since), PURGED_TOGETHER_MAX)
+                letters = [letter for letter in letters if letter.queue == queue]
+                if not letters:
+                    break
+                redriven_here, is_stopped = self._queue(topic, group, queue, letters, until_ms)
+                count += redriven_here
+                since = letters[-1].offset + 1  # what dies again meanwhile waits for the next call
+        return Redriven(count, self._remaining(topic, group))
+
+    def _queue(self, topic: Topic, group: Group, queue: int, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
+        """Redrives letters of one queue. Returns how many, and whether there was no time or no room for the rest."""
+        count = 0
+        while letters:
+            if self._runtime.now() > until_ms:
+                return count, True
+            cursor = self._cursor(topic, group, queue)
+            paged = self._paged(group, queue, cursor) if is_ancient(cursor, letters) else set()
+            if paged is None:
+                continue
+            chosen, back = choose(cursor, letters, paged)
+            if not chosen:
+                return count, True
+            now = self._runtime.now()
+            leases = [parked(self._runtime, run, now, attempt=0) for run in back]
+            try:
+                change = redriven(leases, len(chosen))
+                self._store.write_together([write(cursor, change), *map(dead.remove, chosen)])
+            except Refused:
+                letters = self._letters.again(letters)
+                continue
+            count += len(chosen)
+            letters = letters[len(chosen) :]
+        return count, False
+
+    def _paged(self, group: Group, queue: int, cursor: Cursor) -> set[int] | None:
+        """The offsets in the cursor's pages; None: one was brought back since the cursor was read."""
+        place = keys.Place(group.topic_id, group.id, queue)
+        held = self._retries.read([(place, cursor.pages.values())])[0]
+        if held.keys() != cursor.pages.keys():
+            return None
+        return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
+
+    def _cursor(self, topic: Topic, group: Group, queue: int) -> Cursor:
+        found = self._store.read([Keys([group.cursor_key(queue)], strong=True)])[0]
+        if not found:
+            raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
+        return Cursor.of(found[0])
+
+    def _cursors(self, topic: Topic, group: Group) -> list[Cursor | None]:
+        """None: nobody has popped from that queue yet."""
+        found = self._store.read([Keys([group.cursor_key(queue)], strong=True) for queue in range(topic.queues)])
+        return [Cursor.of(items[0]) if items else None for items in found]
+
+    def _remaining(self, topic: Topic, group: Group) -> int:
+        return sum(cursor.dead for cursor in self._cursors(topic, group) if cursor)

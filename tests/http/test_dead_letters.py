@@ -1,0 +1,354 @@
+"""Dead letters: looked at, taken back, thrown away."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
+from chalicelib.writes import Key
+from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
+from tests.store.strict import StrictStore
+
+
+def dead(group: Group, **query: Any) -> Json:
+    answer = group.client.get(f"{group.path}/dead", **query)
+    assert answer.status == 200, answer.json
+    page: Json = answer.json
+    return page
+
+
+def redrive(group: Group, *message_ids: str) -> tuple[int, int]:
+    """Of these, or of all."""
+    body = {"message_ids": list(message_ids)} if message_ids else {}
+    answer = group.client.post(f"{group.path}/dead/redrive", **body)
+    assert answer.status == 200, answer.json
+    return answer.json["redriven"], answer.json["remaining"]
+
+
+def purge(group: Group) -> int:
+    answer = group.client.delete(f"{group.path}/dead")
+    assert answer.status == 200, answer.json
+    purged: int = answer.json["purged"]
+    return purged
+
+
+def bury(group: Group, *messages: Json, reason: str = "") -> None:
+    answer = group.client.post(f"{group.path}/bury", receipts=receipts(*messages), reason=reason)
+    assert answer.json == {"buried": len(messages), "failed": []}
+
+
+# -- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_list_has_whole_messages_and_how_they_died(topic: Topic, group: Group, clock: Clock) -> None:
+    stored = topic.produce({"body_base64": "3q2+7w==", "key": "k", "tag": "t", "properties": {"a": "b"}})[0]
+    assert dead(group) == {"messages": [], "next": None}
+    group.nack(group.take_one(), delay_ms=0)
+    clock.sleep(5)
+    bury(group, group.take_one(), reason="no such customer")
+    assert dead(group)["messages"] == [
+        {
+            **group.client.get(f"{topic.path}/messages/{stored['message_id']}").json,
+            "attempts": 2,
+            "reason": "no such customer",
+            "dead_at_ms": clock.now(),
+        }
+    ]
+
+
+def test_the_list_is_paged_by_queue_and_offset_and_a_page_never_repeats(client: Client) -> None:
+    topic = client.topic("many", queues=3)
+    group = topic.group("billing")
+    for queue in (2, 0, 1):
+        topic.produce(*"abcde", queue=queue)
+        bury(group, *group.take(5)[::2])
+    everything = dead(group)["messages"]
+    assert [(each["queue"], each["offset"]) for each in everything] == [(q, o) for q in range(3) for o in (0, 2, 4)]
+    first = dead(group, limit=4)
+    redrive(group, first["messages"][0]["message_id"], everything[4]["message_id"])
+    second = dead(group, limit=4, next=first["next"])
+    assert [*first["messages"], *second["messages"]] == [each for each in everything if each != everything[4]]
+    assert second["next"] is None
+
+
+def test_a_page_of_large_messages_stays_within_a_response(topic: Topic, group: Group) -> None:
+    for number in range(3):
+        topic.produce(str(number) * 2_000_000)
+        bury(group, group.take_one(), reason="\0" * 256)
+    seen, page = [], dead(group)
+    while page["next"]:
+        seen += page["messages"]
+        page = dead(group, next=page["next"])
+    assert offsets([*seen, *page["messages"]]) == [0, 1, 2]
+    assert len(page["messages"]) < 3
+
+
+def test_a_letter_whose_message_is_in_the_log_no_more_is_left_out(topic: Topic, group: Group, client: Client) -> None:
+    for number in range(10):
+        topic.produce(Random(number).randbytes(300).hex())
+    bury(group, *group.take(10))
+    log = next(pk for pk in client.store._items if pk.startswith("log#"))
+    first = min(client.store._items[log])
+    client.store.remove_all([Key(log, first)])
+    seen = dead(group.seen_by(client.another()))
+    assert seen["next"] is None
+    assert offsets(seen["messages"]) == list(range(int(min(client.store._items[log])), 10))
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"next": "x"}, {"next": "MDowLDE6MA"}, {"queue": 0}])
+def test_a_bad_query_of_the_list_is_refused(group: Group, query: Json) -> None:
+    assert group.client.get(f"{group.path}/dead", **query).status == 400
+
+
+@pytest.mark.parametrize("path", ["/topics/none/groups/billing/dead", "/topics/orders/groups/none/dead"])
+def test_the_dead_of_a_topic_or_group_that_is_not_there_are_not_found(client: Client, path: str) -> None:
+    client.topic("orders").group("billing")
+    code = "TopicNotFound" if "none/groups" in path else "GroupNotFound"
+    assert client.get(path).problem == (404, code)
+    assert client.delete(path).problem == (404, code)
+    assert client.post(f"{path}/redrive").problem == (404, code)
+
+
+# -- redriving --------------------------------------------------------------------------------------------------------
+
+
+def test_a_redriven_message_comes_again_as_if_for_the_first_time(topic: Topic, clock: Clock) -> None:
+    group, other = topic.group("twice", max_attempts=2), topic.group("other")
+    stored = topic.produce("a")[0]
+    other.ack(other.take_one())
+    for _ in range(2):
+        for attempt in (1, 2):
+            message = group.take_one()
+            assert (message["attempt"], message["message_id"]) == (attempt, stored["message_id"])
+            group.nack(message, delay_ms=0, reason="again")
+        assert group.totals() == (0, 0, 0, 1)
+        assert redrive(group) == (1, 0)
+        assert group.totals() == (1, 0, 0, 0)
+        assert dead(group)["messages"] == []
+    group.ack(group.take_one())
+    assert group.totals() == (0, 0, 0, 0)
+    assert other.pop()["messages"] == []
+
+
+def test_a_message_that_may_be_tried_once_is_redriven_too(topic: Topic, clock: Clock) -> None:
+    group = topic.group("once", max_attempts=1)
+    topic.produce("a")
+    for _ in range(3):
+        assert group.take_one(invisible_ms=1_000)["attempt"] == 1
+        clock.sleep(1_000)
+        assert group.pop()["messages"] == []
+        assert redrive(group) == (1, 0)
+
+
+def test_named_messages_are_redriven_and_the_others_stay(topic: Topic, group: Group) -> None:
+    topic.produce(*"abcde")
+    bury(group, *group.take(5))
+    ids = [each["message_id"] for each in dead(group)["messages"]]
+    assert redrive(group, ids[3], ids[1], ids[3]) == (2, 3)
+    assert bodies(group.take(2)) == ["b", "d"]
+    assert offsets(dead(group)["messages"]) == [0, 2, 4]
+
+
+def test_an_id_that_is_not_among_the_dead_is_named_and_nothing_is_redriven(topic: Topic, group: Group) -> None:
+    first, second = topic.produce(*"ab")
+    bury(group, group.take_one())
+    strange = f"{'0' * 16}{first['message_id'][16:]}"
+    for message_id in (second["message_id"], strange, "x", "0" * 17 + "91"):
+        answer = group.client.post(f"{group.path}/dead/redrive", message_ids=[first["message_id"], message_id])
+        assert answer.problem == (404, "MessageNotFound")
+        assert message_id in answer.json["detail"]
+    assert group.totals() == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("ids", [[], ["x"] * 257, [""], [1], "x", ["x" * 129]])
+def test_bad_ids_are_refused_and_named(group: Group, ids: Any) -> None:
+    answer = group.client.post(f"{group.path}/dead/redrive", message_ids=ids)
+    assert answer.problem == (400, "InvalidField")
+    assert "message_ids" in answer.json["detail"]
+
+
+def test_a_receipt_from_before_a_redrive_settles_nothing(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce(*"ab")
+    old, _ = group.take(2)
+    bury(group, old)
+    redrive(group)
+    for seen in (group, group.seen_by(client.another())):
+        for settle in (seen.ack, seen.nack, seen.extend):
+            assert failed(settle(old)) == ["LeaseLost"]
+    new = group.take_one()
+    assert failed(group.ack(old)) == ["LeaseLost"]
+    assert group.ack(new)["acked"] == 1
+
+
+def test_a_late_ack_beside_a_redrive_does_not_take_the_message_for_acked(
+    topic: Topic, group: Group, client: Client, clock: Clock
+) -> None:
+    topic.produce(*"ab")
+    old = group.take_one()
+    bury(group, old)
+    clock.sleep(3_600_000)
+    group.ack(group.take_one())  # forgets the witness
+    read, seen = client.store.read, []
+
+    def late(reads: Any) -> Any:
+        answer = read(reads)
+        seen.append(reads)
+        if len(seen) == 1:  # the ack has read the cursor
+            client.store.read = read  # type: ignore[method-assign]
+            redrive(group.seen_by(client.another()))
+        return answer
+
+    another = group.seen_by(client.another())
+    another.pop()
+    client.store.read = late  # type: ignore[method-assign]
+    assert failed(another.ack(old)) == ["LeaseLost"]
+    assert group.take_one()["body"] == "a"
+
+
+def test_neighbours_share_a_lease_and_thousands_are_redriven_in_one_call(topic: Topic, clock: Clock) -> None:
+    group = topic.group("bulk", max_in_flight=20_000)
+    for _ in range(12):
+        topic.produce(*["x"] * 256)
+        bury(group, *group.take(256))
+    assert redrive(group) == (12 * 256, 0)
+    assert group.totals() == (12 * 256, 0, 0, 0)
+    came = [each["offset"] for _ in range(12) for each in group.take(256)]
+    assert came == list(range(12 * 256))
+
+
+def test_a_cursor_takes_no_more_leases_than_it_has_room_for_and_the_rest_remains(topic: Topic) -> None:
+    group = topic.group("bulk", max_in_flight=20_000)
+    count = 2 * REDRIVEN_LEASES_MAX + 200
+    while topic.details()["queue_offsets"][0]["end_offset"] < count:
+        topic.produce(*["x"] * 200)
+        taken = group.take(200)
+        bury(group, *taken[::2])
+        group.ack(*taken[1::2])
+    done, left = redrive(group)
+    assert REDRIVEN_LEASES_MAX - 100 < done <= REDRIVEN_LEASES_MAX
+    assert left == REDRIVEN_LEASES_MAX + 100 - done
+    assert redrive(group) == (0, left)
+    while taken := group.pop(max_messages=256)["messages"]:
+        group.ack(*taken)
+    assert redrive(group) == (left, 0)
+    assert len(group.take(left)) == left
+
+
+def test_one_call_ends_in_time_and_says_what_is_left(topic: Topic, group: Group, client: Client, clock: Clock) -> None:
+    topic.produce(*["x"] * 256)
+    bury(group, *group.take(256))
+    together = client.store.write_together
+
+    def slow(writes: Any) -> None:
+        clock.sleep(DEAD_MS)
+        together(writes)
+
+    client.store.write_together = slow  # type: ignore[method-assign]
+    assert redrive(group) == (2 * PURGED_TOGETHER_MAX, 256 - 2 * PURGED_TOGETHER_MAX)
+    assert purge(group) == 256 - 2 * PURGED_TOGETHER_MAX
+
+
+def test_no_request_is_larger_than_dynamodb_takes(clock: Clock) -> None:
+    client = Client(StrictStore(), clock)
+    topic = client.topic("strict")
+    group = topic.group("billing", max_attempts=1)
+    for _ in range(2):
+        topic.produce(*["x"] * 200)
+        taken = group.take(200)
+        bury(group, *taken[::2])
+        for each in taken[1::2]:
+            group.nack(each)
+        group.reset("latest")
+    assert redrive(group) == (400, 0)
+    for _ in range(2):
+        bury(group, *group.take(200))
+    assert purge(group) == 400
+
+
+# -- after a reset ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_reset_made_ready_again_is_not_delivered_twice_by_a_redrive(topic: Topic, group: Group) -> None:
+    topic.produce(*"abc")
+    bury(group, *group.take(3))
+    group.reset("earliest")
+    leased = group.take_one()
+    nacked = group.take_one()
+    group.nack(nacked, delay_ms=1_000)
+    assert group.totals() == (1, 1, 1, 3)
+    assert redrive(group) == (3, 0)
+    assert group.totals() == (1, 1, 1, 0)
+    assert bodies(group.pop()["messages"]) == ["c"]
+    assert group.ack(leased)["acked"] == 1
+
+
+def test_what_was_settled_after_a_reset_is_still_dead_and_can_be_redriven(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    bury(group, group.take_one())
+    group.reset("earliest")
+    group.ack(group.take_one())
+    assert group.totals() == (0, 0, 0, 1)
+    assert redrive(group) == (1, 0)
+    assert bodies(group.take(1)) == ["a"]
+
+
+def test_a_message_that_dies_twice_counts_once(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*"ab")
+    bury(group, group.take_one(), reason="first")
+    group.reset("earliest")
+    clock.sleep(5)
+    bury(group, *group.take(2), reason="second")
+    assert group.totals() == (0, 0, 0, 2)
+    assert [each["reason"] for each in dead(group)["messages"]] == ["second"] * 2
+    assert redrive(group) == (2, 0)
+    assert group.totals() == (2, 0, 0, 0)
+
+
+# -- purging ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_purged_is_gone_and_stays_settled(topic: Topic, group: Group) -> None:
+    topic.produce(*["x"] * 200)
+    bury(group, *group.take(200))
+    assert purge(group) == 200
+    assert purge(group) == 0
+    assert group.totals() == (0, 0, 0, 0)
+    assert dead(group) == {"messages": [], "next": None}
+    assert redrive(group) == (0, 0)
+    assert group.pop()["messages"] == []
+    assert len(topic.read(limit=200)["messages"]) == 200
+
+
+def test_a_letter_written_while_others_are_purged_stays(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce(*"abc")
+    first, second, third = group.take(3)
+    bury(group, second)
+    other, together = group.seen_by(client.another()), client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        bury(other, first, third)
+        together(writes)
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert purge(group) + len(dead(group)["messages"]) == 3
+    assert group.progress()["dead"] == len(dead(group)["messages"]) >= 1
+
+
+def test_a_redrive_and_a_purge_at_once_share_the_letters(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce(*"abc")
+    bury(group, *group.take(3))
+    ids = [each["message_id"] for each in dead(group)["messages"]]
+    other, together = group.seen_by(client.another()), client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        assert redrive(other, ids[1]) == (1, 2)
+        together(writes)
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert purge(group) == 2
+    assert group.totals() == (1, 0, 0, 0)

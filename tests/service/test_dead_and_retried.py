@@ -1,0 +1,58 @@
+"""Dead letters and retries on every store: what they cost the cursor, what they count, that they come once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from chalicelib.api import Api
+from chalicelib.limits import HOUR_MS
+from chalicelib.runtime import system
+from chalicelib.service.service import build
+from chalicelib.store import Keys, Store
+
+
+def test_letters_are_counted_as_they_are_on_every_store(instance: Callable[[], Api], topic: str) -> None:
+    api = instance()
+    api.put_topic(topic, {"queues": 1})
+    api.put_group(topic, "g", {"max_attempts": 1})
+    api.produce(topic, {"messages": [{"body": str(number)} for number in range(120)]})
+    for _ in range(2):
+        taken = api.pop(topic, "g", {"max_messages": 120})["messages"]
+        buried = api.bury(topic, "g", {"receipts": [each["receipt"] for each in taken], "reason": "r"})
+        assert (buried["buried"], api.get_group(topic, "g")["dead"]) == (120, 120)
+        api.reset(topic, "g", {"to": "latest"})
+        letters = api.list_dead(topic, "g", {"limit": "200"})["messages"]
+        assert [each["offset"] for each in letters] == list(range(120))
+        api.reset(topic, "g", {"to": "earliest"})
+    api.reset(topic, "g", {"to": "latest"})
+    ids = [each["message_id"] for each in letters[::10]]
+    assert api.redrive(topic, "g", {"message_ids": ids}) == {"redriven": 12, "remaining": 108}
+    again = instance().pop(topic, "g", {"max_messages": 12})["messages"]
+    assert [(each["offset"], each["attempt"]) for each in again] == [(offset, 1) for offset in range(0, 120, 10)]
+    assert api.purge_dead(topic, "g") == {"purged": 108}
+    assert api.redrive(topic, "g", {}) == {"redriven": 0, "remaining": 0}
+    assert api.get_group(topic, "g")["in_flight"] == 12
+
+
+def test_retries_go_into_pages_and_come_back_on_every_store(
+    store: Store, instance: Callable[[], Api], topic: str
+) -> None:
+    api = instance()
+    api.put_topic(topic, {"queues": 1})
+    api.put_group(topic, "g", {})
+    api.produce(topic, {"messages": [{"body": str(number)} for number in range(130)]})
+    taken = api.pop(topic, "g", {"max_messages": 130})["messages"]
+    for each in taken[::2]:  # neighbours would share a lease
+        assert api.nack(topic, "g", {"receipts": [each["receipt"]], "delay_ms": HOUR_MS})["nacked"] == 1
+    api.ack(topic, "g", {"receipts": [each["receipt"] for each in taken[1::2]]})
+    service = api._service
+    group = service.catalogue.group(service.catalogue.current_topic(topic), "g")
+    noted = service.store.read([Keys([group.cursor_key(0)], strong=True)])[0][0].get("pages", {})
+    assert [count for _, count, _ in noted.values()] == [48]
+    came: list[int] = []
+    an_hour_later = replace(system(), now=lambda: system().now() + HOUR_MS)
+    other = Api(build(store, an_hour_later))
+    while got := other.pop(topic, "g", {"max_messages": 100})["messages"]:
+        came += [each["offset"] for each in got]
+    assert sorted(came) == list(range(0, 130, 2))
