@@ -19,6 +19,9 @@ DEFAULTS: Json = {
     "max_in_flight": 1_000,
     "backoff_ms": list(BACKOFF_MS),
     "paused": False,
+    "ordered": False,
+    "rate_limit": None,
+    "filter": None,
 }
 
 
