@@ -9,7 +9,6 @@ import pytest
 
 from chalicelib.limits import DELAY_MS_MAX, MINUTE_MS, PROMOTED_MAX
 from chalicelib.message import message_id
-from chalicelib.writes import Item
 from tests.http.client import START_MS, Client, Clock, Group, Json, Topic, bodies
 
 
@@ -200,15 +199,9 @@ def test_the_place_of_a_delivered_message_is_no_second_id(topic: Topic, group: G
     topic.produce("a", delay_ms=1)
     clock.sleep(1)
     group.take_one()
-    [entry] = [
-        entry for items in topic.client.store._items.values() for item in items.values() for entry in entries(item)
-    ]
+    items = [item for partition in topic.client.store._items.values() for item in partition.values()]
+    [entry] = [entry for item in items for entry in item.get("entries", [])]
     assert found(topic, {"message_id": message_id(entry["i"], 0, 0)}).problem == (404, "MessageNotFound")
-
-
-def entries(item: Item) -> list[Any]:
-    found: list[Any] = item.get("entries", [])
-    return found
 
 
 # -- cancelling -------------------------------------------------------------------------------------------------------

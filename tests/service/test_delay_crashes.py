@@ -44,9 +44,7 @@ class Scene:
         ]
         sent = service.producer.produce(self.topic, messages)
         self.ids = [each.message_id or "" for each in sent]
-        for number in range(40):  # the log's end is some segments away from where it was
-            plain = Message(f"plain-{number}".encode(), True, None, None, {})
-            service.producer.produce(self.topic, [(plain, None)])
+        self.grow(service)
         self.topic = service.catalogue.current_topic("t")
         self.now += 400
 
@@ -59,6 +57,12 @@ class Scene:
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes)
         return build(StoppingStore(self.store, stop), runtime, _KEY)
+
+    def grow(self, service: Service) -> None:
+        """Other messages fill some segments of the log."""
+        for number in range(10):
+            plain = Message(f"{number}".ljust(300, "y").encode(), True, "k", None, {str(number): "z" * 300})
+            service.producer.produce(self.topic, [(plain, None)])
 
     def cancel(self, service: Service, number: int) -> None:
         """Writes down the answer, where there is one."""
@@ -97,7 +101,7 @@ class Scene:
 Operation = Callable[[Scene, Service], object]
 
 OPERATIONS: dict[str, Operation] = {
-    "promote": lambda scene, service: service.promoter.promote(scene.topic, 0),
+    "forward": lambda scene, service: forward(service.promoter, scene.topic),
     "pop": lambda scene, service: service.consumer.pop(scene.topic, "g", Pop(2, 1_000)),
     "cancel": lambda scene, service: scene.cancel(service, 0),
     "cancel a large one": lambda scene, service: scene.cancel(service, 1),
@@ -128,8 +132,9 @@ def run_to(scene: Scene, name: str, request: int) -> None:
         OPERATIONS[name](scene, scene.instance(stop))
 
 
-def after_two(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool) -> list[str]:
-    """The first stops after its request, the second runs to its own and dies. The first dies there too, or goes on."""
+def after_two(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool, grows: bool) -> list[str]:
+    """The first stops after its request, the second runs to its own and dies. The first dies there too, or goes on.
+    `grows`: other messages come into the log, where the first has stopped."""
     fresh = scene.copy()
     hub = getcurrent()
     left = [requests[0]]
@@ -145,6 +150,8 @@ def after_two(scene: Scene, names: tuple[str, str], requests: tuple[int, int], g
 
     running = greenlet(first)
     running.switch()
+    if grows:
+        fresh.grow(fresh.instance())
     run_to(fresh, names[1], requests[1])
     if goes_on and not running.dead:
         running.switch()
@@ -175,6 +182,6 @@ def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str
     for second in OPERATIONS:
         # one more than it makes: it runs to its end
         points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 2))
-        for requests, goes_on in product(points, (False, True)):
-            found = after_two(scene, (first, second), requests, goes_on)
-            assert found == [], f"{first} and {second}, at requests {requests}; the first goes on: {goes_on}"
+        for requests, goes_on, grows in product(points, (False, True), (False, True)):
+            found = after_two(scene, (first, second), requests, goes_on, grows)
+            assert found == [], f"{first} and {second}, at {requests}; goes on: {goes_on}; grows: {grows}"
