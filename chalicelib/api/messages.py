@@ -11,6 +11,7 @@ from chalicelib.fields import Fields, decoded_token, encoded_token
 from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
 from chalicelib.service.producer import Produced
 from chalicelib.topic import Topic
+from chalicelib.writes import Item
 
 
 class Messages(Operations):
@@ -26,6 +27,13 @@ class Messages(Operations):
         given = Fields(body, {"messages"}).raw("messages")
         batch = message.parse_batch(given, found.queues, self._service.runtime.now())
         return self._service.producer.produce(found, batch)
+
+    @operation
+    def outbox_item(self, name: str, body: Json) -> Item:
+        """An item that is the message, once somebody has stored it."""
+        found = self._topic(name)
+        given, queue = message.parse(body, found.queues, "message.", self._service.runtime.now())
+        return self._service.producer.outbox_item(found, given, queue)
 
     @operation
     def get_message(self, name: str, message_id: str) -> Json:

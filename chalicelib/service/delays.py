@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from chalicelib import log, topic
+from chalicelib import keys, log, topic
 from chalicelib.delay import wait
 from chalicelib.errors import StoreUnavailable, TopicNotFound
 from chalicelib.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
@@ -17,7 +17,7 @@ from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.payloads import Payloads
 from chalicelib.store import Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Refused, Write
+from chalicelib.writes import Item, Refused, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,23 @@ class Delays:
             waiting.append(each)
             entries.append(entry)
         try:
-            self.demand(found)
+            self._demand(found)
             spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
             pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling)}
         except StoreUnavailable as trouble:  # before any message was sent
             return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
         return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
 
-    def demand(self, found: Topic) -> None:
+    def item(self, found: Topic, queue: int, message: Message) -> Item:
+        """The item of a message that waits, for somebody else to store; only its payload is stored here."""
+        self._demand(found)
+        waiting, entry = self._named(queue, message)
+        if not entry.fits(INLINE_BYTES_MAX):
+            entry = self._payloads.put(found.id, [entry])[0]
+        key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
+        return {**key._asdict(), **entry.as_item()}
+
+    def _demand(self, found: Topic) -> None:
         """Makes sure that pops of this topic look for what is due. What waits is in no log, whose end would tell that
         the topic has gone, so the topic is asked for. Raises TopicNotFound."""
         current = self._catalogue.current_topic(found.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chalicelib.errors import StoreUnavailable
 from chalicelib.log import Entry, entry
@@ -14,6 +14,7 @@ from chalicelib.runtime import Runtime
 from chalicelib.service.delays import Delays, Waiting
 from chalicelib.service.log_writer import LogWriter
 from chalicelib.topic import Topic
+from chalicelib.writes import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,13 @@ class Producer:
             produced |= {place: _delayed(each) for place, each in zip(waiting, kept, strict=True)}
         _raise_if_none_stored(produced.values())
         return [produced[place] for place in range(len(messages))]
+
+    def outbox_item(self, topic: Topic, message: Message, asked: int | None) -> Item:
+        """A message that waits, at least until now, as the item that somebody else is to store in a transaction. Its
+        payload, if it has one, is stored here. Raises TopicNotFound, StoreUnavailable."""
+        queue = _queue(topic, message, asked, self._unkeyed_queue(topic))
+        due_ms = message.deliver_at_ms or self._runtime.now()
+        return self._delays.item(topic, queue, replace(message, deliver_at_ms=due_ms))
 
     def _appended(
         self, topic: Topic, pairs: Sequence[tuple[int, Message]], by_queue: Mapping[int, Sequence[int]]
