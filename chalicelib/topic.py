@@ -18,8 +18,8 @@ FIELDS = frozenset(DEFAULTS)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages may
-    wait here, so pops look for those that are due."""
+    """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
+    may wait here, so pops look for those that are due."""
 
     name: str
     id: str

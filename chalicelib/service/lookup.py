@@ -44,7 +44,7 @@ class Lookup:
                 return stored
         place = parse_message_id(message_id)
         if place is not None and place[1] < topic.queues:
-            entry_id, queue, offset = place
+            _, queue, offset = place
             chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
                 if stored.message_id == message_id and not self._is_expired(topic, stored):

@@ -35,7 +35,7 @@ class Scene:
         self.random = Random(1)
         self.answers: list[tuple[str, str]] = []
         service = self.instance()
-        self.topic, _ = service.topics.put("t", 1)
+        self.topic, _ = service.topics.put("t", {"queues": 1})
         service.groups.put(self.topic, "g", {})
         sizes = (10, _LARGE, 10, _LARGE, 10)
         messages = [

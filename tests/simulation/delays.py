@@ -55,7 +55,7 @@ class DelayedWorld:
     # -- actors -------------------------------------------------------------------------------------------------------
 
     def _prepare(self, service: Service) -> None:
-        topic, _ = service.topics.put("t", self._random.choice((1, 2)))
+        topic, _ = service.topics.put("t", {"queues": self._random.choice((1, 2))})
         service.groups.put(topic, "g", {"max_attempts": 1_000})
 
     def _send(self, service: Service, number: int) -> None:
