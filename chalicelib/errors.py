@@ -55,6 +55,10 @@ class MessageNotFound(DecantError):
     """No message of the topic has this id."""
 
 
+class AlreadyDelivered(DecantError):
+    """The delayed message was delivered before it could be cancelled."""
+
+
 class NotFound(DecantError):
     """There is no such path."""
 

@@ -3,8 +3,9 @@
 One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
 under an old name shares no key with what it replaces.
 
-    topic       topics                  name                 id, queues, retention_ms, created_at_ms, version
-    grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
+    topic       topics                  name                 id, queues, retention_ms, created_at_ms, version,
+                                                             delays (true: messages may wait)
+    grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
                                                              max_in_flight, backoff_ms, paused, ordered, filter,
@@ -14,6 +15,8 @@ under an old name shares no key with what it replaces.
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
     retry page  retry#tid#gid#queue      due#page id          see `retry_page`
+    delayed     delay#tid#queue         due#entry id         an entry of one message, see `log`; x: it was cancelled
+    decision    promotions#tid#queue    number               see `delay`
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
     sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
     secret      service                 signing-key          value: the key that receipts are signed with
@@ -126,6 +129,39 @@ def dead_partition(topic_id: str, group_id: str) -> str:
 
 def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
+
+
+def delays(topic_id: str, queue: int) -> str:
+    return f"delay#{topic_id}#{queue}"
+
+
+def delayed(topic_id: str, queue: int, due_ms: int, entry_id: bytes) -> Key:
+    return Key(delays(topic_id, queue), f"{due_ms:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
+
+
+DELAYED_PATTERN = r"[0-9]{15}#[0-9a-f]{16}"
+
+
+def due_and_entry(key: str) -> tuple[int, bytes]:
+    due, _, entry_id = key.partition("#")
+    return int(due), bytes.fromhex(entry_id)
+
+
+def due_until(due_ms: int) -> str:
+    """Sorts after whatever is due by then."""
+    return f"{due_ms:0{_OFFSET_DIGITS}d}{LAST}"
+
+
+def decisions(topic_id: str, queue: int) -> str:
+    return f"promotions#{topic_id}#{queue}"
+
+
+def decision(topic_id: str, queue: int, number: int) -> Key:
+    return Key(decisions(topic_id, queue), f"{number:0{_OFFSET_DIGITS}d}")
+
+
+def number_of(key: str) -> int:
+    return int(key)
 
 
 def signing_key() -> Key:

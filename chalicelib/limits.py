@@ -51,6 +51,9 @@ WAIT_MS_MAX = 20 * SECOND_MS
 
 NACK_DELAY_MS_MAX = 365 * DAY_MS
 
+DELAY_MS_MAX = 365 * DAY_MS
+"""How far ahead a message may be due."""
+
 ATTEMPTS_DEFAULT = 16
 ATTEMPTS_MAX = 1_000
 
@@ -113,6 +116,28 @@ TAIL_AGE_MS_MAX = MINUTE_MS
 
 CONTENDED_MS = SECOND_MS
 """After losing a race for a segment an instance sends only pointers to that queue: 16 fit a segment, not 3."""
+
+# -- delays -----------------------------------------------------------------------------------------------------------
+
+PROMOTED_MAX = 32
+"""Messages that become one entry of the log together, once they are due: their places are 448 bytes, so that the
+decision about them, with a pointer, is one kilobyte."""
+
+PROMOTED_BYTES_MAX = 256 * KIB
+"""What such messages weigh together; a heavier one goes alone, and its payload is not written a second time."""
+
+PROMOTED_QUEUES_MAX = 4
+"""Queues in which one look of a pop promotes: it takes from one."""
+
+LATE_WRITE_MS_MAX = MINUTE_MS
+"""A write that its sender has given up, or repeated, lands no later than this: a request may wait in a client for
+`READ_TIMEOUT_MS` and in the network for seconds."""
+
+STORED_LATE_MS_MAX = 15 * MINUTE_MS
+"""A message that is due is stored no later than this: DynamoDB knows a transaction for ten minutes."""
+
+TRANSACTION_ITEMS_MAX = 100
+"""What DynamoDB takes in one transaction."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,10 @@ class Entry:
         """Whether it may lie in a segment as it is: its messages are elsewhere already, or small enough."""
         return self.data is None or self.size <= size_max
 
+    def at(self, now: int) -> Entry:
+        """The same entry, stored at another time."""
+        return replace(self, stored_at_ms=now)
+
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages elsewhere."""
         return replace(self, data=None, pieces=pieces)

@@ -14,6 +14,8 @@ from chalicelib.fields import Fields, encodable, quoted, shown
 from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
+    DELAY_MS_MAX,
+    INSTANT_MS_MAX,
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     MESSAGE_OVERHEAD_BYTES,
@@ -22,18 +24,22 @@ from chalicelib.limits import (
     TAG_CHARS_MAX,
 )
 
-FIELDS = frozenset({"body", "body_base64", "key", "tag", "properties", "queue"})
+FIELDS = frozenset({"body", "body_base64", "key", "tag", "properties", "queue", "delay_ms", "deliver_at_ms"})
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in."""
+    """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in.
+
+    `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that."""
 
     body: bytes
     is_text: bool
     key: str | None
     tag: str | None
     properties: dict[str, str]
+    deliver_at_ms: int | None = None
+    delayed_id: str | None = None
 
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""
@@ -53,7 +59,7 @@ class Stored:
 
     @property
     def message_id(self) -> str:
-        return message_id(self.entry_id, self.queue, self.offset)
+        return self.message.delayed_id or message_id(self.entry_id, self.queue, self.offset)
 
     def as_json(self, topic: str) -> dict[str, Any]:
         return {
@@ -85,7 +91,19 @@ def parse_message_id(text: str) -> tuple[bytes, int, int] | None:
     return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
 
 
-def parse_batch(data: object, queues: int) -> list[tuple[Message, int | None]]:
+def delayed_id(entry_id: bytes, queue: int, due_ms: int) -> str:
+    """The id of a message that waits: the letter in it is no hex digit, so no other id is like it."""
+    return f"{entry_id.hex()}{queue:02x}t{due_ms:x}"
+
+
+def parse_delayed_id(text: str) -> tuple[bytes, int, int] | None:
+    """Entry id, queue and due time; None when the service never made such an id."""
+    if not re.fullmatch("[0-9a-f]{18}t[1-9a-f][0-9a-f]{0,11}", text) or int(text[19:], 16) > INSTANT_MS_MAX:
+        return None
+    return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[19:], 16)
+
+
+def parse_batch(data: object, queues: int, now: int) -> list[tuple[Message, int | None]]:
     """The `messages` of a produce, each with the queue it asks for; or an error that lists every bad one."""
     if not isinstance(data, list) or not 1 <= len(data) <= BATCH_MESSAGES_MAX:
         count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
@@ -94,7 +112,7 @@ def parse_batch(data: object, queues: int) -> list[tuple[Message, int | None]]:
     errors: list[tuple[int, DecantError]] = []
     for index, each in enumerate(data):
         try:
-            parsed.append(parse(each, queues, f"messages[{index}]."))
+            parsed.append(parse(each, queues, f"messages[{index}].", now))
         except DecantError as error:
             errors.append((index, error))
     if errors:
@@ -112,13 +130,14 @@ def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
     return type(first)(first.detail, errors=listed)
 
 
-def parse(data: object, queues: int, where: str) -> tuple[Message, int | None]:
+def parse(data: object, queues: int, where: str, now: int) -> tuple[Message, int | None]:
     fields = Fields(data, FIELDS, where)
     queue = fields.integer("queue", 0, queues - 1)
     key, tag = _key(fields), _tag(fields)
     properties = _properties(fields, where)
+    due_ms = _due(fields, where, now)
     body = _body(fields, where)
-    message = Message(body, fields.given("body"), key, tag, properties)
+    message = Message(body, fields.given("body"), key, tag, properties, due_ms)
     _demand_deliverable(message, where)
     return message, queue
 
@@ -147,6 +166,18 @@ def _tag(fields: Fields) -> str | None:
     if tag is not None and ("|" in tag or tag != tag.strip()):
         raise fields.wrong("tag", "a string without '|' and without white space around it")
     return tag
+
+
+def _due(fields: Fields, where: str, now: int) -> int | None:
+    """When it may be delivered; None when that is now, or was."""
+    delay_ms = fields.integer("delay_ms", 0, DELAY_MS_MAX)
+    deliver_at_ms = fields.integer("deliver_at_ms", 0, INSTANT_MS_MAX)
+    if delay_ms is not None and deliver_at_ms is not None:
+        raise InvalidField(f"only one of '{where}delay_ms' and '{where}deliver_at_ms' may be given")
+    if deliver_at_ms is not None and deliver_at_ms > now + DELAY_MS_MAX:
+        raise fields.wrong("deliver_at_ms", f"at most {DELAY_MS_MAX} ms ahead")
+    due_ms = deliver_at_ms if delay_ms is None else now + delay_ms
+    return due_ms if due_ms is not None and due_ms > now else None
 
 
 def _properties(fields: Fields, where: str) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Packs the messages of one entry into bytes and back.
 
 Newline-delimited JSON, one object a message, so that a pipeline can parse it in bulk: `b` body as text, or `B` body in
-base64, then `k` key, `t` tag, `p` properties, each only where given. Compressed with zstd where that is smaller; the
+base64, then `k` key, `t` tag, `p` properties, each only where given; `i` its id, if it
+waited. Compressed with zstd where that is smaller; the
 codec is named beside the data. Storage is billed by the kilobyte: level 9 costs 0.4 ms for 24 KB and saves a tenth
 over level 3 (see benchmarks/README.md).
 """
@@ -67,10 +68,12 @@ def _line(message: Message) -> dict[str, Any]:
         line["t"] = message.tag
     if message.properties:
         line["p"] = message.properties
+    if message.delayed_id is not None:
+        line["i"] = message.delayed_id
     return line
 
 
 def _message(line: dict[str, Any]) -> Message:
     is_text = "b" in line
     body = line["b"].encode() if is_text else base64.b64decode(line["B"])
-    return Message(body, is_text, line.get("k"), line.get("t"), line.get("p", {}))
+    return Message(body, is_text, line.get("k"), line.get("t"), line.get("p", {}), delayed_id=line.get("i"))

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 
 from chalicelib.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
-from chalicelib.message import Stored, carried_bytes
+from chalicelib.message import Message, carried_bytes
+
+
+class Carried(Protocol):
+    """Whatever a response carries a message in."""
+
+    @property
+    def message(self) -> Message: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +33,13 @@ class Space:
         bodies."""
         return wire_bytes + count * MESSAGE_OVERHEAD_BYTES <= min(self.body_bytes, self.json_bytes)
 
-    def after(self, messages: Iterable[Stored]) -> Space:
+    def after(self, messages: Iterable[Carried]) -> Space:
         space = self
         for stored in messages:
             space = space._after(stored)
         return space
 
-    def fitting(self, messages: Iterable[Stored]) -> int:
+    def fitting(self, messages: Iterable[Carried]) -> int:
         """How many of these messages fit. The first of a response always does."""
         count, space = 0, self
         for stored in messages:
@@ -42,6 +50,6 @@ class Space:
             count += 1
         return count
 
-    def _after(self, stored: Stored) -> Space:
+    def _after(self, stored: Carried) -> Space:
         json_bytes = carried_bytes(orjson.dumps(stored.message.content())) + MESSAGE_OVERHEAD_BYTES
         return Space(self.body_bytes - len(stored.message.body), self.json_bytes - json_bytes)

@@ -18,7 +18,8 @@ FIELDS = frozenset(DEFAULTS)
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes."""
+    """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
+    may wait here, so pops look for those that are due."""
 
     name: str
     id: str
@@ -26,11 +27,13 @@ class Topic:
     created_at_ms: int
     retention_ms: int = RETENTION_MS_DEFAULT
     version: int = 0
+    delays: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         settings = {field: item[field] for field in DEFAULTS}
-        return cls(item["sk"], item["id"], created_at_ms=item["created_at_ms"], version=item["version"], **settings)
+        about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
+        return cls(item["sk"], item["id"], **about, **settings)
 
     @classmethod
     def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
@@ -94,6 +97,11 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
     return tuple(Set((field,), value) for field, value in settings.items())
 
 
+def begin_delays(topic: Topic) -> Write:
+    """Notes that messages may wait in this incarnation, for good. A repeat changes nothing."""
+    return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (Set(("delays",), True),))
+
+
 def remove(topic: Topic) -> Write:
     """Removes this incarnation; with it everything that carries its id is out of reach."""
     return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (RemoveItem(),))
@@ -102,7 +110,7 @@ def remove(topic: Topic) -> Write:
 def bury(topic: Topic) -> Write:
     """Notes that the log of a topic is to be removed. Goes together with the topic's own removal: a grave of a living
     topic must never be."""
-    return Write(keys.grave(topic.id), (), (Set(("queues",), topic.queues),))
+    return Write(keys.grave(topic.id), (), (Set(("queues",), topic.queues), Set(("delays",), topic.delays)))
 
 
 def unbury(topic: Topic) -> Write:

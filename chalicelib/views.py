@@ -7,6 +7,7 @@ from typing import Any
 
 from chalicelib.progress import QueueProgress
 from chalicelib.service.consumer import Delivery, Popped
+from chalicelib.service.delays import Waiting
 from chalicelib.service.groups import GroupDetails
 from chalicelib.service.letters import DeadMessage
 from chalicelib.service.producer import Produced
@@ -64,7 +65,13 @@ def _produced(result: Produced) -> dict[str, Any]:
     if result.error is not None:
         error = {"code": result.error.code, "detail": result.error.detail, **result.error.members}
         return {"error": error}
-    return {"message_id": result.message_id, "queue": result.queue, "offset": result.offset}
+    due = {} if result.deliver_at_ms is None else {"deliver_at_ms": result.deliver_at_ms}
+    return {"message_id": result.message_id, "queue": result.queue, "offset": result.offset, **due}
+
+
+def waiting(topic: str, found: Waiting) -> dict[str, Any]:
+    place = {"message_id": found.message_id, "topic": topic, "queue": found.queue, "deliver_at_ms": found.due_ms}
+    return {**place, **found.message.content()}
 
 
 def popped(topic: str, result: Popped, acks: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.runtime import system
@@ -32,6 +33,15 @@ def api() -> Api:
         if _Instance.api is None:
             _Instance.api = Api(build(store(), system(), signing_key()))
         return _Instance.api
+
+
+def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
+    """For callers inside AWS that store something of their own and send a message, both or neither: the message, as
+    `produce` takes it, as one of the `TransactItems` of their `TransactWriteItems`, to be sent once, within 15 minutes.
+    It is delivered when the transaction has committed, and never if it does not. Raises what `produce` raises."""
+    from chalicelib.store.dynamodb import outbox
+
+    return outbox.put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
 
 
 def use(api: Api | None) -> None:

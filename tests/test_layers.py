@@ -21,7 +21,7 @@ LAYERS = [
     {"filters"},
     {"group", "packing", "space"},
     {"log", "cursor", "dead"},
-    {"changes"},
+    {"changes", "delay"},
     {"picking", "settlement", "progress", "redriving", "retries"},
     {"store"},
     {"service"},

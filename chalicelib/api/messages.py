@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import message
+from chalicelib import message, views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
 from chalicelib.errors import InvalidField, TopicNotFound
 from chalicelib.fields import Fields, decoded_token, encoded_token
 from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
 from chalicelib.service.producer import Produced
 from chalicelib.topic import Topic
+from chalicelib.writes import Item
 
 
 class Messages(Operations):
@@ -23,8 +24,16 @@ class Messages(Operations):
             return self._produce(self._current_topic(name), body)  # perhaps it was made again a moment ago
 
     def _produce(self, found: Topic, body: Json) -> list[Produced]:
-        batch = message.parse_batch(Fields(body, {"messages"}).raw("messages"), found.queues)
+        given = Fields(body, {"messages"}).raw("messages")
+        batch = message.parse_batch(given, found.queues, self._service.runtime.now())
         return self._service.producer.produce(found, batch)
+
+    @operation
+    def outbox_item(self, name: str, body: Json) -> Item:
+        """An item that is the message, once somebody has stored it."""
+        found = self._topic(name)
+        given, queue = message.parse(body, found.queues, "message.", self._service.runtime.now())
+        return self._service.producer.outbox_item(found, given, queue)
 
     @operation
     def get_message(self, name: str, message_id: str) -> Json:
@@ -39,6 +48,17 @@ class Messages(Operations):
         page = self._service.lookup.read(found, positions, limit)
         rest = None if page.is_all else encoded_token(page.positions)
         return {"messages": [each.as_json(name) for each in page.messages], "next": rest}
+
+    @operation
+    def list_delayed(self, name: str, query: Mapping[str, str]) -> Json:
+        limit, token = page_of(parameters(query))
+        found, rest = self._service.delayed.page(self._current_topic(name), limit, token)
+        return {"messages": [views.waiting(name, each) for each in found], "next": rest}
+
+    @operation
+    def cancel_delayed(self, name: str, message_id: str) -> Json:
+        self._service.delayed.cancel(self._current_topic(name), message_id)
+        return {"cancelled": True}
 
     def _positions(self, found: Topic, fields: Fields, token: str | None) -> dict[int, int]:
         """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""

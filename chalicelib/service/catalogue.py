@@ -38,6 +38,16 @@ class Catalogue:
         self._topics[name] = (self._runtime.now(), topic)
         return topic
 
+    def glanced_at(self, topic: Topic) -> Topic:
+        """The same incarnation as a cheap read shows it, which may be stale; unchanged where that shows another."""
+        found = self._store.read([Keys([keys.topic(topic.name)])])[0]
+        if not found or found[0]["id"] != topic.id:
+            return topic
+        glanced = Topic.of(found[0])
+        if glanced != topic:
+            self.forget(topic.name)
+        return glanced
+
     def forget(self, name: str) -> None:
         self._topics.pop(name, None)
 

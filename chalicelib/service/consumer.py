@@ -13,9 +13,11 @@ from chalicelib.log import Segment
 from chalicelib.message import Stored
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
+from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer, Pop
 from chalicelib.service.log_reader import LogReader, Want
 from chalicelib.service.looking import Looker, View
+from chalicelib.service.promoter import Promoter
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.settler import Settler
 from chalicelib.service.throttle import Throttle
@@ -50,6 +52,8 @@ class Consumer:
     def __init__(
         self,
         runtime: Runtime,
+        catalogue: Catalogue,
+        promoter: Promoter,
         looker: Looker,
         claimer: Claimer,
         reader: LogReader,
@@ -58,6 +62,8 @@ class Consumer:
         throttle: Throttle,
     ) -> None:
         self._runtime = runtime
+        self._catalogue = catalogue
+        self._promoter = promoter
         self._looker = looker
         self._claimer = claimer
         self._reader = reader
@@ -74,7 +80,7 @@ class Consumer:
         give_up_at = self._runtime.now() + ask.wait_ms
         pause_ms = POLL_MS_MIN
         while True:
-            view = self._looker.look(topic, group, ask.max_messages, strong=ask.attempt_id is not None)
+            view = self._look(topic, group, ask)
             popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
             failed += self._settler.acknowledge(topic, group, acks)
             acks = []
@@ -85,6 +91,17 @@ class Consumer:
             self._runtime.sleep(min(pause_ms, left_ms))
             call.has_waited(min(pause_ms, left_ms))
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
+            if not topic.delays:  # another instance may just have stored the first message that waits
+                topic = self._catalogue.glanced_at(topic)
+
+    def _look(self, topic: Topic, group: str, ask: Pop) -> View:
+        """The group now. What is due by then is in the log first."""
+        is_strong = ask.attempt_id is not None
+        view = self._looker.look(topic, group, ask.max_messages, is_strong)
+        if not view.has_due or view.group.paused:
+            return view
+        self._promoter.promote_seen(topic, view.glanced)
+        return self._looker.look(topic, group, ask.max_messages, is_strong)
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""

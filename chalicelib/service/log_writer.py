@@ -83,10 +83,22 @@ class LogWriter:
         for each, entry in zip(spilling, pointing, strict=True):
             each.entry = entry
 
-    def _write(self, topic: Topic, pending: _Pending) -> Write:
-        tail = self._tails.get(pending.log)
+    def tail(self, topic: Topic, log: str) -> Tail:
+        """Where this log goes on. Raises TopicNotFound."""
+        tail = self._tails.get(log)
         if tail is None or self._runtime.now() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
-            tail = self._tails[pending.log] = self._find_tail(topic, pending.log)
+            tail = self._tails[log] = self._find_tail(topic, log)
+        return tail
+
+    def saw(self, segment: Segment) -> Tail:
+        """Where the log goes on, now that this was seen to be its last segment."""
+        now = self._runtime.now()
+        tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
+        self._tails[segment.log] = tail
+        return tail
+
+    def _write(self, topic: Topic, pending: _Pending) -> Write:
+        tail = self.tail(topic, pending.log)
         return append(pending.log, tail.base, pending.entry, tail.may_create)
 
     def _find_tail(self, topic: Topic, log: str) -> Tail:
@@ -107,14 +119,10 @@ class LogWriter:
         if item is None:  # the segment of an old tail is gone: look again
             self._tails.pop(pending.log, None)
             return
-        now = self._runtime.now()
         segment = Segment.of(item)
-        if segment.is_sealed:
-            self._tails[pending.log] = Tail(segment.end, may_create=True, seen_at_ms=now)
-        else:
-            self._tails[pending.log] = Tail(segment.base, may_create=False, seen_at_ms=now)
+        self.saw(segment)
         if isinstance(outcome, Refused):
-            self._crowded_until[pending.log] = now + CONTENDED_MS
+            self._crowded_until[pending.log] = self._runtime.now() + CONTENDED_MS
             pending.crowded = True
         else:
             pending.done = segment.offset_of(pending.entry.id)

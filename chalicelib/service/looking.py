@@ -14,6 +14,7 @@ from chalicelib.rate import Window
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.log_reader import LogReader, Seen, Want, stored_at
+from chalicelib.service.promoter import Promoter
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
@@ -28,6 +29,12 @@ class View:
     chains: list[list[Segment]]
     """For each queue the segments from the cursor's `next` on, as far as was asked."""
     window: Window
+    glanced: list[list[Item]]
+    """For each queue the first message that is due and waits; empty where none ever waited."""
+
+    @property
+    def has_due(self) -> bool:
+        return any(self.glanced)
 
     def end(self, queue: int) -> int:
         """How far the queue's log was read."""
@@ -45,19 +52,22 @@ class View:
 
 
 class Looker:
-    def __init__(self, store: Store, catalogue: Catalogue, reader: LogReader, beliefs: Beliefs) -> None:
+    def __init__(
+        self, store: Store, catalogue: Catalogue, reader: LogReader, beliefs: Beliefs, promoter: Promoter
+    ) -> None:
         self._store = store
         self._catalogue = catalogue
         self._reader = reader
         self._beliefs = beliefs
+        self._promoter = promoter
 
     def look(self, topic: Topic, group: str, count: int, strong: bool = False) -> View:
         """The group now, and up to `count` messages ahead in each queue. Raises GroupNotFound."""
         guessed = self._reader.guess(self._guess(topic, group, count))
         partition = Range(keys.group_partition(topic.id, group), keys.FIRST, keys.LAST, strong=strong)
-        items, *answers = self._store.read([partition, *guessed])
+        items, *answers = self._store.read([partition, *guessed, *self._promoter.glances(topic)])
         seen = Seen()
-        self._reader.learn(seen, guessed, answers)
+        self._reader.learn(seen, guessed, answers[: len(guessed)])
         settings = self._settings(topic, group, items)
         cursors = cursors_of(settings, topic, items)
         for cursor in cursors:
@@ -65,7 +75,8 @@ class Looker:
         wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
         key = settings.window_key
         window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
-        return View(topic, settings, cursors, self._reader.chains(wants, seen), window)
+        glanced = answers[len(guessed) :]
+        return View(topic, settings, cursors, self._reader.chains(wants, seen), window, glanced)
 
     def _guess(self, topic: Topic, group: str, count: int) -> list[Want]:
         settings = self._beliefs.group(topic.id, group)

@@ -11,8 +11,9 @@ from chalicelib.errors import MessageNotFound
 from chalicelib.fields import shown
 from chalicelib.limits import RESPONSE_JSON_BYTES_MAX
 from chalicelib.log import Segment
-from chalicelib.message import Stored, parse_message_id
+from chalicelib.message import Stored, parse_delayed_id, parse_message_id
 from chalicelib.runtime import Runtime
+from chalicelib.service.delayed import Delayed
 from chalicelib.service.log_reader import LogReader, Want, within_reach
 from chalicelib.service.timeline import Timeline
 from chalicelib.space import Space
@@ -29,19 +30,24 @@ class Found:
 
 
 class Lookup:
-    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline) -> None:
+    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline, delayed: Delayed) -> None:
         self._runtime = runtime
         self._reader = reader
         self._timeline = timeline
+        self._delayed = delayed
 
     def by_id(self, topic: Topic, message_id: str) -> Stored:
         """Raises MessageNotFound."""
+        if parse_delayed_id(message_id):
+            stored = self._delayed.delivered(topic, message_id)
+            if not self._is_expired(topic, stored):
+                return stored
         place = parse_message_id(message_id)
         if place is not None and place[1] < topic.queues:
-            entry_id, queue, offset = place
+            _, queue, offset = place
             chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
-                if stored.entry_id == entry_id and not self._is_expired(topic, stored):
+                if stored.message_id == message_id and not self._is_expired(topic, stored):
                     return stored
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
 

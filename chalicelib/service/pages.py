@@ -19,22 +19,23 @@ def page(store: Store, pk: str, limit: int, token: str | None) -> tuple[list[Ite
 
     The token is a place in the order and not a count, so what is created or removed meanwhile neither repeats nor hides
     what stood before."""
-    after = keys.FIRST if token is None else f"{_place(token)}{keys.AFTER}"
+    after = keys.FIRST if token is None else f"{place_of(token, NAME_PATTERN)}{keys.AFTER}"
     items = store.read([Range(pk, after, keys.LAST, limit=limit + 1, strong=True)])[0]
     if len(items) <= limit:
         return items, None
-    return items[:limit], _token(items[limit - 1]["sk"])
+    return items[:limit], token_of(items[limit - 1]["sk"])
 
 
-def _token(place: str) -> str:
+def token_of(place: str) -> str:
     return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
 
 
-def _place(token: str) -> str:
+def place_of(token: str, pattern: str) -> str:
+    """The place that the token names. Raises InvalidField when no page gave this token."""
     try:
         place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         place = ""
-    if not re.fullmatch(NAME_PATTERN, place) or _token(place) != token:
+    if not re.fullmatch(pattern, place) or token_of(place) != token:
         raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
     return place

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib import keys, topic
+from chalicelib.delay import blob_names, payload_keys
 from chalicelib.group import Group
-from chalicelib.log import Segment
+from chalicelib.log import Entry, Segment
 from chalicelib.runtime import Runtime
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
@@ -34,23 +35,37 @@ class Purge:
             self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
 
     def topic(self, gone: Topic, until_ms: int) -> bool:
-        """Removes a deleted topic's log, and then its grave; what is not done by `until_ms` stays noted there.
-        Whether all of it was done."""
+        """Removes a deleted topic's log, what waits in it, and its grave last; what is not done by `until_ms` stays
+        noted there. Whether all of it was done."""
         for queue in range(gone.queues):  # from the end: who still writes there finds it gone, and asks for the topic
             while segments := self._last(gone.log(queue)):
                 if self._runtime.now() > until_ms:
                     return False
                 self._remove(gone, segments)
+        for queue in range(gone.queues if gone.delays else 0):
+            if not self._delays(gone, queue, until_ms):
+                return False
         self._store.write(topic.unbury(gone))
         return True
 
+    def _delays(self, gone: Topic, queue: int, until_ms: int) -> bool:
+        """Removes what waits in a queue, and what was decided about it; False: there was not the time."""
+        for pk in (keys.delays(gone.id, queue), keys.decisions(gone.id, queue)):
+            while items := self._last(pk):
+                if self._runtime.now() > until_ms:
+                    return False
+                self._remove_payloads(gone, [Entry.of(item) for item in items if "i" in item])
+                self._store.remove_all([Key(item["pk"], item["sk"]) for item in items])
+        return True
+
+    def _remove_payloads(self, gone: Topic, entries: list[Entry]) -> None:
+        self._store.remove_all(payload_keys(gone.id, entries))
+        self._store.remove_blobs(blob_names(gone.id, entries))
+
     def _remove(self, gone: Topic, segments: list[Item]) -> None:
         """Payloads first: a segment is what they are found by."""
-        entries = [entry for item in segments for entry in Segment.of(item).entries if entry.data is None]
-        self._store.remove_all(
-            [keys.payload(gone.id, entry.id, piece) for entry in entries for piece in range(entry.pieces)]
-        )
-        self._store.remove_blobs([keys.blob(gone.id, entry.id) for entry in entries if not entry.pieces])
+        entries = [entry for item in segments for entry in Segment.of(item).entries]
+        self._remove_payloads(gone, entries)
         self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
 
     def _first(self, partitions: Sequence[str]) -> list[Item]:

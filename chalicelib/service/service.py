@@ -10,14 +10,19 @@ from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
+from chalicelib.service.decisions import Decisions
+from chalicelib.service.delayed import Delayed
+from chalicelib.service.delays import Delays
 from chalicelib.service.groups import Groups
 from chalicelib.service.letters import Letters
+from chalicelib.service.log_joiner import LogJoiner
 from chalicelib.service.log_reader import LogReader
 from chalicelib.service.log_writer import LogWriter
 from chalicelib.service.looking import Looker
 from chalicelib.service.lookup import Lookup
 from chalicelib.service.payloads import Payloads
 from chalicelib.service.producer import Producer
+from chalicelib.service.promoter import Promoter
 from chalicelib.service.purge import Purge
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.redrive import Redrive
@@ -46,6 +51,9 @@ class Service:
     letters: Letters
     redrive: Redrive
     sweeps: Sweeps
+    delays: Delays
+    delayed: Delayed
+    promoter: Promoter
 
 
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> Service:
@@ -58,7 +66,13 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    looker = Looker(store, catalogue, reader, beliefs)
+    writer = LogWriter(store, runtime, payloads)
+    joiner = LogJoiner(store, runtime, writer)
+    decisions = Decisions(store, joiner)
+    promoter = Promoter(store, runtime, decisions, writer, payloads)
+    delays = Delays(store, runtime, catalogue, payloads)
+    delayed = Delayed(store, runtime, payloads, decisions, joiner)
+    looker = Looker(store, catalogue, reader, beliefs, promoter)
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
     purge = Purge(store, runtime)
@@ -70,11 +84,14 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         catalogue,
         topics,
         Groups(store, runtime, catalogue, reader, timeline, purge, retries),
-        Producer(runtime, LogWriter(store, runtime, payloads)),
-        Consumer(runtime, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
+        Producer(runtime, writer, delays),
+        Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
-        Lookup(runtime, reader, timeline),
+        Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
         Sweeps(store, runtime, topics, burial, Rounds(store, runtime)),
+        delays,
+        delayed,
+        promoter,
     )

@@ -58,7 +58,7 @@ class Sweeps:
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, done = self._until(), 0
         for grave in graves:
-            done += self._topics.clear(Topic("", grave["sk"], grave["queues"], 0), until_ms)
+            done += self._topics.clear(Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"]), until_ms)
         return Swept(len(graves), done)
 
     def _until(self) -> int:

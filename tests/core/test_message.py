@@ -23,6 +23,7 @@ from chalicelib.limits import (
 from chalicelib.message import message_id, parse, parse_batch, parse_message_id
 
 QUEUES = 4
+NOW = 1_700_000_000_000
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 ENTRY_IDS = st.binary(min_size=8, max_size=8)
 
@@ -118,7 +119,7 @@ WRONG = [
 
 @pytest.mark.parametrize("given_message", FITTING)
 def test_what_is_within_the_limits_is_taken_as_it_is(given_message: dict[str, Any]) -> None:
-    [(parsed, queue)] = parse_batch([given_message], QUEUES)
+    [(parsed, queue)] = parse_batch([given_message], QUEUES, NOW)
     expected = {name: value for name, value in given_message.items() if value is not None and name != "queue"}
     absent: dict[str, Any] = {"key": None, "tag": None, "properties": {}}
     assert parsed.content() == {**absent, **expected}
@@ -128,31 +129,31 @@ def test_what_is_within_the_limits_is_taken_as_it_is(given_message: dict[str, An
 @pytest.mark.parametrize(("given_message", "error"), WRONG)
 def test_what_is_not_within_the_limits_is_refused(given_message: Any, error: type[DecantError]) -> None:
     with pytest.raises(error) as refused:
-        parse_batch([message(), given_message], QUEUES)
+        parse_batch([message(), given_message], QUEUES, NOW)
     assert type(refused.value) is error
     assert refused.value.members["errors"] == [{"index": 1, "code": error.__name__, "detail": refused.value.detail}]
     assert len(refused.value.detail) < 500
 
 
 def test_a_batch_holds_up_to_so_many_messages() -> None:
-    assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, QUEUES)) == BATCH_MESSAGES_MAX
+    assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, QUEUES, NOW)) == BATCH_MESSAGES_MAX
     wrongs: list[object] = [[], [message()] * (BATCH_MESSAGES_MAX + 1), None, {}, "messages"]
     for wrong in wrongs:
         with pytest.raises(InvalidField):
-            parse_batch(wrong, QUEUES)
+            parse_batch(wrong, QUEUES, NOW)
 
 
 def test_the_bodies_of_a_batch_fit_together() -> None:
     half = "x" * (BODY_BYTES_MAX // 2)
-    assert len(parse_batch([message(body=half), message(body=half)], QUEUES)) == 2
+    assert len(parse_batch([message(body=half), message(body=half)], QUEUES, NOW)) == 2
     with pytest.raises(MessageTooLarge):
-        parse_batch([message(body=half), message(body=half), message(body="x")], QUEUES)
+        parse_batch([message(body=half), message(body=half), message(body="x")], QUEUES, NOW)
 
 
 def test_all_that_is_wrong_in_a_batch_is_listed_and_a_size_comes_last() -> None:
     batch = [message(body="x" * (BODY_BYTES_MAX + 1)), message(), message(tag="|"), message(Key="k")]
     with pytest.raises(InvalidField) as refused:
-        parse_batch(batch, QUEUES)
+        parse_batch(batch, QUEUES, NOW)
     errors = refused.value.members["errors"]
     assert [(each["index"], each["code"]) for each in errors] == [
         (0, "MessageTooLarge"),
@@ -164,12 +165,12 @@ def test_all_that_is_wrong_in_a_batch_is_listed_and_a_size_comes_last() -> None:
 
 def test_a_single_message_that_is_no_object_is_no_json_object() -> None:
     with pytest.raises(InvalidJson):
-        parse([], QUEUES, "")
+        parse([], QUEUES, "", NOW)
 
 
 @given(TEXTS.filter(bool), st.none() | TEXTS.filter(bool).filter(lambda key: len(key.encode()) <= KEY_BYTES_MAX))
 def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
-    parsed, _ = parse({"body": body, "key": key}, QUEUES, "")
+    parsed, _ = parse({"body": body, "key": key}, QUEUES, "", NOW)
     assert parsed.content() == {"body": body, "key": key, "tag": None, "properties": {}}
 
 
@@ -177,7 +178,7 @@ def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
 def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
     given_text = text.decode("latin-1")
     try:
-        parsed, _ = parse({"body_base64": given_text}, QUEUES, "")
+        parsed, _ = parse({"body_base64": given_text}, QUEUES, "", NOW)
     except InvalidField as error:
         assert "'body_base64'" in error.detail
         return
@@ -187,7 +188,7 @@ def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
 @given(st.binary(min_size=1))
 def test_any_bytes_come_back_as_they_were(body: bytes) -> None:
     text = base64.b64encode(body).decode()
-    parsed, _ = parse({"body_base64": text}, QUEUES, "")
+    parsed, _ = parse({"body_base64": text}, QUEUES, "", NOW)
     assert parsed.body == body
     assert parsed.content()["body_base64"] == text
 

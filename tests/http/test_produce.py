@@ -273,8 +273,6 @@ BAD_MESSAGES = [
     ({"body": "a", "properties": {"\ud800": "a"}}, "InvalidField"),
     ({"body": "a", "bodi": "a"}, "UnknownField"),
     ({"body": "a", "\ud800": "a"}, "UnknownField"),
-    ({"body": "a", "delay_ms": 5}, "UnknownField"),
-    ({"body": "a", "deliver_at_ms": 5}, "UnknownField"),
     ({"body": "a", "dedup_id": "5"}, "UnknownField"),
     ({"body": "a", "message_id": "5"}, "UnknownField"),
     ("a", "InvalidField"),

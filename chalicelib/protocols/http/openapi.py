@@ -11,6 +11,7 @@ from chalicelib.protocols.http.contract import problems
 from chalicelib.protocols.http.contract.about import ABOUT
 from chalicelib.protocols.http.contract.consuming import CONSUMING
 from chalicelib.protocols.http.contract.dead_letters import DEAD_LETTERS
+from chalicelib.protocols.http.contract.delays import DELAYS
 from chalicelib.protocols.http.contract.groups import GROUPS
 from chalicelib.protocols.http.contract.messages import MESSAGES
 from chalicelib.protocols.http.contract.operation import Body, Operation
@@ -18,7 +19,7 @@ from chalicelib.protocols.http.contract.parameters import PARAMETERS
 from chalicelib.protocols.http.contract.topics import TOPICS
 from chalicelib.protocols.http.contract.values import Json, ref
 
-FAMILIES = (TOPICS, MESSAGES, GROUPS, CONSUMING, DEAD_LETTERS, ABOUT)
+FAMILIES = (TOPICS, MESSAGES, DELAYS, GROUPS, CONSUMING, DEAD_LETTERS, ABOUT)
 
 _SCHEMAS: Json = {name: schema for family in FAMILIES for name, schema in family.schemas.items()} | problems.SCHEMAS
 

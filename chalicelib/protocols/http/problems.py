@@ -22,6 +22,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "TopicNotFound": (404, "There is no such topic"),
     "GroupNotFound": (404, "There is no such group"),
     "MessageNotFound": (404, "There is no such message"),
+    "AlreadyDelivered": (409, "The message was delivered"),
     "NotFound": (404, "There is no such path"),
     "MethodNotAllowed": (405, "The path does not know this method"),
     "MessageTooLarge": (413, "A message or a batch is too large"),

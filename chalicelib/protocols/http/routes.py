@@ -17,6 +17,7 @@ routes = Blueprint(__name__)
 
 _TOPIC = "/topics/{topic}"
 _MESSAGES = _TOPIC + "/messages"
+_DELAYED = _TOPIC + "/delayed"
 _GROUP = _TOPIC + "/groups/{group}"
 
 
@@ -90,6 +91,16 @@ def read_messages(topic: str) -> Response:
 @_route("GET", _MESSAGES + "/{message_id}")
 def get_message(topic: str, message_id: str) -> Response:
     return ok(wiring.api().get_message(topic, message_id))
+
+
+@_route("GET", _DELAYED, "limit", "next")
+def list_delayed(topic: str) -> Response:
+    return ok(wiring.api().list_delayed(topic, _query()))
+
+
+@_route("DELETE", _DELAYED + "/{message_id}")
+def cancel_delayed(topic: str, message_id: str) -> Response:
+    return ok(wiring.api().cancel_delayed(topic, message_id))
 
 
 @_route("PUT", _GROUP)

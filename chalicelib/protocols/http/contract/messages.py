@@ -5,6 +5,7 @@ from __future__ import annotations
 from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import (
     BODY_BYTES_MAX,
+    DELAY_MS_MAX,
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -19,6 +20,7 @@ from chalicelib.protocols.http.contract.values import (
     array,
     batch,
     instant,
+    integer,
     nullable,
     one_of,
     page,
@@ -73,6 +75,10 @@ _ONE_BODY_GIVEN = [
     {"required": ["body"], "properties": {"body": {"type": "string"}, "body_base64": {"type": "null"}}},
     {"required": ["body_base64"], "properties": {"body": {"type": "null"}, "body_base64": {"type": "string"}}},
 ]
+_TWO_DELAYS: Json = {
+    "required": ["delay_ms", "deliver_at_ms"],
+    "properties": {"delay_ms": {"type": "integer"}, "deliver_at_ms": {"type": "integer"}},
+}
 _NOT_STORED = answer(
     "Why the message was not stored.",
     {
@@ -90,15 +96,25 @@ _SCHEMAS: Json = {
             "tag": _TAG,
             "properties": _PROPERTIES,
             "queue": {**QUEUE, "description": "Put it into exactly this queue, counted from 0; wins over `key`."},
+            "delay_ms": integer("Not to be delivered before so long from now.", 0, DELAY_MS_MAX),
+            "deliver_at_ms": instant(
+                f"Not to be delivered before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead. Excludes"
+                " `delay_ms`."
+            ),
         },
         oneOf=_ONE_BODY_GIVEN,
+        **{"not": _TWO_DELAYS},
     ),
     "ProduceRequest": request(
         "The messages to store.",
         {},
         {"messages": batch(f"Their bodies are at most {BODY_BYTES_MAX} bytes in all.", ref("NewMessage"))},
     ),
-    "Stored": answer("Where a message was stored.", _PLACE),
+    "Stored": answer(
+        "Where a message was stored.",
+        {**_PLACE, "offset": nullable({**OFFSET, "description": f"{OFFSET['description']} Null while it waits."})},
+        {"deliver_at_ms": instant("It waits until then. Only of a message that was given a time to come.")},
+    ),
     "NotStored": answer("A message that was not stored.", {"error": _NOT_STORED}),
     "ProduceResult": answer("What became of each message.", {"messages": array("In the order given.", ref("Stored"))}),
     "PartialProduceResult": answer(
@@ -112,6 +128,12 @@ _SCHEMAS: Json = {
 }
 
 _TEXT_STORED = {"message_id": "5c0a7f3e91d2b8460111", "queue": 1, "offset": 17}
+_WAITING_STORED = {
+    "message_id": "0d2f6b91c47e5a3801t19b76e8eb00",
+    "queue": 1,
+    "offset": None,
+    "deliver_at_ms": 1767229200128,
+}
 _BYTES_STORED = {"message_id": "e1946b08d37fa25c0009", "queue": 0, "offset": 9}
 _THROTTLED = {"error": {"code": "StoreUnavailable", "detail": "the store did not answer, after retries"}}
 MESSAGE = {
@@ -126,6 +148,7 @@ MESSAGE = {
 _NEW_MESSAGES = [
     {"body": "order 4711 paid", "key": "customer-42", "tag": "paid", "properties": {"region": "eu"}},
     {"body_base64": "3q2+7w==", "queue": 0},
+    {"body": "order 4711 reminder", "key": "customer-42", "delay_ms": 3600000},
 ]
 
 MESSAGES = Family(
@@ -143,7 +166,7 @@ MESSAGES = Family(
             {
                 200: (
                     "All messages are stored.",
-                    Body("ProduceResult", {"messages": [_TEXT_STORED, _BYTES_STORED]}),
+                    Body("ProduceResult", {"messages": [_TEXT_STORED, _BYTES_STORED, _WAITING_STORED]}),
                 ),
                 204: ("All messages are stored, and `Prefer: return=minimal` asked for no more.", None),
                 207: (

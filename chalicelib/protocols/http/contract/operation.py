@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from chalicelib.errors import DecantError
 from chalicelib.protocols.http.contract.values import Json
 
 
@@ -31,6 +32,8 @@ class Operation(NamedTuple):
     asks_store: bool = True
     names: tuple[str, ...] = ()
     """What the request body names, as path parameters do: each has its 404."""
+    conflict: tuple[type[DecantError], ...] = ()
+    """What it answers 409 with."""
 
     @property
     def path_parameters(self) -> list[str]:

@@ -20,6 +20,7 @@ _TEXTS = {
     400: "The request is malformed. Nothing was changed.",
     404: "What the path names is not there.",
     405: "The path does not have the method that was used; those it has are in `Allow`.",
+    409: "It is too late for that.",
     413: "A body, the batch, or the request is too large, or no response could carry the message (see NewMessage), and"
     " nothing else is wrong. Nothing was stored.",
     500: "A defect of the service.",
@@ -29,6 +30,7 @@ _EXAMPLES = {
     400: errors.UnknownField("parameter 'limt' is not known here; known are: limit, next"),
     404: errors.TopicNotFound("topic 'orders' does not exist"),
     405: errors.MethodNotAllowed("PATCH is not allowed here; allowed are GET, PUT"),
+    409: errors.AlreadyDelivered("message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered"),
     413: errors.MessageTooLarge(
         f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit"
     ),
@@ -82,6 +84,8 @@ def of(operation: Operation) -> Json:
     if missing := _missing(operation):
         responses["404"] = _response(404, missing)
     responses["405"] = _shared(errors.MethodNotAllowed)
+    if operation.conflict:
+        responses["409"] = _response(409, list(operation.conflict))
     responses["413"] = _shared(errors.MessageTooLarge)
     responses["500"] = _shared(errors.Internal)
     if operation.asks_store:

@@ -1,0 +1,110 @@
+"""Stores messages that are to wait until they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chalicelib import keys, log, topic
+from chalicelib.delay import wait
+from chalicelib.errors import StoreUnavailable, TopicNotFound
+from chalicelib.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
+from chalicelib.log import Entry
+from chalicelib.message import ENTRY_ID_BYTES, Message, delayed_id
+from chalicelib.packing import pack
+from chalicelib.runtime import Runtime
+from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.payloads import Payloads
+from chalicelib.store import Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Item, Refused, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that waits. `error`: why it does not, its write failed."""
+
+    message: Message
+    queue: int
+    due_ms: int
+    entry_id: bytes
+    error: StoreUnavailable | None = None
+
+    @property
+    def message_id(self) -> str:
+        return delayed_id(self.entry_id, self.queue, self.due_ms)
+
+
+class Delays:
+    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, payloads: Payloads) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._payloads = payloads
+
+    def store(self, found: Topic, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
+        """Stores messages, each with its queue, until they are due. Raises TopicNotFound."""
+        waiting, entries = [], []
+        for queue, message in messages:
+            each, entry = self._named(queue, message)
+            waiting.append(each)
+            entries.append(entry)
+        try:
+            self._demand(found)
+            spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
+            pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling)}
+        except StoreUnavailable as trouble:  # before any message was sent
+            return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
+        return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
+
+    def item(self, found: Topic, queue: int, message: Message) -> Item:
+        """The item of a message that waits, for somebody else to store; only its payload is stored here."""
+        self._demand(found)
+        waiting, entry = self._named(queue, message)
+        if not entry.fits(INLINE_BYTES_MAX):
+            entry = self._payloads.put(found.id, [entry])[0]
+        key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
+        return {**key._asdict(), **entry.as_item()}
+
+    def _demand(self, found: Topic) -> None:
+        """Makes sure that pops of this topic look for what is due. What waits is in no log, whose end would tell that
+        the topic has gone, so the topic is asked for. Raises TopicNotFound."""
+        current = self._catalogue.current_topic(found.name)
+        if current.id == found.id and current.delays:
+            return
+        try:
+            self._store.write(topic.begin_delays(found))
+        except Refused:
+            raise TopicNotFound(f"topic '{found.name}' does not exist any more") from None
+        self._catalogue.forget(found.name)
+
+    def _named(self, queue: int, message: Message) -> tuple[Waiting, Entry]:
+        due_ms, entry_id = message.deliver_at_ms or 0, self._runtime.entropy(ENTRY_ID_BYTES)
+        named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
+        return Waiting(named, queue, due_ms, entry_id), log.entry(entry_id, 1, pack([named]), self._runtime.now())
+
+    def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Waiting]:
+        """What is due soon goes in transactions: a late repeat of a plain write could come after the message was
+        delivered and its item removed, and would deliver it a second time. A transaction is known by its token."""
+        soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
+        writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
+        soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
+        later = [place for place, each in enumerate(waiting) if each.due_ms > soon_ms]
+        errors: dict[int, StoreUnavailable] = {}
+        for first in range(0, len(soon), TRANSACTION_ITEMS_MAX):
+            together = soon[first : first + TRANSACTION_ITEMS_MAX]
+            if trouble := self._trouble([writes[place] for place in together]):
+                errors |= dict.fromkeys(together, trouble)
+        if later:
+            outcomes = self._store.write_each([writes[place] for place in later])
+            for place, outcome in zip(later, outcomes, strict=True):
+                if isinstance(outcome, StoreUnavailable):
+                    errors[place] = outcome
+        return [replace(each, error=errors.get(place)) for place, each in enumerate(waiting)]
+
+    def _trouble(self, writes: Sequence[Write]) -> StoreUnavailable | None:
+        try:
+            self._store.write_together(writes)
+        except StoreUnavailable as trouble:
+            return trouble
+        return None

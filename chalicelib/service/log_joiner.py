@@ -1,0 +1,86 @@
+"""Appends an entry that others may be appending too: it gets into the log once, whoever of them dies.
+
+All begin at one segment, and go on to the next only when they have seen a segment full without the entry, where it then
+never will be. So whoever comes later passes the one that holds it, or appends it where another one's append is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib import call, keys
+from chalicelib.errors import StoreUnavailable, TopicNotFound
+from chalicelib.log import Entry, Segment, append
+from chalicelib.runtime import Runtime
+from chalicelib.service.log_writer import LogWriter, Tail
+from chalicelib.store import Keys, Range, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Refused
+
+_PAGE = 32
+
+
+class LogJoiner:
+    def __init__(self, store: Store, runtime: Runtime, writer: LogWriter) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._writer = writer
+
+    def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> None:
+        """Makes sure that the entry is in the log; it is not before `tail`. Raises TopicNotFound, StoreUnavailable."""
+        log = topic.log(queue)
+        deadline = call.give_up_at_ms(self._runtime.now())
+        while self._runtime.now() <= deadline:
+            try:
+                item = self._store.write(append(log, tail.base, entry, tail.may_create))
+            except Refused as refused:
+                if refused.before is None:  # the segment of an old tail is gone
+                    self.append_from(topic, queue, entry, tail.base)
+                    return
+                tail = self._writer.saw(Segment.of(refused.before))
+            else:
+                self._writer.saw(Segment.of(item))
+                return
+        raise StoreUnavailable("too many writers compete for one queue")
+
+    def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> None:
+        """The same for one who does not know where the log ends: the entry is not before `base`."""
+        tail = self._end(topic, topic.log(queue), entry, base)
+        if tail is not None:
+            self.append(topic, queue, entry, tail)
+
+    def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
+        """Where the entry begins, which is not before `base`; None: it is not in the log yet."""
+        for segments in self._pages(topic.log(queue), base):
+            for segment in segments:
+                if (offset := segment.offset_of(entry.id)) is not None:
+                    return offset
+        return None
+
+    def _end(self, topic: Topic, log: str, entry: Entry, base: int) -> Tail | None:
+        """Where the log ends, of a topic that is surely there; None: the entry is in it.
+
+        Where nothing is at `base` or after it, nothing ever was: the last segment of a log is never removed."""
+        if not self._is_there(topic):
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        tail = Tail(base, may_create=True, seen_at_ms=self._runtime.now())
+        for segments in self._pages(log, base):
+            if any(segment.offset_of(entry.id) is not None for segment in segments):
+                return None
+            tail = self._writer.saw(segments[-1])
+        return tail
+
+    def _pages(self, log: str, base: int) -> Iterator[list[Segment]]:
+        low = keys.segment(log, base).sk
+        while True:
+            found = self._store.read([Range(log, low, keys.LAST, limit=_PAGE, strong=True)])[0]
+            segments = [Segment.of(item) for item in found]
+            if segments:
+                yield segments
+            if not segments or not segments[-1].is_sealed:
+                return
+            low = keys.segment(log, segments[-1].end).sk
+
+    def _is_there(self, topic: Topic) -> bool:
+        found = self._store.read([Keys([keys.topic(topic.name)], strong=True)])[0]
+        return bool(found) and found[0]["id"] == topic.id

@@ -1,0 +1,90 @@
+"""Delivers messages that are due: decides about them, and puts them into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib import call, keys, log
+from chalicelib.delay import Decision, inline_bytes_max, is_cancelled, slot_of, together
+from chalicelib.errors import StoreUnavailable, TopicNotFound
+from chalicelib.limits import PROMOTED_QUEUES_MAX
+from chalicelib.log import Entry
+from chalicelib.message import ENTRY_ID_BYTES
+from chalicelib.packing import pack
+from chalicelib.runtime import Runtime
+from chalicelib.service.decisions import Decisions
+from chalicelib.service.log_writer import LogWriter
+from chalicelib.service.payloads import Payloads
+from chalicelib.store import Range, Read, Store
+from chalicelib.topic import Topic
+from chalicelib.writes import Item, Refused
+
+
+class Promoter:
+    def __init__(
+        self, store: Store, runtime: Runtime, decisions: Decisions, writer: LogWriter, payloads: Payloads
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._decisions = decisions
+        self._writer = writer
+        self._payloads = payloads
+
+    def glances(self, topic: Topic) -> list[Read]:
+        """Reads of the first message that is due in each queue; none where none ever waited."""
+        if not topic.delays:
+            return []
+        until = keys.due_until(self._runtime.now())
+        return [Range(keys.delays(topic.id, queue), keys.FIRST, until, limit=1) for queue in range(topic.queues)]
+
+    def promote_seen(self, topic: Topic, glanced: Sequence[Sequence[Item]]) -> None:
+        """Delivers what is due in the queues where such glances found something: in a few of them, the first first."""
+        due = sorted((slot_of(items[0]), queue) for queue, items in enumerate(glanced) if items)
+        for _, queue in due[:PROMOTED_QUEUES_MAX]:
+            self.promote(topic, queue)
+
+    def promote(self, topic: Topic, queue: int) -> int:
+        """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
+        due any more. Raises TopicNotFound, StoreUnavailable."""
+        deadline = call.give_up_at_ms(self._runtime.now())
+        while self._runtime.now() <= deadline:
+            now = self._runtime.now()
+            newest, due = self._decisions.standing(topic, queue, now)
+            if gone := [item for item in due if is_cancelled(item)]:
+                self._decisions.remove(topic, gone)
+                continue
+            if not due:
+                return 0
+            if count := self._decide(topic, queue, newest, together(due), now):
+                return count
+        raise StoreUnavailable("too many deliver what is due in one queue")
+
+    def _decide(self, topic: Topic, queue: int, newest: Decision, waiting: Sequence[Item], now: int) -> int:
+        """0: others have decided meanwhile."""
+        try:
+            entry = self._entry(topic, waiting, now)
+        except TopicNotFound:
+            if self._decisions.newest(topic, [queue]) == [newest]:
+                raise
+            return 0  # others delivered these, and removed their payloads
+        tail = self._writer.tail(topic, topic.log(queue))
+        slots = tuple(slot_of(item) for item in waiting)
+        decision = Decision(newest.number + 1, max(now, newest.at_ms), entry.id, slots, entry, tail.base)
+        try:
+            made = Decision.of(self._store.write(decision.write(topic.id, queue)))
+        except Refused:
+            return 0
+        self._decisions.carry_out(topic, queue, made, waiting, tail if made == decision else None)
+        return len(made.slots)
+
+    def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> Entry:
+        """The entry that delivers these. One with a payload goes as it is: that is not written again."""
+        entries = [Entry.of(item) for item in waiting]
+        if len(entries) == 1 and entries[0].data is None:
+            return entries[0].at(now)
+        by_id = self._payloads.messages(topic.id, entries)
+        messages = [message for entry in entries for message in by_id[entry.id]]
+        made = log.entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), now)
+        if made.fits(inline_bytes_max(len(entries))):
+            return made
+        return self._payloads.put(topic.id, [made])[0]

@@ -1,0 +1,187 @@
+"""Callers that deliver and cancel delayed messages, stopped after any of their requests: whoever dies, and whoever goes
+on late, each message is delivered once, or cancelled, and the answer to who cancels is the truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
+from random import Random
+
+import pytest
+from greenlet import getcurrent, greenlet
+
+from chalicelib.errors import AlreadyDelivered, DecantError, MessageNotFound
+from chalicelib.message import Message
+from chalicelib.runtime import Runtime
+from chalicelib.service.claimer import Pop
+from chalicelib.service.forwarding import forward
+from chalicelib.service.service import Service, build
+from tests.simulation.crashes import Quiet, StoppingStore
+from tests.simulation.scheduler import Killed
+
+_KEY = b"0123456789abcdef"
+_LARGE = 3_000
+_DELAYS_MS = (100, 100, 200, 300, 90_000)
+
+
+class Scene:
+    """A topic of one queue with some messages that are due, large ones among them, and one that is not for long."""
+
+    def __init__(self) -> None:
+        self.store = Quiet()
+        self.now = 1_000_000
+        self.random = Random(1)
+        self.answers: list[tuple[str, str]] = []
+        service = self.instance()
+        self.topic, _ = service.topics.put("t", {"queues": 1})
+        service.groups.put(self.topic, "g", {})
+        sizes = (10, _LARGE, 10, _LARGE, 10)
+        messages = [
+            (Message(f"{number}".ljust(size, "x").encode(), True, None, None, {}, self.now + delay_ms), None)
+            for number, (size, delay_ms) in enumerate(zip(sizes, _DELAYS_MS, strict=True))
+        ]
+        sent = service.producer.produce(self.topic, messages)
+        self.ids = [each.message_id or "" for each in sent]
+        self.grow(service)
+        self.topic = service.catalogue.current_topic("t")
+        self.now += 400
+
+    def copy(self) -> Scene:
+        other = Scene.__new__(Scene)
+        other.store, other.now, other.random, other.answers = self.store.copy(), self.now, Random(2), []
+        other.topic, other.ids = self.topic, self.ids
+        return other
+
+    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
+        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes)
+        return build(StoppingStore(self.store, stop), runtime, _KEY)
+
+    def grow(self, service: Service) -> None:
+        """Other messages fill some segments of the log."""
+        for number in range(10):
+            plain = Message(f"{number}".ljust(300, "y").encode(), True, "k", None, {str(number): "z" * 300})
+            service.producer.produce(self.topic, [(plain, None)])
+
+    def cancel(self, service: Service, number: int) -> None:
+        """Writes down the answer, where there is one."""
+        try:
+            service.delayed.cancel(self.topic, self.ids[number])
+        except (AlreadyDelivered, MessageNotFound) as error:
+            self.answers.append((self.ids[number], error.code))
+        else:
+            self.answers.append((self.ids[number], "cancelled"))
+
+    def verdict(self) -> list[str]:
+        """What is wrong, once all was due and was drained."""
+        self.now += 100_000
+        service = self.instance()
+        forward(service.promoter, self.topic)
+        came: Counter[str] = Counter()
+        while got := service.consumer.pop(self.topic, "g", Pop(256, 600_000)).deliveries:
+            came.update(each.stored.message_id for each in got)
+        for number in range(len(self.ids)):
+            self.cancel(service, number)
+        wrong = [f"{message_id} came {count} times" for message_id, count in came.items() if count > 1]
+        for message_id in self.ids:
+            told = {code for each, code in self.answers if each == message_id}
+            allowed = {"AlreadyDelivered"} if came[message_id] else {"cancelled", "MessageNotFound"}
+            if not told <= allowed:
+                wrong.append(f"{message_id} came {came[message_id]} times, and cancelling it was answered {told}")
+            if [code for each, code in self.answers if each == message_id].count("cancelled") > 1:
+                wrong.append(f"{message_id} was cancelled twice")
+        waiting, _ = service.delayed.page(self.topic, 100, None)
+        return wrong + [f"{each.message_id} still waits" for each in waiting]
+
+    def _sleep(self, ms: int) -> None:
+        self.now += ms
+
+
+Operation = Callable[[Scene, Service], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "forward": lambda scene, service: forward(service.promoter, scene.topic),
+    "pop": lambda scene, service: service.consumer.pop(scene.topic, "g", Pop(2, 1_000)),
+    "cancel": lambda scene, service: scene.cancel(service, 0),
+    "cancel a large one": lambda scene, service: scene.cancel(service, 1),
+    "cancel what is not due": lambda scene, service: scene.cancel(service, 4),
+}
+
+
+def requests_of(scene: Scene, name: str) -> int:
+    made = [0]
+
+    def count() -> None:
+        made[0] += 1
+
+    fresh = scene.copy()
+    OPERATIONS[name](fresh, fresh.instance(count))
+    return made[0]
+
+
+def run_to(scene: Scene, name: str, request: int) -> None:
+    left = [request]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    with suppress(Killed, DecantError):
+        OPERATIONS[name](scene, scene.instance(stop))
+
+
+def after_two(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool, grows: bool) -> list[str]:
+    """The first stops after its request, the second runs to its own and dies. The first dies there too, or goes on.
+    `grows`: other messages come into the log, where the first has stopped."""
+    fresh = scene.copy()
+    hub = getcurrent()
+    left = [requests[0]]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            hub.switch()
+
+    def first() -> None:
+        with suppress(DecantError):
+            OPERATIONS[names[0]](fresh, fresh.instance(stop))
+
+    running = greenlet(first)
+    running.switch()
+    if grows:
+        fresh.grow(fresh.instance())
+    run_to(fresh, names[1], requests[1])
+    if goes_on and not running.dead:
+        running.switch()
+    elif not running.dead:
+        running.throw(Killed)
+    return fresh.verdict()
+
+
+@pytest.fixture(scope="module")
+def scene() -> Scene:
+    return Scene()
+
+
+def test_the_scene_itself_is_clean(scene: Scene) -> None:
+    assert scene.copy().verdict() == []
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene, name: str) -> None:
+    for request in range(1, requests_of(scene, name) + 1):
+        fresh = scene.copy()
+        run_to(fresh, name, request)
+        assert fresh.verdict() == [], f"{name}, dead after request {request}"
+
+
+@pytest.mark.parametrize("first", OPERATIONS)
+def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str) -> None:
+    for second in OPERATIONS:
+        # one more than it makes: it runs to its end
+        points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 2))
+        for requests, goes_on, grows in product(points, (False, True), (False, True)):
+            found = after_two(scene, (first, second), requests, goes_on, grows)
+            assert found == [], f"{first} and {second}, at {requests}; goes on: {goes_on}; grows: {grows}"

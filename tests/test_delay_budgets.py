@@ -1,0 +1,92 @@
+"""What delayed messages cost, counted as in `test_budgets`: a topic of 4 queues, warm instances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chalicelib.limits import PROMOTED_MAX
+from chalicelib.store.meter import Meter
+from tests.orders import noise, orders
+from tests.test_budgets import QUEUES, Shop, within
+
+LONG_MS, SHORT_MS = 3_600_000, 1_000
+
+
+def delaying_shop() -> Shop:
+    """A shop that has seen a delayed message, of which nothing is left."""
+    shop = Shop()
+    shop.produce(["warm"], delay_ms=1)
+    shop.clock.ms += 10
+    for _ in range(2):
+        shop.ack(shop.pop(consumer=shop.producer)[0])
+    shop.clock.ms += 6_000
+    shop.pop()
+    shop.producer.get_topic("t")
+    return shop
+
+
+def show(cost: Meter) -> tuple[float, float, int]:
+    return cost.write_units, cost.read_units, cost.round_trips
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "count", "writes"), [(LONG_MS, 1, 1), (LONG_MS, 10, 10), (SHORT_MS, 1, 2), (SHORT_MS, 10, 20)]
+)
+def test_a_delayed_produce_keeps_its_budget(delay_ms: int, count: int, writes: int) -> None:
+    shop = delaying_shop()
+    cost = shop.produce(orders(count, 200), delay_ms=delay_ms)
+    assert within(cost, writes, 1, 2), show(cost)
+
+
+@pytest.mark.parametrize(
+    ("make", "size", "count", "writes"),
+    [
+        pytest.param(orders, 20, 1, 2, id="1 x 20 B"),
+        pytest.param(orders, 200, 1, 2, id="1 x 200 B"),
+        pytest.param(orders, 200, PROMOTED_MAX, 5, id="32 x 200 B"),
+        pytest.param(noise, 3_000, 1, 2, id="1 x 3 KB"),
+    ],
+)
+def test_what_is_due_is_delivered_within_its_budget(
+    make: Callable[[int, int], list[str]], size: int, count: int, writes: int
+) -> None:
+    """A decision, an append, a payload where it does not fit, and a removal of each message: `writes` without those."""
+    shop = delaying_shop()
+    shop.produce(make(count, size), queue=0, delay_ms=LONG_MS)
+    shop.clock.ms += LONG_MS
+    shop.producer.produce("t", {"messages": [{"body": "w", "queue": 0}]})
+    topic = shop.producer._service.catalogue.topic("t")
+    cost = shop.cost(lambda: shop.producer._service.promoter.promote(topic, 0))
+    assert within(cost, writes + count, 2 + count, 6), show(cost)
+    assert shop.cost(lambda: shop.producer._service.promoter.promote(topic, 0)).write_units == 0
+
+
+def test_a_pop_where_nothing_is_due_looks_for_it_in_the_same_round_trip() -> None:
+    plain, delaying = Shop(), delaying_shop()
+    for shop in (plain, delaying):
+        shop.produce(["a"], queue=0)
+    costs = [shop.pop()[1] for shop in (plain, delaying)]
+    assert costs[1].round_trips == costs[0].round_trips
+    assert costs[1].write_units == costs[0].write_units == 1
+    assert costs[1].read_units <= costs[0].read_units + QUEUES / 2
+
+
+def test_the_cost_of_delivering_does_not_depend_on_how_much_waits_and_was_delivered() -> None:
+    costs = []
+    for count in (0, 3_000):
+        shop = delaying_shop()
+        topic = shop.producer._service.catalogue.topic("t")
+        for _ in range(0, count, 250):
+            shop.produce(["before"] * 250, queue=0, delay_ms=1)
+            shop.produce(["far"] * 250, queue=0, delay_ms=100 * LONG_MS)
+        shop.clock.ms += 1_000
+        while shop.producer._service.promoter.promote(topic, 0):
+            pass
+        shop.produce(["now"], queue=0, delay_ms=1)
+        shop.clock.ms += 10
+        costs.append(shop.cost(lambda: shop.producer._service.promoter.promote(topic, 0)))  # noqa: B023
+    assert costs[1].read_units <= costs[0].read_units + PROMOTED_MAX
+    assert costs[1].write_units <= costs[0].write_units + 2
+    assert costs[1].round_trips <= costs[0].round_trips
