@@ -15,5 +15,10 @@ def revive(_event: Any) -> dict[str, Any]:
 
 
 @app.schedule("rate(1 minute)")
+def forward(_event: Any) -> dict[str, Any]:
+    return wiring.api().forward()
+
+
+@app.schedule("rate(1 minute)")
 def expire(_event: Any) -> dict[str, Any]:
     return wiring.api().expire()

@@ -27,7 +27,7 @@ def _sweep_for_ever() -> None:
 
 def sweep() -> None:
     """All sweeps once. Trouble is told, and the next round comes all the same."""
-    for each in (wiring.api().revive, wiring.api().expire):
+    for each in (wiring.api().forward, wiring.api().revive, wiring.api().expire):
         try:
             each()
         except StoreUnavailable as trouble:

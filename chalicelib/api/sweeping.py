@@ -10,6 +10,10 @@ class Sweeping(Operations):
         """`{"seen": cursors, "done": messages that went to the dead letters}`."""
         return self._service.sweeps.revive().as_json()
 
+    def forward(self) -> Json:
+        """`{"seen": queues in which messages may wait, "done": messages that were due, and can now be had}`."""
+        return self._service.sweeps.forward().as_json()
+
     def expire(self) -> Json:
         """`{"seen": deleted topics that had left something, "done": those that have not any more}`."""
         return self._service.sweeps.expire().as_json()

@@ -4,15 +4,18 @@ at once, or never: what they do is done by pops as well, or only saves cost."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from chalicelib import keys
 from chalicelib.cursor import Cursor
+from chalicelib.errors import TopicNotFound
 from chalicelib.group import Group
 from chalicelib.limits import SWEEP_MS
 from chalicelib.runtime import Runtime
 from chalicelib.service.burial import Burial
 from chalicelib.service.looking import cursors_of
+from chalicelib.service.promoter import Promoter
 from chalicelib.service.rounds import Rounds
 from chalicelib.service.topics import Topics
 from chalicelib.store import Range, Store
@@ -36,11 +39,14 @@ class Swept:
 
 
 class Sweeps:
-    def __init__(self, store: Store, runtime: Runtime, topics: Topics, burial: Burial, rounds: Rounds) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, topics: Topics, burial: Burial, promoter: Promoter, rounds: Rounds
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._topics = topics
         self._burial = burial
+        self._promoter = promoter
         self._rounds = rounds
 
     def revive(self) -> Swept:
@@ -52,6 +58,24 @@ class Sweeps:
                 for queue, cursor in enumerate(cursors):
                     swept += Swept(1, self._burial.bury_exhausted(group, queue, cursor)[1])
         return swept
+
+    def forward(self) -> Swept:
+        """Delivers what is due in queues that nobody pops from, where it would wait for the next consumer. `seen`:
+        queues of topics where messages may wait. `done`: messages."""
+        until_ms, swept = self._until(), Swept()
+        for page in self._rounds.pages("forward", until_ms):
+            places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.queues)]
+            glances = self._store.read([read for topic in page for read in self._promoter.glances(topic)])
+            for (topic, queue), found in zip(places, glances, strict=True):
+                swept += Swept(1, self._forward(topic, queue, until_ms) if found else 0)
+        return swept
+
+    def _forward(self, topic: Topic, queue: int, until_ms: int) -> int:
+        count = 0
+        with suppress(TopicNotFound):  # it was deleted since
+            while self._runtime.now() <= until_ms and (promoted := self._promoter.promote(topic, queue)):
+                count += promoted
+        return count
 
     def expire(self) -> Swept:
         """Removes what deleted topics have left. `seen` and `done`: topics."""

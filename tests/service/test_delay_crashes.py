@@ -16,7 +16,6 @@ from chalicelib.errors import AlreadyDelivered, DecantError, MessageNotFound
 from chalicelib.message import Message
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
-from chalicelib.service.forwarding import forward
 from chalicelib.service.service import Service, build
 from tests.simulation.crashes import Quiet, StoppingStore
 from tests.simulation.scheduler import Killed
@@ -77,7 +76,7 @@ class Scene:
         """What is wrong, once all was due and was drained."""
         self.now += 100_000
         service = self.instance()
-        forward(service.promoter, self.topic)
+        service.sweeps.forward()
         came: Counter[str] = Counter()
         while got := service.consumer.pop(self.topic, "g", Pop(256, 600_000)).deliveries:
             came.update(each.stored.message_id for each in got)

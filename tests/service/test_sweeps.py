@@ -119,12 +119,35 @@ def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
     assert store.meter.read_units - before < 10_000
 
 
+def test_what_is_due_can_be_had_though_nobody_popped() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    prepared(api)
+    api.produce("t0", {"messages": [{"body": f"{ms}", "delay_ms": ms} for ms in (100, 200, 5_000)]})
+    assert api.forward() == {"seen": 1, "done": 0}
+    clock.sleep(200)
+    assert api.forward() == {"seen": 1, "done": 2}
+    assert totals(api) == (2, 0, 0)
+    assert api.forward() == {"seen": 1, "done": 0}
+
+
+def test_a_round_through_ten_thousand_queues_where_messages_wait_is_cheap() -> None:
+    store = MemoryStore()
+    api = instance(store, Clock())
+    for number in range(100):
+        api.put_topic(f"t{number}", {"queues": 100})
+        api.produce(f"t{number}", {"messages": [{"body": "a", "delay_ms": 3_600_000}]})
+    before = store.meter.read_units
+    assert api.forward() == {"seen": 10_000, "done": 0}
+    assert store.meter.read_units - before < 10_000
+
+
 def test_the_schedule_runs_them() -> None:
     wiring.use(instance(MemoryStore(), Clock()))
     try:
         with Client(app.app) as client:
             event = client.events.generate_cw_event("aws.events", "Scheduled Event", {}, [])
-            for name in ("revive", "expire"):
+            for name in ("forward", "revive", "expire"):
                 assert client.lambda_.invoke(name, event).payload == {"seen": 0, "done": 0}
     finally:
         wiring.use(None)

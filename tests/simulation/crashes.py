@@ -238,6 +238,7 @@ OPERATIONS: dict[str, Operation] = {
     "bury": lambda scene, service: scene.caller(service).bury(scene.held.partly_acked),
     "extend": lambda scene, service: scene.caller(service).extend(scene.held.live[1:], 20_000),
     "reset": lambda scene, service: scene.caller(service).reset("g", "earliest"),
+    "forward": lambda _, service: service.sweeps.forward(),
     "revive": lambda _, service: service.sweeps.revive(),
     "expire": lambda _, service: service.sweeps.expire(),
 }

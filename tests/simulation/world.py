@@ -372,6 +372,7 @@ class Sweeper(Actor):
             self._left -= 1
             self._world.sleep(self._random.randrange(1_500))
             with suppress(StoreUnavailable):
+                service.sweeps.forward()
                 service.sweeps.revive()
                 service.sweeps.expire()
 
