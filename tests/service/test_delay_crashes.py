@@ -100,7 +100,7 @@ class Scene:
 Operation = Callable[[Scene, Service], object]
 
 OPERATIONS: dict[str, Operation] = {
-    "forward": lambda scene, service: forward(service.promoter, scene.topic),
+    "forward": lambda _, service: service.sweeps.forward(),
     "pop": lambda scene, service: service.consumer.pop(scene.topic, "g", Pop(2, 1_000)),
     "cancel": lambda scene, service: scene.cancel(service, 0),
     "cancel a large one": lambda scene, service: scene.cancel(service, 1),
