@@ -31,7 +31,8 @@ class Case:
         for settled in history.settled:
             self.settled[settled.group, settled.place].append(settled)
         for (group, _), deliveries in self.delivered.items():
-            deliveries.sort(key=lambda each: (0 if group in self.resets else each.attempt, each.at_ms))
+            begins_anew = group in self.resets or self.redriven_after(group, 0)
+            deliveries.sort(key=lambda each: (0 if begins_anew else each.attempt, each.at_ms))
 
     def leases(self) -> Iterator[tuple[Message, list[Delivered]]]:
         """For each message the leases it was delivered in, each as it was first seen: a repeated attempt shows one

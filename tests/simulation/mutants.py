@@ -442,12 +442,6 @@ def pages_that_come_back_twice() -> Any:
     return patch.object(retries, "bring_back", lambda *args: _without(steps.bring_back(*args), changes.Exists))
 
 
-@planted
-def pages_that_hide_from_late_acks() -> Any:
-    """A late ack of a message that waits in a page hears that it acked."""
-    return patch.object(settlement.Settlement, "perhaps_lost", lambda _: [])
-
-
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
