@@ -14,7 +14,7 @@ under an old name shares no key with what it replaces.
     window      group#tid#group         rate#gid             see `rate`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
-    retry page  retry#tid#gid#queue      due#page id          see `retry_page`
+    retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
     delayed     delay#tid#queue         due#entry id         an entry of one message, see `log`; x: it was cancelled
     decision    promotions#tid#queue    number               see `delay`
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms

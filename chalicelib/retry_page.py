@@ -54,11 +54,11 @@ class Retry:
 def put(key: Key, leases: Iterable[Lease]) -> Write:
     """The key has a random part that was never used."""
     listed: list[Any] = [[lease.start, lease.count, lease.deadline, lease.attempt] for lease in leases]
-    return Write(key, (), (Set(("leases",), listed),))
+    return Write(key, (), (Set(("retries",), listed),))
 
 
 def retries_of(item: Item) -> list[Retry]:
-    return [Retry(range(start, start + count), due, attempt) for start, count, due, attempt in item["leases"]]
+    return [Retry(range(start, start + count), due, attempt) for start, count, due, attempt in item["retries"]]
 
 
 def remove(key: Key) -> Write:

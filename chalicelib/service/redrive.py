@@ -52,7 +52,7 @@ class Redrive:
         count = 0
         for queue, letters in groupby(named, key=lambda letter: letter.queue):
             count += self._queue(topic, group, queue, list(letters), until_ms)[0]
-        return Redriven(count, self._remaining(topic, group))
+        return Redriven(count, self.remaining(topic, name))
 
     def all(self, topic: Topic, name: str) -> Redriven:
         """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
@@ -69,7 +69,11 @@ class Redrive:
                 redriven_here, is_stopped = self._queue(topic, group, queue, letters, until_ms)
                 count += redriven_here
                 since = letters[-1].offset + 1  # what dies again meanwhile waits for the next call
-        return Redriven(count, self._remaining(topic, group))
+        return Redriven(count, self.remaining(topic, name))
+
+    def remaining(self, topic: Topic, name: str) -> int:
+        """How many messages of the group are dead. Raises GroupNotFound."""
+        return sum(cursor.dead for cursor in self._cursors(topic, self._catalogue.group(topic, name)) if cursor)
 
     def _queue(self, topic: Topic, group: Group, queue: int, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
         """Redrives letters of one queue. Returns how many, and whether there was no time or no room for the rest."""
@@ -114,6 +118,3 @@ class Redrive:
         """None: nobody has popped from that queue yet."""
         found = self._store.read([Keys([group.cursor_key(queue)], strong=True) for queue in range(topic.queues)])
         return [Cursor.of(items[0]) if items else None for items in found]
-
-    def _remaining(self, topic: Topic, group: Group) -> int:
-        return sum(cursor.dead for cursor in self._cursors(topic, group) if cursor)

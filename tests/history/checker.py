@@ -31,7 +31,8 @@ class Case:
         for settled in history.settled:
             self.settled[settled.group, settled.place].append(settled)
         for (group, _), deliveries in self.delivered.items():
-            deliveries.sort(key=lambda each: (0 if group in self.resets else each.attempt, each.at_ms))
+            begins_anew = group in self.resets or self.redriven_after(group, 0)
+            deliveries.sort(key=lambda each: (0 if begins_anew else each.attempt, each.at_ms))
 
     def leases(self) -> Iterator[tuple[Message, list[Delivered]]]:
         """For each message the leases it was delivered in, each as it was first seen: a repeated attempt shows one
@@ -45,6 +46,9 @@ class Case:
     def wants(self, group: str, body: str) -> bool:
         rules = self.history.rules.get(group)
         return rules is None or rules.unwanted_key is None or self.keys.get(body) != rules.unwanted_key
+
+    def redriven_after(self, group: str, ms: int) -> bool:
+        return any(each.group == group and each.at_ms >= ms for each in self.history.redrives)
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -129,7 +133,7 @@ def _an_ordered_queue_waits_for_what_is_not_settled(case: Case) -> Iterator[str]
     shows once more what it holds, though others have taken a part meanwhile: seed 1578."""
     for delivered in (lease for _, leases in case.leases() for lease in leases):
         rules = case.history.rules.get(delivered.group)
-        if rules is None or not rules.ordered or delivered.group in case.resets:
+        if rules is None or not rules.ordered or _comes_back(case, delivered.group):
             continue
         for place, body in case.history.log.items():
             is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
@@ -166,6 +170,8 @@ def _end_of_lease(case: Case, delivered: Delivered) -> int:
             continue
         if each.outcome == "unknown":
             return 0
+        if each.verb in ("bury", "nack") and case.redriven_after(delivered.group, each.began_ms):
+            return 0  # a nack may have been its last
         end, receipts = each.until_ms, receipts | {each.new_receipt}
     return end
 
@@ -174,13 +180,19 @@ def _what_is_acked_stays_acked(case: Case) -> Iterator[str]:
     for (group, place), settled in case.settled.items():
         dead = case.history.dead.get(group, {})
         for ack in settled:
-            if ack.verb != "ack" or ack.outcome != "ok" or case.reset_between(group, ack.began_ms, _FOR_EVER_MS):
+            if ack.verb != "ack" or ack.outcome != "ok" or _may_come_after(case, group, ack.began_ms):
                 continue
             for later in case.delivered.get((group, place), ()):
                 if later.began_ms > ack.at_ms:
                     yield f"{group} {place} was acked at {ack.at_ms} and delivered at {later.began_ms}"
             if place in dead and group not in case.resets:
                 yield f"{group} {place} was acked at {ack.at_ms} and is dead"
+
+
+def _may_come_after(case: Case, group: str, ms: int) -> bool:
+    """A reset makes what is acked ready; and what died before a reset, and was acked after it, can be redriven."""
+    is_letter_left = group in case.resets and case.redriven_after(group, ms)
+    return is_letter_left or case.reset_between(group, ms, _FOR_EVER_MS)
 
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
@@ -221,7 +233,7 @@ def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
 
 def _attempts_count_up(case: Case) -> Iterator[str]:
     for (group, place), leases in case.leases():
-        if group in case.resets:
+        if group in case.resets or case.redriven_after(group, 0):
             continue
         renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
         for first, second in pairwise(leases):
@@ -244,8 +256,19 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
             buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
             if rules and attempts != rules.max_attempts and not buried:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
-            if place in case.history.drained.get(group, ()) and group not in case.resets:
+            if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
                 yield f"{group} {place} is dead, and came again"
+
+
+def _comes_back(case: Case, group: str) -> bool:
+    """Whether what was settled, or dead, may come again."""
+    return group in case.resets or case.redriven_after(group, 0)
+
+
+def _the_dead_are_counted(case: Case) -> Iterator[str]:
+    for group, counted in case.history.counted.items():
+        if counted != len(case.history.dead[group]):
+            yield f"{group} counts {counted} dead letters, and has {len(case.history.dead[group])}"
 
 
 def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
@@ -295,5 +318,6 @@ CHECKS = (
     _attempts_count_up,
     _attempts_have_an_end,
     _the_dead_were_tried_and_stay_dead,
+    _the_dead_are_counted,
     _no_more_are_in_flight_than_allowed,
 )

@@ -60,6 +60,15 @@ class Reset:
     at_ms: int
 
 
+@dataclass(slots=True)
+class Redrive:
+    """All that was dead in a group came back, if it was answered; perhaps, if it was not."""
+
+    group: str
+    began_ms: int
+    at_ms: int
+
+
 Fact = Sent | Delivered | Settled | Reset
 
 
@@ -80,6 +89,7 @@ class History:
     delivered: list[Delivered] = field(default_factory=list)
     settled: list[Settled] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
+    redrives: list[Redrive] = field(default_factory=list)
     rules: dict[str, Rules] = field(default_factory=dict)
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
@@ -91,6 +101,8 @@ class History:
     """Group -> what was delivered once all faults had ceased, until there was nothing left."""
     dead: dict[str, dict[Place, int]] = field(default_factory=dict)
     """Group -> its dead letters in the end, each with its attempts."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Group -> how many dead letters its cursors count in the end."""
     defects: list[str] = field(default_factory=list)
     """What no caller should ever meet."""
 

@@ -9,9 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib import changes, cursor, keys, lease, log, message, picking, receipt, settlement
+from chalicelib import retries as steps
 from chalicelib.changes import Change
 from chalicelib.limits import SEGMENT_FULL_BYTES
-from chalicelib.service import burial, claimer, groups, log_writer, payloads, producer, settler
+from chalicelib.service import burial, claimer, groups, log_writer, payloads, producer, redrive, retries, settler
 from chalicelib.store import Keys
 from chalicelib.writes import AtMost, Equals, Lacks, SizeIs, Write, never_landed
 
@@ -394,6 +395,51 @@ def one_attempt_too_many() -> Any:
         return true(self, dataclasses.replace(view, group=lenient), *args)
 
     return patch.object(claimer.Claimer, "_without_exhausted", without_exhausted)
+
+
+@planted
+def redrives_of_what_is_alive() -> Any:
+    """A message that a reset has made ready is parked all the same when its letter goes."""
+    true = redrive.choose
+
+    def choose(seen: Any, letters: Any, paged: Any = ()) -> Any:
+        return true(dataclasses.replace(seen, leases={}, next=10**9), letters)
+
+    return patch.object(redrive, "choose", choose)
+
+
+@planted
+def redrives_that_keep_the_letter() -> Any:
+    """What is redriven is dead still."""
+    return patch.object(redrive.dead, "remove", lambda letter: Write(letter.key, (), (changes.Add(("again",), 1),)))
+
+
+@planted
+def deaths_that_count_twice() -> Any:
+    """A letter that takes the place of an older one counts again."""
+    return patch.object(
+        burial, "buried", lambda chosen, _: changes.buried(chosen, sum(len(each[1]) for each in chosen))
+    )
+
+
+# -- retry pages ------------------------------------------------------------------------------------------------------
+
+
+@planted
+def pages_that_nobody_notes() -> Any:
+    """Retries go into a page, and the cursor does not know of it."""
+
+    def put_away(*args: Any) -> Write:
+        made = steps.put_away(*args)
+        return dataclasses.replace(made, effects=made.effects[1:])
+
+    return patch.object(retries, "put_away", put_away)
+
+
+@planted
+def pages_that_come_back_twice() -> Any:
+    """Two pops at once bring back one page."""
+    return patch.object(retries, "bring_back", lambda *args: _without(steps.bring_back(*args), changes.Exists))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

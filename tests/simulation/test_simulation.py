@@ -18,6 +18,10 @@ MUTANT_SEEDS = 300
 """A planted bug is found within so many histories, from the seed on that is named here, or from 0."""
 FROM_SEED = {"verdicts_from_the_past": 1_500}
 
+AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
+"""For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
+PLANS = dict.fromkeys(["redrives_of_what_is_alive", "pages_that_come_back_twice"], AFTERLIFE)
+
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_histories_with_all_faults_run_clean(first: int) -> None:
@@ -55,7 +59,11 @@ def test_a_history_has_something_of_everything() -> None:
 def test_a_planted_bug_is_found(name: str) -> None:
     first = FROM_SEED.get(name, 0)
     with MUTANTS[name]():
-        assert any(play(seed) for seed in range(first, first + MUTANT_SEEDS))
+        assert any(play(seed, PLANS.get(name)) for seed in range(first, first + MUTANT_SEEDS))
+
+
+def test_where_much_dies_and_comes_back_histories_run_clean() -> None:
+    assert {seed: found for seed in range(100) if (found := play(seed, AFTERLIFE))} == {}
 
 
 def test_without_faults_nothing_is_unknown() -> None:

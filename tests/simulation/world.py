@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -21,6 +21,7 @@ from chalicelib.topic import Topic
 from tests.history import checker
 from tests.history.caller import PADDED, Caller
 from tests.history.facts import Delivered, History, Place, Rules
+from tests.simulation.afterlife import Redriver, small_pages
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.scheduler import Endless, Killed, Scheduler
 
@@ -60,6 +61,9 @@ class Plan:
     """Pauses, settings changed, throw-away groups made and removed."""
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
+    redrives: int = 0
+    small_pages: bool = False
+    """Retries lie in pages, not in the cursor."""
     faults: Faults = ALL
 
     @classmethod
@@ -78,6 +82,8 @@ class Plan:
             ordered=random.choice((False, False, False, True)),
             unwanted_key=random.choice((None, None, None, "b")),
             sweepers=random.choice((0, 0, 1, 2)),
+            redrives=random.choice((0, 0, 0, 2)),
+            small_pages=random.choice((False, False, True)),
         )
 
 
@@ -106,11 +112,14 @@ class World:
             self._spawn(lambda random: Resetter(self, random))
         for _ in range(plan.sweepers):
             self._spawn(lambda random: Sweeper(self, random))
+        if plan.redrives:
+            self._spawn(lambda random: Redriver(self, plan.redrives, random))
         if plan.chores:
             self._spawn(lambda random: Housekeeper(self, plan.chores, random))
         try:
-            self._scheduler.run(_STEPS_MAX)
-            self._drain()
+            with small_pages() if plan.small_pages else nullcontext():
+                self._scheduler.run(_STEPS_MAX)
+                self._drain()
         except Endless as endless:
             self.history.defects.append(str(endless))
         self.history.passed = list(self._passed())
@@ -185,10 +194,10 @@ class World:
         self._scheduler.run(_STEPS_MAX)
         return made[0]
 
-    def _spawn(self, make: Callable[[Random], Actor]) -> None:
+    def _spawn(self, make: Callable[[Random], Actor | Redriver]) -> None:
         self._scheduler.spawn(partial(self._live, make(self._random)), self._random.randrange(200))
 
-    def _live(self, actor: Actor) -> None:
+    def _live(self, actor: Actor | Redriver) -> None:
         """When its process dies, an actor goes on in a fresh one."""
         while True:
             try:
@@ -220,6 +229,7 @@ class World:
         self.history.drained[group] = came
         partition = keys.dead_partition(self._topic.id, service.catalogue.group(self._topic, group).id)
         letters = self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]
+        self.history.counted[group] = service.redrive.remaining(self._topic, group)
         self.history.dead[group] = {_place(letter["sk"]): letter["attempts"] for letter in letters}
 
     def _read_log(self) -> None:

@@ -1,0 +1,51 @@
+"""Actors and settings of histories in which the dead come back, and retries lie in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from chalicelib import retries as steps
+from chalicelib.errors import StoreUnavailable
+from chalicelib.service import retries
+from chalicelib.service.service import Service
+from tests.history.facts import Redrive
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Redriver:
+    """Brings back, now and then, what is dead in a group."""
+
+    def __init__(self, world: World, count: int, random: Random) -> None:
+        self._world, self._left, self._random = world, count, random
+
+    def work(self, service: Service) -> None:
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(2_500))
+            group = self._random.choice(self._world.groups)
+            self._world.history.redrives.append(fact := Redrive(group, self._world.now, NEVER_MS))
+            try:
+                service.redrive.all(self._world.topic, group)
+            except StoreUnavailable:
+                continue
+            fact.at_ms = self._world.now
+
+
+NEVER_MS = 10**15
+
+
+@contextmanager
+def small_pages() -> Iterator[None]:
+    """Two retries that do not come at once are too many for a cursor."""
+
+    def surplus(cursor: Any, now: int, most: int = 1) -> Any:
+        return steps.surplus(cursor, now, min(most, 1))
+
+    with patch.multiple(steps, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2), patch.object(retries, "surplus", surplus):
+        yield
