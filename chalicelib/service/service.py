@@ -10,6 +10,7 @@ from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
+from chalicelib.service.consumers import Consumers
 from chalicelib.service.groups import Groups
 from chalicelib.service.letters import Letters
 from chalicelib.service.log_reader import LogReader
@@ -40,6 +41,7 @@ class Service:
     topics: Topics
     groups: Groups
     producer: Producer
+    consumers: Consumers
     consumer: Consumer
     settler: Settler
     lookup: Lookup
@@ -58,7 +60,8 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    looker = Looker(store, catalogue, reader, beliefs)
+    consumers = Consumers(store, runtime, retries)
+    looker = Looker(store, catalogue, reader, beliefs, consumers)
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
     purge = Purge(store, runtime)
@@ -69,8 +72,9 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         store,
         catalogue,
         topics,
-        Groups(store, runtime, catalogue, reader, timeline, purge, retries),
+        Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers),
         Producer(runtime, LogWriter(store, runtime, payloads)),
+        consumers,
         Consumer(runtime, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline),
