@@ -62,6 +62,8 @@ def create(cursor: Cursor) -> Write:
         Set(("leases",), {}),
         Set(("dead",), 0),
         Set(("claims",), 0),
+        *(() if cursor.last_pop_at_ms is None else (Set(("at",), cursor.last_pop_at_ms),)),
+        *(() if cursor.last_consumer_id is None else (Set(("by",), cursor.last_consumer_id),)),
     )
     return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 

@@ -5,7 +5,7 @@
               cannot put a path into a literal, but can append to one: `leases.token = next ++ [count, ...]`)
     leases    token -> lease, see `lease`
     segment   the base of a segment at or before `next`, a hint for readers
-    at, by    when the last pop was, and whose (empty: it did not say)
+    at, by    when the last pop was, and whose (empty: it did not say); see `presence` for those of a broadcast group
     dead      dead letters of the queue
     claims    counts claims, for those that must not pass another
     pages     id -> what a retry page holds, see `retry_page`; not there before the first
@@ -17,10 +17,11 @@ as that does not pass the end that the claimer has seen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
+from chalicelib import keys
 from chalicelib.lease import Lease
 from chalicelib.retry_page import RetryPage
 from chalicelib.writes import Item, Key
@@ -68,6 +69,16 @@ class Cursor:
     @classmethod
     def fresh(cls, key: Key, start: int) -> Cursor:
         return cls(key, 0, start, {}, stands=False)
+
+    def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
+        """The same, where there is no item yet, as it will be made for a consumer of a broadcast group."""
+        noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
+        return self if self.stands else noted
+
+    @property
+    def consumer(self) -> str:
+        """Whose it is, in a broadcast group: the hash; else empty."""
+        return keys.consumer_of(self.key)
 
     @cached_property
     def owing(self) -> list[Lease]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chalicelib import keys
+from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.writes import Absent, Equals, Exists, Item, Key, RemoveItem, Set, Write
 
@@ -33,9 +34,14 @@ class Letter:
         return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
 
     @classmethod
-    def new(cls, group: Group, queue: int, offset: int, epoch: int, attempts: int, reason: str, now: int) -> Letter:
-        key = keys.dead(group.topic_id, group.id, queue, offset)
-        return cls(key, queue, offset, epoch, attempts, reason, now)
+    def new(cls, group: Group, cursor: Cursor, queue: int, offset: int, attempts: int, reason: str, now: int) -> Letter:
+        key = keys.dead(group.topic_id, group.id, queue, offset, cursor.consumer)
+        return cls(key, queue, offset, cursor.epoch, attempts, reason, now)
+
+    @property
+    def consumer(self) -> str:
+        """Whose it is, in a broadcast group: the hash; else empty."""
+        return keys.consumer_of_dead(self.key)
 
 
 def put(letter: Letter, is_another: bool) -> Write:
@@ -48,6 +54,7 @@ def put(letter: Letter, is_another: bool) -> Write:
             Set(("attempts",), letter.attempts),
             Set(("reason",), letter.reason),
             Set(("dead_at_ms",), letter.dead_at_ms),
+            *((Set(("consumer",), letter.consumer),) if letter.consumer else ()),
         ),
     )
 

@@ -23,8 +23,11 @@ from chalicelib.limits import (
 from chalicelib.rate import Rate
 from chalicelib.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
 
+CLUSTERING, BROADCAST = "clustering", "broadcast"
+
 DEFAULTS: dict[str, Any] = {
     "start": "earliest",
+    "mode": CLUSTERING,
     "invisible_ms": INVISIBLE_MS_DEFAULT,
     "max_attempts": ATTEMPTS_DEFAULT,
     "max_in_flight": IN_FLIGHT_DEFAULT,
@@ -35,7 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "filter": None,
 }
 FIELDS = frozenset(DEFAULTS)
-FIXED = frozenset({"ordered"})
+FIXED = frozenset({"mode", "ordered"})
 """What stays as it was at creation; asking for something else is refused."""
 
 _TEXTS: dict[str, type[Backoff | Filter | Rate]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter}
@@ -62,10 +65,11 @@ class Group:
     filter: Filter | None = None
     ordered: bool = False
     rate_limit: Rate | None = None
+    mode: str = CLUSTERING
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings: dict[str, Any] = {field: item[field] for field in FIELDS - _TEXTS.keys()}
+        settings: dict[str, Any] = {field: item.get(field, DEFAULTS[field]) for field in FIELDS - _TEXTS.keys()}
         settings |= {field: noun.of(item[field]) if field in item else None for field, noun in _TEXTS.items()}
         made = (topic_id, name, item["id"], item["starts"])
         return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
@@ -85,8 +89,13 @@ class Group:
     def window_key(self) -> Key:
         return keys.window(self.topic_id, self.name, self.id)
 
-    def cursor_key(self, queue: int) -> Key:
-        return keys.cursor(self.topic_id, self.name, self.id, queue)
+    @property
+    def is_broadcast(self) -> bool:
+        """Whether every consumer gets every message, and has cursors of its own."""
+        return self.mode == BROADCAST
+
+    def cursor_key(self, queue: int, consumer: str = "") -> Key:
+        return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)
 
     def start_of(self, queue: int) -> int:
         """A queue that came after the group is read from its beginning."""
@@ -98,6 +107,7 @@ def parse_settings(data: object) -> dict[str, Any]:
     fields = Fields(data, FIELDS)
     parsed = {
         "start": _start(fields),
+        "mode": _mode(fields),
         "invisible_ms": fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
         "max_attempts": fields.integer("max_attempts", 1, ATTEMPTS_MAX),
         "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
@@ -117,6 +127,13 @@ def _start(fields: Fields) -> str | int | None:
     if type(start) is not int or not 0 <= start <= INSTANT_MS_MAX:
         raise fields.wrong("start", f'"earliest", "latest" or an instant in ms from 0 to {INSTANT_MS_MAX}')
     return start
+
+
+def _mode(fields: Fields) -> str | None:
+    mode = fields.raw("mode")
+    if mode is not None and mode not in (CLUSTERING, BROADCAST):
+        raise fields.wrong("mode", f'"{CLUSTERING}" or "{BROADCAST}"')
+    return mode  # type: ignore[no-any-return]
 
 
 def create(group: Group) -> list[Write]:

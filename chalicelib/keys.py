@@ -9,26 +9,32 @@ under an old name shares no key with what it replaces.
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
                                                              max_in_flight, backoff_ms, paused, ordered, filter,
-                                                             version
+                                                             mode, version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
+                                        cursor#gid#consumer#queue, in a broadcast group
     window      group#tid#group         rate#gid             see `rate`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
     retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
     delayed     delay#tid#queue         due#entry id         an entry of one message, see `log`; x: it was cancelled
     decision    promotions#tid#queue    number               see `delay`
-    dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms
+    dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms, consumer
+                                        queue#offset#consumer, in a broadcast group
     sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
     secret      service                 signing-key          value: the key that receipts are signed with
+
+`consumer` is the hash of a `consumer_id`, which is any text; everywhere but in broadcast groups it is empty.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from chalicelib.writes import Key
 
 _OFFSET_DIGITS = 15
+_CONSUMER_BYTES = 12
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
@@ -68,8 +74,32 @@ def group(topic_id: str, name: str) -> Key:
     return Key(group_partition(topic_id, name), "settings")
 
 
-def cursor(topic_id: str, group: str, group_id: str, queue: int) -> Key:
-    return Key(group_partition(topic_id, group), f"cursor#{group_id}#{queue:03d}")
+def consumer(consumer_id: str) -> str:
+    """The hash that a broadcast group knows a consumer by."""
+    return hashlib.blake2b(consumer_id.encode(), digest_size=_CONSUMER_BYTES).hexdigest()
+
+
+def cursor(topic_id: str, group: str, group_id: str, queue: int, consumer: str = "") -> Key:
+    return Key(group_partition(topic_id, group), f"{_cursors(group_id, consumer)}{queue:03d}")
+
+
+def cursors(topic_id: str, group: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
+    """The partition, and before which sort key and after which its cursors lie: of a consumer, or (empty) of all."""
+    first = _cursors(group_id, consumer)
+    return group_partition(topic_id, group), first, first + LAST
+
+
+def consumer_of(cursor: Key) -> str:
+    """Whose cursor it is."""
+    return cursor.sk.split("#")[2] if cursor.sk.count("#") > 2 else ""
+
+
+def queue_of(cursor: Key) -> int:
+    return int(cursor.sk.rsplit("#", 1)[1])
+
+
+def _cursors(group_id: str, consumer: str) -> str:
+    return f"cursor#{group_id}#{consumer}#" if consumer else f"cursor#{group_id}#"
 
 
 def window(topic_id: str, group: str, group_id: str) -> Key:
@@ -98,7 +128,7 @@ def blob(topic_id: str, entry_id: bytes) -> str:
 
 
 class Place(NamedTuple):
-    """The cursor whose retries lie in a page."""
+    """The cursor whose retries lie in a page, or, in a broadcast group, the cursors."""
 
     topic_id: str
     group_id: str
@@ -113,14 +143,20 @@ def retry_page(place: Place, due: int, page_id: str) -> Key:
     return Key(retry_partition(place), f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
 
 
-def dead(topic_id: str, group_id: str, queue: int, offset: int) -> Key:
-    return Key(dead_partition(topic_id, group_id), f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}")
+def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = "") -> Key:
+    """Of a broadcast group: two consumers may each give up the same message."""
+    place = f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}"
+    return Key(dead_partition(topic_id, group_id), f"{place}#{consumer}" if consumer else place)
 
 
 def place_of_dead(key: Key) -> tuple[int, int]:
     """Queue and offset."""
-    queue, offset = key.sk.split("#")
+    queue, offset, *_ = key.sk.split("#")
     return int(queue), int(offset)
+
+
+def consumer_of_dead(key: Key) -> str:
+    return key.sk.split("#")[2] if key.sk.count("#") > 1 else ""
 
 
 def dead_partition(topic_id: str, group_id: str) -> str:

@@ -27,11 +27,18 @@ TAG_CHARS_MAX = 128
 PROPERTIES_BYTES_MAX = 16 * KIB
 """Names and values together, UTF-8: headers, not a second body."""
 
+IDLE_CONSUMER_MS = 7 * DAY_MS
+"""How long after its last pop a broadcast group forgets a consumer: its cursors cost, and nobody takes them back."""
+
+PRESENCE_MS = HOUR_MS
+"""How far behind the note of a consumer's last pop may be where its pops take nothing: a write for each would cost more
+than a pop that takes something. A consumer may be forgotten by so much too early."""
+
 ID_CHARS_MAX = 128
 """`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
 
 RECEIPT_CHARS_MAX = 512
-"""Ours have some 150. Those that fail are in the answer, which has to be carried."""
+"""Ours have some 150, those of broadcast groups 200. Those that fail are in the answer, which has to be carried."""
 
 REASON_CHARS_MAX = 256
 """Why a message was given up. A sentence for people, not a log."""
@@ -200,6 +207,13 @@ RETRY_SOON_MS = 5 * SECOND_MS
 """What is due so soon is not put away: it would come back at once."""
 
 RETRY_PAGE_ID_CHARS = 8
+
+UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
+"""What is read of a group's partition where its mode is not known: the settings and all cursors of one that is not
+broadcast, even with those that one before it of the same name has left."""
+
+MOVED_TOGETHER_MAX = 100
+"""Cursors that a reset, or forgetting consumers, writes side by side."""
 
 HOME_MS = SECOND_MS
 """A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chalicelib.cursor import Cursor
@@ -41,4 +42,23 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
         first_ready=min([lease.owed_offsets[0] for lease in due] + [*untaken[:1]], default=None),
         last_pop_at_ms=cursor.last_pop_at_ms,
         last_consumer_id=cursor.last_consumer_id,
+    )
+
+
+def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
+    """How far the consumers of a broadcast group are in one queue, together: sums, the lowest offsets, the newest pop.
+    `dead`: of those that it has forgotten, too."""
+    last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
+    return QueueProgress(
+        parts[0].queue,
+        committed_offset=min(part.committed_offset for part in parts),
+        next_offset=min(part.next_offset for part in parts),
+        end_offset=max(part.end_offset for part in parts),
+        ready=sum(part.ready for part in parts),
+        in_flight=sum(part.in_flight for part in parts),
+        retrying=sum(part.retrying for part in parts),
+        dead=dead,
+        first_ready=min((part.first_ready for part in parts if part.first_ready is not None), default=None),
+        last_pop_at_ms=last.last_pop_at_ms,
+        last_consumer_id=last.last_consumer_id,
     )

@@ -1,9 +1,9 @@
 """Receipts: what a consumer shows to settle a message. Opaque to clients, signed, versioned.
 
-A receipt names a message in a lease: topic and group by incarnation, the queue, the cursor's epoch, the token, the
-message's index in the lease and its offset, the lease's `count` of messages and its attempt, so that acking a whole
-lease needs no read. No deadline: whatever changes it makes a new token, and a write checks token and start alone. Text
-with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
+A receipt names a message in a lease: topic and group by incarnation, in a broadcast group the consumer (its hash; else
+empty), the queue, the cursor's epoch, the token, the message's index in the lease and its offset, the lease's `count`
+of messages and its attempt, so that acking a whole lease needs no read. No deadline: whatever changes it makes a new
+token, and a write checks token and start alone. Text with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass, fields
 
-_VERSION = "1"
+_VERSION = "2"
 _SIGNATURE_BYTES = 16
 
 
@@ -22,6 +22,7 @@ _SIGNATURE_BYTES = 16
 class Receipt:
     topic_id: str
     group_id: str
+    consumer: str
     queue: int
     epoch: int
     token: str
@@ -54,10 +55,11 @@ def read(text: str, key: bytes) -> Receipt | None:
     signed, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _signature(signed, key)):
         return None
-    version, topic_id, group_id, queue, epoch, token, *numbers = signed.decode().split(":")
+    version, *told = signed.decode().split(":")
     if version != _VERSION:
         return None
-    return Receipt(topic_id, group_id, int(queue), int(epoch), token, *map(int, numbers))
+    topic_id, group_id, consumer, queue, epoch, token, *numbers = told
+    return Receipt(topic_id, group_id, consumer, int(queue), int(epoch), token, *map(int, numbers))
 
 
 def _encoded(raw: bytes) -> str:

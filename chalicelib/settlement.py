@@ -58,6 +58,8 @@ class Settlement:
     """Whether the cursor was seen in this call: a belief may be from before a reset."""
     is_foreign: bool = False
     """There is no such cursor: the receipts are of another group, or of one since deleted."""
+    is_forgotten: bool = False
+    """The same, but the group is the one of the receipts: it has forgotten their consumer."""
     closed: set[str] = field(default_factory=set)
     """Tokens of the leases that this call has acked to the end."""
     lost: set[int] = field(default_factory=set)
@@ -81,6 +83,10 @@ class Settlement:
     @property
     def group_id(self) -> str:
         return self.receipts[0][1].group_id
+
+    @property
+    def consumer(self) -> str:
+        return self.receipts[0][1].consumer
 
     def is_late(self, cursor: Cursor, now: int) -> bool:
         """Whether a lease of these receipts has run out: its other messages can be taken over."""
@@ -164,7 +170,8 @@ class Settlement:
 
     def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
         if self.is_foreign:
-            return [Failure(text, RECEIPT_INVALID) for text, _ in self.receipts]
+            code = LEASE_LOST if self.is_forgotten else RECEIPT_INVALID
+            return [Failure(text, code) for text, _ in self.receipts]
         return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
 
 

@@ -50,7 +50,7 @@ class Burial:
         chosen = _first(exhausted)
         now = self._runtime.now()
         letters = [
-            Letter.new(group, queue, lease.start + index, cursor.epoch, lease.attempt, reason, now)
+            Letter.new(group, cursor, queue, lease.start + index, lease.attempt, reason, now)
             for lease, indexes in chosen
             for index in indexes
         ]

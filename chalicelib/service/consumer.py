@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chalicelib import call
 from chalicelib.cursor import Cursor
+from chalicelib.errors import GroupNotFound
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN
 from chalicelib.log import Segment
@@ -79,9 +80,16 @@ class Consumer:
         acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
         give_up_at = self._runtime.now() + ask.wait_ms
         pause_ms = POLL_MS_MIN
+        strong = ask.attempt_id is not None
         while True:
-            view = self._look(topic, group, ask)
-            popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
+            view = self._look(topic, group, ask, strong)
+            try:
+                popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
+            except GroupNotFound:
+                if not view.group.is_broadcast:
+                    raise
+                strong = True  # the group is gone, or it forgot the consumer at this moment: the next look tells
+                continue
             failed += self._settler.acknowledge(topic, group, acks)
             acks = []
             left_ms = give_up_at - self._runtime.now()
@@ -94,14 +102,13 @@ class Consumer:
             if not topic.delays:  # another instance may just have stored the first message that waits
                 topic = self._catalogue.glanced_at(topic)
 
-    def _look(self, topic: Topic, group: str, ask: Pop) -> View:
+    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool) -> View:
         """The group now. What is due by then is in the log first."""
-        is_strong = ask.attempt_id is not None
-        view = self._looker.look(topic, group, ask.max_messages, is_strong)
+        view = self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
         if not view.has_due or view.group.paused:
             return view
         self._promoter.promote_seen(topic, view.glanced)
-        return self._looker.look(topic, group, ask.max_messages, is_strong)
+        return self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""
@@ -191,6 +198,15 @@ class Consumer:
 
     def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
         index = stored.offset - lease.start
-        place = (stored.queue, cursor.epoch, lease.token, index, stored.offset, lease.count, lease.attempt)
+        place = (
+            cursor.consumer,
+            stored.queue,
+            cursor.epoch,
+            lease.token,
+            index,
+            stored.offset,
+            lease.count,
+            lease.attempt,
+        )
         receipt = self._receipts.sign(Receipt(view.topic.id, view.group.id, *place))
         return Delivery(stored, lease.attempt, lease.deadline, receipt)

@@ -36,7 +36,10 @@ class Doubts:
 
     def _note_dead(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
         places = [
-            {keys.dead(topic.id, each.group_id, each.queue, receipt.offset): receipt for receipt in each.perhaps_lost()}
+            {
+                keys.dead(topic.id, each.group_id, each.queue, receipt.offset, each.consumer): receipt
+                for receipt in each.perhaps_lost()
+            }
             for each in settlements
         ]
         found = self._store.read([Keys(list(asked), strong=True) for asked in places])

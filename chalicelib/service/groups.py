@@ -16,6 +16,7 @@ from chalicelib.limits import PURGE_MS
 from chalicelib.progress import QueueProgress, progress
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.consumers import Consumers
 from chalicelib.service.log_reader import LogReader, Want, stored_at
 from chalicelib.service.looking import cursors_of
 from chalicelib.service.pages import page
@@ -56,6 +57,7 @@ class Groups:
         timeline: Timeline,
         purge: Purge,
         retries: Retries,
+        consumers: Consumers,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -64,6 +66,7 @@ class Groups:
         self._timeline = timeline
         self._purge = purge
         self._retries = retries
+        self._consumers = consumers
 
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
         """Creates the group, or changes the settings given. Returns it, and whether it is new."""
@@ -78,7 +81,7 @@ class Groups:
 
     def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
         group.demand_unchanged(found, given)
-        if not given.keys() - {"start"}:
+        if not given.keys() - {"start", *group.FIXED}:
             return found
         return Group.of(found.topic_id, found.name, self._store.write(group.change(found, given)))
 
@@ -111,9 +114,12 @@ class Groups:
         retries from before are void. A reset that failed halfway is repaired by repeating it."""
         found = self._catalogue.group(topic, name)
         targets = self._targets(topic, to)
-        cursors = self._cursors(topic, found)
-        for queue, offset in targets.items():
-            self._reset(found, queue, cursors[queue], offset)
+        if found.is_broadcast:
+            self._consumers.reset(topic, found, targets)
+        else:
+            cursors = self._cursors(topic, found)
+            for queue, offset in targets.items():
+                self._reset(found, queue, cursors[queue], offset)
         return self.details(topic, name)
 
     def _reset(self, group: Group, queue: int, cursor: Cursor, offset: int) -> None:
@@ -152,10 +158,14 @@ class Groups:
 
     def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
         now = self._runtime.now()
-        places = [keys.Place(topic.id, found.id, queue) for queue in range(topic.queues)]
-        cursors = self._retries.unfolded(list(zip(places, self._cursors(topic, found), strict=True)))
-        seen = zip(cursors, self._timeline.firsts(topic, now), queue_ends, strict=True)
-        queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in enumerate(seen)]
+        firsts = self._timeline.firsts(topic, now)
+        if found.is_broadcast:
+            queues = self._consumers.progress(topic, found, firsts, queue_ends)
+        else:
+            places = [keys.Place(topic.id, found.id, queue) for queue in range(topic.queues)]
+            cursors = self._retries.unfolded(list(zip(places, self._cursors(topic, found), strict=True)))
+            seen = enumerate(zip(cursors, firsts, queue_ends, strict=True))
+            queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in seen]
         return GroupDetails(found, queues, self._oldest(topic, queues))
 
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 
 from chalicelib import keys
 from chalicelib.cursor import Cursor
+from chalicelib.errors import InvalidField
 from chalicelib.group import Group
+from chalicelib.limits import UNKNOWN_ITEMS_MAX
 from chalicelib.log import Segment
 from chalicelib.rate import Window
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.consumers import Consumers
 from chalicelib.service.log_reader import LogReader, Seen, Want, stored_at
 from chalicelib.service.promoter import Promoter
-from chalicelib.store import Range, Store
+from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
 
@@ -53,36 +56,56 @@ class View:
 
 class Looker:
     def __init__(
-        self, store: Store, catalogue: Catalogue, reader: LogReader, beliefs: Beliefs, promoter: Promoter
+        self,
+        store: Store,
+        catalogue: Catalogue,
+        reader: LogReader,
+        beliefs: Beliefs,
+        promoter: Promoter,
+        consumers: Consumers,
     ) -> None:
         self._store = store
         self._catalogue = catalogue
         self._reader = reader
         self._beliefs = beliefs
         self._promoter = promoter
+        self._consumers = consumers
 
-    def look(self, topic: Topic, group: str, count: int, strong: bool = False) -> View:
-        """The group now, and up to `count` messages ahead in each queue. Raises GroupNotFound."""
-        guessed = self._reader.guess(self._guess(topic, group, count))
-        partition = Range(keys.group_partition(topic.id, group), keys.FIRST, keys.LAST, strong=strong)
-        items, *answers = self._store.read([partition, *guessed, *self._promoter.glances(topic)])
+    def look(self, topic: Topic, group: str, count: int, consumer_id: str | None = None, strong: bool = False) -> View:
+        """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
+        Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
+        believed = self._beliefs.group(topic.id, group)
+        consumer = "" if consumer_id is None else keys.consumer(consumer_id)
+        guessed = self._reader.guess(self._guess(topic, believed, consumer, count))
+        asked = _asked(topic, group, believed, consumer, strong)
+        answers = self._store.read([*asked, *guessed, *self._promoter.glances(topic)])
+        items = [item for found in answers[: len(asked)] for item in found]
         seen = Seen()
-        self._reader.learn(seen, guessed, answers[: len(guessed)])
+        glances_at = len(asked) + len(guessed)
+        self._reader.learn(seen, guessed, answers[len(asked) : glances_at])
         settings = self._settings(topic, group, items)
-        cursors = cursors_of(settings, topic, items)
+        if settings.is_broadcast and consumer_id is None:
+            raise InvalidField(f"field 'consumer_id' must be given, since group '{group}' is broadcast; it is null")
+        if _scope(settings) != _scope(believed):
+            return self.look(topic, group, count, consumer_id, strong=True)
+        cursors = cursors_of(settings, topic, items, consumer if settings.is_broadcast else "")
+        if settings.is_broadcast and consumer_id is not None:
+            cursors = self._consumers.as_made_by(consumer_id, cursors)
+            if not self._consumers.admits(settings, cursors, strong):
+                return self.look(topic, group, count, consumer_id, strong=True)
         for cursor in cursors:
             self._beliefs.learn(cursor)
         wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
         key = settings.window_key
         window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
-        glanced = answers[len(guessed) :]
+        glanced = answers[glances_at:]
         return View(topic, settings, cursors, self._reader.chains(wants, seen), window, glanced)
 
-    def _guess(self, topic: Topic, group: str, count: int) -> list[Want]:
-        settings = self._beliefs.group(topic.id, group)
+    def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:
         if settings is None:
             return []
-        believed = [self._beliefs.cursor(settings.cursor_key(queue)) for queue in range(topic.queues)]
+        whose = consumer if settings.is_broadcast else ""
+        believed = [self._beliefs.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
         return [want(topic, queue, cursor, count) for queue, cursor in enumerate(believed) if cursor]
 
     def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
@@ -94,12 +117,30 @@ class Looker:
         return settings
 
 
-def cursors_of(group: Group, topic: Topic, items: list[Item]) -> list[Cursor]:
-    """The cursors of all queues; one that nobody has used yet stands at the group's start."""
+def _scope(group: Group | None) -> str | None:
+    """What of the partition is read: all of it, or only what one consumer has in a broadcast group of this id."""
+    return group.id if group and group.is_broadcast else None
+
+
+def _asked(topic: Topic, group: str, believed: Group | None, consumer: str, strong: bool) -> list[Read]:
+    """Settings and cursors. A broadcast group may have any number of these: not all are read for one consumer."""
+    if believed and believed.is_broadcast:
+        own = Range(*keys.cursors(topic.id, group, believed.id, consumer), strong=strong)
+        window = [believed.window_key] if believed.rate_limit else []
+        settings = Keys([keys.group(topic.id, group), *window], strong)
+        return [settings, own] if consumer else [settings]
+    most = None if believed else UNKNOWN_ITEMS_MAX
+    partition = keys.group_partition(topic.id, group)
+    return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
+
+
+def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors of all queues, in a broadcast group those of one consumer; one that nobody has used yet stands at the
+    group's start."""
     standing = {item["sk"]: item for item in items}
     found: list[Cursor] = []
     for queue in range(topic.queues):
-        key = group.cursor_key(queue)
+        key = group.cursor_key(queue, consumer)
         item = standing.get(key.sk)
         found.append(Cursor.of(item) if item else Cursor.fresh(key, group.start_of(queue)))
     return found

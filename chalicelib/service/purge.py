@@ -22,17 +22,15 @@ class Purge:
         self._runtime = runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
-        """Removes a deleted group's cursors, and its retries and dead letters as far as there is time."""
-        self._store.remove_all([gone.cursor_key(queue) for queue in range(queues)])
+        """Removes a deleted group's cursors, retries and dead letters, as far as there is time."""
         retries = [keys.retry_partition(keys.Place(gone.topic_id, gone.id, queue)) for queue in range(queues)]
-        while pages := self._first(retries):
-            self._store.remove_all([Key(item["pk"], item["sk"]) for item in pages])
-            if self._runtime.now() > until_ms:
-                return
-        while letters := self._last(keys.dead_partition(gone.topic_id, gone.id)):
-            if self._runtime.now() > until_ms:
-                return
-            self._store.remove_all([Key(item["pk"], item["sk"]) for item in letters])
+        dead = keys.dead_partition(gone.topic_id, gone.id)
+        every = [(pk, keys.FIRST, keys.LAST) for pk in (*retries, dead)]
+        for places in ([keys.cursors(gone.topic_id, gone.name, gone.id)], every[:-1], every[-1:]):
+            while items := self._first(places):
+                self._store.remove_all([Key(item["pk"], item["sk"]) for item in items])
+                if self._runtime.now() > until_ms:
+                    return
 
     def topic(self, gone: Topic, until_ms: int) -> bool:
         """Removes a deleted topic's log, what waits in it, and its grave last; what is not done by `until_ms` stays
@@ -68,8 +66,9 @@ class Purge:
         self._remove_payloads(gone, entries)
         self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
 
-    def _first(self, partitions: Sequence[str]) -> list[Item]:
-        found = self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, strong=True) for pk in partitions])
+    def _first(self, places: Sequence[tuple[str, str, str]]) -> list[Item]:
+        """Of each partition, what comes first between two sort keys."""
+        found = self._store.read([Range(*place, limit=_PAGE, strong=True) for place in places])
         return [item for items in found for item in items]
 
     def _last(self, pk: str) -> list[Item]:

@@ -10,6 +10,7 @@ from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
+from chalicelib.service.consumers import Consumers
 from chalicelib.service.decisions import Decisions
 from chalicelib.service.delayed import Delayed
 from chalicelib.service.delays import Delays
@@ -45,6 +46,7 @@ class Service:
     topics: Topics
     groups: Groups
     producer: Producer
+    consumers: Consumers
     consumer: Consumer
     settler: Settler
     lookup: Lookup
@@ -72,7 +74,8 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
     promoter = Promoter(store, runtime, decisions, writer, payloads)
     delays = Delays(store, runtime, catalogue, payloads)
     delayed = Delayed(store, runtime, payloads, decisions, joiner)
-    looker = Looker(store, catalogue, reader, beliefs, promoter)
+    consumers = Consumers(store, runtime, retries)
+    looker = Looker(store, catalogue, reader, beliefs, promoter, consumers)
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
     purge = Purge(store, runtime)
@@ -83,8 +86,9 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         store,
         catalogue,
         topics,
-        Groups(store, runtime, catalogue, reader, timeline, purge, retries),
+        Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers),
         Producer(runtime, writer, delays),
+        consumers,
         Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline, delayed),

@@ -18,6 +18,7 @@ from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.doubts import Doubts
+from chalicelib.service.outcomes import raise_trouble
 from chalicelib.service.parking import parked
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.retries import Retries
@@ -136,7 +137,7 @@ class Settler:
             if receipt is None or receipt.topic_id != topic.id:
                 failed.append(Failure(text, RECEIPT_INVALID))
                 continue
-            key = keys.cursor(topic.id, group, receipt.group_id, receipt.queue)
+            key = keys.cursor(topic.id, group, receipt.group_id, receipt.queue, receipt.consumer)
             by_key.setdefault(key, []).append((text, receipt))
         if not by_key:
             self._catalogue.group(topic, group)
@@ -156,9 +157,17 @@ class Settler:
             outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
             for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
                 self._learn(settlement, moved, outcome)
-            _raise_trouble(outcomes)
-        if settlements and all(each.is_foreign for each in settlements):
-            self._catalogue.group(topic, group)
+            raise_trouble(outcomes)
+        self._tell_forgotten(topic, group, [each for each in settlements if each.is_foreign], len(settlements))
+
+    def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[Settlement], count: int) -> None:
+        """Where there is no cursor: receipts of another group, or of a consumer that this one has forgotten."""
+        if len(foreign) == count:
+            found = [self._catalogue.group(topic, group)] if foreign else []
+        else:
+            found = self._catalogue.groups_named(topic, [group]) if any(each.consumer for each in foreign) else []
+        for each in foreign:
+            each.is_forgotten = any(each.group_id == standing.id for standing in found)
 
     def _planned(self, settlements: Sequence[Settlement], plan: Planner) -> list[tuple[Settlement, Change, Moved]]:
         """What is left to write. That nothing is left has to be seen, not believed."""
@@ -204,10 +213,3 @@ class Settler:
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
         index = receipt.offset - lease.start
         return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
-
-
-def _raise_trouble(outcomes: Sequence[Outcome]) -> None:
-    """The worst first: what may have landed."""
-    troubles = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
-    if troubles:
-        raise max(troubles, key=lambda trouble: trouble.outcome_unknown)

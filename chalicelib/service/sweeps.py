@@ -55,8 +55,9 @@ class Sweeps:
         swept = Swept()
         for page in self._rounds.pages("revive", self._until()):
             for group, cursors in self._groups(page):
-                for queue, cursor in enumerate(cursors):
-                    swept += Swept(1, self._burial.bury_exhausted(group, queue, cursor)[1])
+                for cursor in cursors:
+                    buried = self._burial.bury_exhausted(group, keys.queue_of(cursor.key), cursor)[1]
+                    swept += Swept(1, buried)
         return swept
 
     def forward(self) -> Swept:
@@ -98,5 +99,7 @@ class Sweeps:
             settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
             if settings:
                 group = Group.of(topic.id, name, settings)
-                found.append((group, cursors_of(group, topic, items)))
+                first = keys.cursors(topic.id, name, group.id)[1]
+                cursors = [Cursor.of(item) for item in items if item["sk"].startswith(first)]
+                found.append((group, cursors if group.is_broadcast else cursors_of(group, topic, items)))
         return found

@@ -14,12 +14,14 @@ KEY = b"0123456789abcdef"
 ALPHABET = string.ascii_letters + string.digits + "-_"
 NAMES = st.text(ALPHABET, min_size=1, max_size=12)
 NUMBERS = st.integers(0, 10**15)
-RECEIPTS = st.builds(Receipt, NAMES, NAMES, NUMBERS, NUMBERS, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS)
+RECEIPTS = st.builds(
+    Receipt, NAMES, NAMES, NAMES | st.just(""), NUMBERS, NUMBERS, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS
+)
 
 
 def example(length: int) -> Receipt:
     """Of three lengths, since base64 packs threes."""
-    return Receipt("topic-id", "group-id", 3, 1, "t" * length, 2, 4711, 10, 1)
+    return Receipt("topic-id", "group-id", "", 3, 1, "t" * length, 2, 4711, 10, 1)
 
 
 @given(RECEIPTS)

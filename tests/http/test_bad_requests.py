@@ -124,7 +124,7 @@ UNKNOWN = [
     (
         "PUT",
         "/topics/orders/groups/billing",
-        ["mode", "order", "rate", "filters", "invisible", "group", "epoch"],
+        ["modes", "order", "rate", "filters", "invisible", "group", "epoch"],
     ),
     ("POST", "/topics/orders/messages", ["message", "key", "body"]),
     ("POST", "/topics/orders/groups/billing/pop", ["zone", "max", "wait", "receipts"]),

@@ -11,6 +11,7 @@ from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, fai
 
 DEFAULTS = {
     "start": "earliest",
+    "mode": "clustering",
     "invisible_ms": 30_000,
     "max_attempts": 16,
     "max_in_flight": 1_000,

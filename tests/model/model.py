@@ -14,6 +14,7 @@ Json = dict[str, Any]
 
 DEFAULTS: Json = {
     "start": "earliest",
+    "mode": "clustering",
     "invisible_ms": 30_000,
     "max_attempts": 16,
     "max_in_flight": 1_000,

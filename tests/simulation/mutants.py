@@ -364,7 +364,7 @@ def burials_in_two_writes() -> Any:
             self._store.write(changes.write(seen, changes.buried(chosen, sum(len(each) for _, each in chosen))))
             for old, indexes in chosen:
                 for index in indexes:
-                    place = (group, queue, old.start + index, seen.epoch, old.attempt, reason, now)
+                    place = (group, seen, queue, old.start + index, old.attempt, reason, now)
                     letter = burial.Letter.new(*place)
                     self._store.write(burial.dead.put(letter, letter.key in self._there(seen, [letter])))
         except burial.Refused:

@@ -44,7 +44,7 @@ _POP: Json = {
         "How long the lease lasts, in milliseconds. By default the group's `invisible_ms`.", 1, INVISIBLE_MS_MAX
     ),
     "wait_ms": integer("How long to wait for a message, in milliseconds.", most=WAIT_MS_MAX, default=0),
-    "consumer_id": string("Who asks; the group's progress shows it.", ID_CHARS_MAX),
+    "consumer_id": string("Who asks; the group's progress shows it. Must be given in a broadcast group.", ID_CHARS_MAX),
     "attempt_id": string(
         "Makes a lost answer recoverable: the same id of the same consumer again gets those messages that are still"
         " leased under it, with the same receipts, and is a new pop when none are.",

@@ -52,6 +52,14 @@ _SETTINGS: Json = {
         instant("The instant."),
         default="earliest",
     ),
+    "mode": string(
+        "`clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every"
+        " message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7 days."
+        " The totals are sums over the consumers; with none yet, the group stands where the first will begin. `reset`"
+        " moves all consumers that there are; dead letters are shared. Cannot be changed once the group exists.",
+        enum=["clustering", "broadcast"],
+        default="clustering",
+    ),
     "invisible_ms": integer(
         "How long a lease lasts when pop does not say, in milliseconds.",
         1,
@@ -134,7 +142,8 @@ _QUEUE_PROGRESS = answer(
     {
         "queue": QUEUE,
         "committed_offset": integer(
-            "The lowest offset that is not settled; a nacked message is passed, if the group is not ordered."
+            "The lowest offset that is not settled, by any consumer of a broadcast group; a nacked message is"
+            " passed, if the group is not ordered."
         ),
         "next_offset": integer("The lowest offset that was never taken."),
         "end_offset": END_OFFSET,
@@ -171,6 +180,7 @@ _EXAMPLE = {
     "group": "billing",
     "topic": "orders",
     "start": "earliest",
+    "mode": "clustering",
     "invisible_ms": 60000,
     "max_attempts": 5,
     "max_in_flight": 1000,

@@ -52,7 +52,8 @@ def batch(text: str, items: Json, least: int = 1) -> Json:
 def nullable(schema: Json) -> Json:
     if "oneOf" in schema:
         return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
-    return {**schema, "type": [schema["type"], "null"]}
+    values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **values}
 
 
 def without_defaults(schemas: Json) -> Json:
