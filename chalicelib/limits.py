@@ -28,7 +28,10 @@ PROPERTIES_BYTES_MAX = 16 * KIB
 """Names and values together, UTF-8: headers, not a second body."""
 
 ID_CHARS_MAX = 128
-"""`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
+"""`attempt_id`, `consumer_id` and `dedup_id`: room for a UUID with a prefix."""
+
+DEDUP_MS = 5 * MINUTE_MS
+"""How long a `dedup_id` stands for the message that it was first given with."""
 
 RECEIPT_CHARS_MAX = 512
 """Ours have some 150. Those that fail are in the answer, which has to be carried."""
@@ -138,6 +141,28 @@ STORED_LATE_MS_MAX = 15 * MINUTE_MS
 
 TRANSACTION_ITEMS_MAX = 100
 """What DynamoDB takes in one transaction."""
+DEDUP_INLINE_BYTES_MAX = 800
+"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
+
+DEDUP_TOGETHER_MAX = 100
+"""Dedup records of one entry, which are made in one transaction: it takes so many items."""
+
+ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
+"""How long after its `stored_at_ms` an entry can get into the log: where a caller died, who repeats its request helps
+it in for as long as the `dedup_id` stands, and has a call's time for that."""
+
+ISOLATED_MS_MIN = SECOND_MS
+ISOLATED_MS_MAX = MINUTE_MS
+"""How long an instance keeps unkeyed messages from a queue that failed: the first at first, twice as long each time
+that it fails again, up to the second. DynamoDB needs minutes to split a partition that is too hot."""
+
+HOPS_MAX = 3
+"""Other queues that an unkeyed message is tried on. When four queues fail, it is the store."""
+
+HOP_MS_MAX = 1_414
+HOP_MS_MIN = 100
+"""How long one queue may keep messages waiting that another could take: the first, or half of the time left when that
+is less, but never less than the second, within which a store that is well has answered."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
