@@ -23,6 +23,7 @@ class _Call:
 
 
 _current: ContextVar[_Call | None] = ContextVar("call", default=None)
+_part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
 
 
 @contextmanager
@@ -40,12 +41,24 @@ def one_call(now: int) -> Iterator[None]:
         _current.reset(token)
 
 
-def give_up_at_ms(now: int) -> int:
-    """When the store has had its time."""
-    call = _current.get()
-    if call is None:
-        return now + STORE_DEADLINE_MS
-    return call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
+@contextmanager
+def part_until(ms: int | None) -> Iterator[None]:
+    """Gives what is asked of the store here less time than the call has: until this instant (None: all of it). Then it
+    can be tried in another way; so what is in doubt, and must not be, still has all the time."""
+    token = _part_until_ms.set(ms)
+    try:
+        yield
+    finally:
+        _part_until_ms.reset(token)
+
+
+def give_up_at_ms(now: int, in_doubt: bool = False) -> int:
+    """When the store has had its time. `in_doubt`: a write may have landed."""
+    call, part_until_ms = _current.get(), None if in_doubt else _part_until_ms.get()
+    until_ms = now + STORE_DEADLINE_MS
+    if call is not None:
+        until_ms = call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
+    return until_ms if part_until_ms is None else min(until_ms, part_until_ms)
 
 
 def has_waited(ms: int) -> None:

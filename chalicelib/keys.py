@@ -6,6 +6,9 @@ under an old name shares no key with what it replaces.
     topic       topics                  name                 id, queues, retention_ms, created_at_ms, version,
                                                              delays (true: messages may wait)
     grave       graves                  tid                  queues, delays: a deleted topic not yet removed
+    topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
+                                                             version
+    grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
                                                              max_in_flight, backoff_ms, paused, ordered, filter,
@@ -18,6 +21,9 @@ under an old name shares no key with what it replaces.
     retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
     delayed     delay#tid#queue         due#entry id         an entry of one message, see `log`; x: it was cancelled
     decision    promotions#tid#queue    number               see `delay`
+    dedup       dedup#tid#hash of id    record               see `dedup`
+    index       index#tid#hash of key   stored at#number#    queue, base: an entry with this key, to be looked for from
+                                        entry id             the segment `base` on
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms, consumer
                                         queue#offset#consumer, in a broadcast group
     sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
@@ -141,6 +147,35 @@ def retry_partition(place: Place) -> str:
 
 def retry_page(place: Place, due: int, page_id: str) -> Key:
     return Key(retry_partition(place), f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
+
+
+def dedup(topic_id: str, dedup_id: str) -> Key:
+    return Key(f"dedup#{topic_id}#{_hashed(dedup_id)}", "record")
+
+
+def index(topic_id: str, key: str) -> str:
+    return f"index#{topic_id}#{_hashed(key)}"
+
+
+def indexed(topic_id: str, key: str, stored_at_ms: int, number: int, entry_id: bytes) -> Key:
+    """`number` keeps what one instance stored within a millisecond in its order."""
+    return Key(index(topic_id, key), f"{stored_since(stored_at_ms)}#{number:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
+
+
+def stored_since(stored_at_ms: int) -> str:
+    """Sorts before whatever the index has from this instant on."""
+    return f"{stored_at_ms:0{_OFFSET_DIGITS}d}"
+
+
+def indexed_entry(key: str) -> tuple[int, bytes]:
+    """When the entry was stored, and its id."""
+    stored_at_ms, _, entry_id = key.split("#")
+    return int(stored_at_ms), bytes.fromhex(entry_id)
+
+
+def _hashed(text: str) -> str:
+    """What clients give is as long as they like, and holds any character."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = "") -> Key:

@@ -35,7 +35,10 @@ PRESENCE_MS = HOUR_MS
 than a pop that takes something. A consumer may be forgotten by so much too early."""
 
 ID_CHARS_MAX = 128
-"""`attempt_id` and `consumer_id`: room for a UUID with a prefix."""
+"""`attempt_id`, `consumer_id` and `dedup_id`: room for a UUID with a prefix."""
+
+DEDUP_MS = 5 * MINUTE_MS
+"""How long a `dedup_id` stands for the message that it was first given with."""
 
 RECEIPT_CHARS_MAX = 512
 """Ours have some 150, those of broadcast groups 200. Those that fail are in the answer, which has to be carried."""
@@ -145,6 +148,28 @@ STORED_LATE_MS_MAX = 15 * MINUTE_MS
 
 TRANSACTION_ITEMS_MAX = 100
 """What DynamoDB takes in one transaction."""
+DEDUP_INLINE_BYTES_MAX = 800
+"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
+
+DEDUP_TOGETHER_MAX = 100
+"""Dedup records of one entry, which are made in one transaction: it takes so many items."""
+
+ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
+"""How long after its `stored_at_ms` an entry can get into the log: where a caller died, who repeats its request helps
+it in for as long as the `dedup_id` stands, and has a call's time for that."""
+
+ISOLATED_MS_MIN = SECOND_MS
+ISOLATED_MS_MAX = MINUTE_MS
+"""How long an instance keeps unkeyed messages from a queue that failed: the first at first, twice as long each time
+that it fails again, up to the second. DynamoDB needs minutes to split a partition that is too hot."""
+
+HOPS_MAX = 3
+"""Other queues that an unkeyed message is tried on. When four queues fail, it is the store."""
+
+HOP_MS_MAX = 1_414
+HOP_MS_MIN = 100
+"""How long one queue may keep messages waiting that another could take: the first, or half of the time left when that
+is less, but never less than the second, within which a store that is well has answered."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
@@ -205,7 +230,6 @@ RETRY_PAGES_MAX = 2_000
 
 RETRY_SOON_MS = 5 * SECOND_MS
 """What is due so soon is not put away: it would come back at once."""
-
 RETRY_PAGE_ID_CHARS = 8
 
 UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
@@ -219,10 +243,8 @@ HOME_MS = SECOND_MS
 """A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
 longer."""
 
-BACKOFF_MS = tuple(
-    [10 * SECOND_MS, 30 * SECOND_MS]
-    + [minutes * MINUTE_MS for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)]
-)
+_BACKOFF_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
+BACKOFF_MS = (10 * SECOND_MS, 30 * SECOND_MS, *(minutes * MINUTE_MS for minutes in _BACKOFF_MINUTES))
 """The wait before retry n after a nack that does not say; the last one repeats."""
 
 RATE_MIN = 0.001

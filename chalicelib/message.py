@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from chalicelib.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     DELAY_MS_MAX,
+    ID_CHARS_MAX,
     INSTANT_MS_MAX,
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
@@ -24,14 +26,17 @@ from chalicelib.limits import (
     TAG_CHARS_MAX,
 )
 
-FIELDS = frozenset({"body", "body_base64", "key", "tag", "properties", "queue", "delay_ms", "deliver_at_ms"})
+FIELDS = frozenset(
+    {"body", "body_base64", "key", "tag", "properties", "queue", "delay_ms", "deliver_at_ms", "dedup_id"}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in.
 
-    `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that."""
+    `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
+    `dedup_id`: a message with the same one is the same message; it is not stored with it."""
 
     body: bytes
     is_text: bool
@@ -40,6 +45,7 @@ class Message:
     properties: dict[str, str]
     deliver_at_ms: int | None = None
     delayed_id: str | None = None
+    dedup_id: str | None = None
 
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""
@@ -133,11 +139,12 @@ def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
 def parse(data: object, queues: int, where: str, now: int) -> tuple[Message, int | None]:
     fields = Fields(data, FIELDS, where)
     queue = fields.integer("queue", 0, queues - 1)
-    key, tag = _key(fields), _tag(fields)
+    key, tag = parse_key(fields), _tag(fields)
     properties = _properties(fields, where)
     due_ms = _due(fields, where, now)
     body = _body(fields, where)
-    message = Message(body, fields.given("body"), key, tag, properties, due_ms)
+    dedup_id = fields.text("dedup_id", ID_CHARS_MAX)
+    message = Message(body, fields.given("body"), key, tag, properties, due_ms, dedup_id=dedup_id)
     _demand_deliverable(message, where)
     return message, queue
 
@@ -154,7 +161,7 @@ def _body(fields: Fields, where: str) -> bytes:
     return body
 
 
-def _key(fields: Fields) -> str | None:
+def parse_key(fields: Fields) -> str | None:
     key = fields.text("key")
     if key is not None and len(key.encode()) > KEY_BYTES_MAX:
         raise fields.wrong("key", f"at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(key.encode())}")
@@ -190,10 +197,14 @@ def _properties(fields: Fields, where: str) -> dict[str, str]:
         if not isinstance(value, str) or not encodable(name) or not encodable(value):
             property_name = quoted(f"{where}properties.{name}")
             raise InvalidField(f"{property_name} must be a string of text; it is {shown(value)}")
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
+    size = properties_bytes(properties)
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidField(f"'{where}properties' hold {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")
     return properties
+
+
+def properties_bytes(properties: Mapping[str, str]) -> int:
+    return sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
 
 
 def _demand_deliverable(message: Message, where: str) -> None:

@@ -12,7 +12,7 @@ from chalicelib.fields import Fields
 from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
 from chalicelib.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
-DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT}
+DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT, "index_keys": False}
 FIELDS = frozenset(DEFAULTS)
 
 
@@ -28,6 +28,7 @@ class Topic:
     retention_ms: int = RETENTION_MS_DEFAULT
     version: int = 0
     delays: bool = False
+    index_keys: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
@@ -57,6 +58,7 @@ def parse_settings(data: object) -> dict[str, Any]:
     parsed = {
         "queues": fields.integer("queues", 1, QUEUES_MAX),
         "retention_ms": fields.integer("retention_ms", RETENTION_MS_MIN, RETENTION_MS_MAX),
+        "index_keys": fields.flag("index_keys"),
     }
     return {name: value for name, value in parsed.items() if value is not None}
 

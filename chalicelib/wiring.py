@@ -14,11 +14,15 @@ from typing import Any
 
 from chalicelib.api import Api
 from chalicelib.runtime import system
+from chalicelib.service.hooks import AfterSend, BeforeSend, SendHooks
 from chalicelib.service.service import build
 from chalicelib.store import Store
 
 TABLE_DEFAULT = "decant"
 _KEY_CHARS_MIN = 16
+
+
+_HOOKS = SendHooks()
 
 
 class _Instance:
@@ -31,7 +35,7 @@ class _Instance:
 def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
-            _Instance.api = Api(build(store(), system(), signing_key()))
+            _Instance.api = Api(build(store(), system(), signing_key(), _HOOKS))
         return _Instance.api
 
 
@@ -42,6 +46,15 @@ def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
     from chalicelib.store.dynamodb import outbox
 
     return outbox.put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
+
+
+def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) -> None:
+    """Adds a hook before, or after, or both, to every send through this process: `BeforeSend` and `AfterSend` say with
+    what they are called, and what they may raise. To be called once, where the process begins: in `app.py`."""
+    if before:
+        _HOOKS.before.append(before)
+    if after:
+        _HOOKS.after.append(after)
 
 
 def use(api: Api | None) -> None:

@@ -139,6 +139,46 @@ def test_noise_costs_what_it_weighs_and_a_pointer() -> None:
         assert [cost for cost in costs if not within(cost, weight + 3, 0, 2)] == []
 
 
+@pytest.mark.parametrize("make", [orders, noise])
+def test_a_produce_with_a_dedup_id_costs_its_record_and_its_append(
+    make: Callable[[int, int, int], list[str]],
+) -> None:
+    shop = Shop()
+    for number in range(CALLS):
+        cost = shop.produce(make(1, 200, number), dedup_id=f"{number:0128}")
+        assert within(cost, 2, 0, 2), cost
+
+
+def test_a_repeated_dedup_id_costs_its_refusal_and_two_reads() -> None:
+    shop = Shop()
+    shop.produce(orders(1, 200), dedup_id="x")
+    cost = shop.produce(orders(1, 200), dedup_id="x")
+    assert within(cost, 1, 2, 3), cost
+
+
+def test_a_batch_with_dedup_ids_costs_two_units_for_each_and_its_entry() -> None:
+    shop = Shop()
+    messages = [{"body": body, "dedup_id": body[:100], "queue": 0} for body in orders(100, 200)]
+    cost = shop.cost(lambda: shop.producer.produce("t", {"messages": messages}))
+    assert within(cost, 2 * 100 + 7, 0, 3), cost
+
+
+def test_an_index_of_keys_costs_a_unit_for_each_key_of_an_entry_and_nothing_where_there_is_none() -> None:
+    indexed, plain = Shop(), Shop()
+    indexed.producer.put_topic("t", {"index_keys": True})
+    indexed.clock.ms += 6_000
+    indexed.produce(["warm"])
+    for keys in (["a"], ["a", "a"], ["a", "b", "c"], [None]):
+        messages = [{"body": "x", "key": key, "queue": 0} for key in keys]
+        with_index, without = (
+            shop.cost(lambda: shop.producer.produce("t", {"messages": messages}))  # noqa: B023
+            for shop in (indexed, plain)
+        )
+        assert with_index.write_units - without.write_units == len({*keys} - {None})
+        assert with_index.read_units == without.read_units == 0
+        assert with_index.round_trips - without.round_trips == (keys != [None])
+
+
 # -- consuming --------------------------------------------------------------------------------------------------------
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import message, views
+from chalicelib import message, trace, views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
 from chalicelib.errors import InvalidField, TopicNotFound
 from chalicelib.fields import Fields, decoded_token, encoded_token
 from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.message import Message
 from chalicelib.service.producer import Produced
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
@@ -16,23 +17,34 @@ from chalicelib.writes import Item
 
 class Messages(Operations):
     @operation
-    def produce(self, name: str, body: Json) -> list[Produced]:
-        """What became of each message; at least one is stored."""
-        try:
-            return self._produce(self._topic(name), body)
-        except TopicNotFound:
-            return self._produce(self._current_topic(name), body)  # perhaps it was made again a moment ago
+    def produce(self, name: str, body: Json, traceparent: str | None = None) -> list[Produced]:
+        """What became of each message; at least one is stored. `traceparent`: the trace that the request belongs to, if
+        its form is that of W3C."""
+        parent = trace.parse(traceparent)
+        found = self._topic(name)
+        batch = self._batch(found, body, parent)
 
-    def _produce(self, found: Topic, body: Json) -> list[Produced]:
+        def send() -> list[Produced]:
+            try:
+                return self._service.producer.produce(found, batch)
+            except TopicNotFound:
+                current = self._current_topic(name)  # perhaps it was made again a moment ago
+                return self._service.producer.produce(current, self._batch(current, body, parent))
+
+        return self._service.hooks.around(name, [each for each, _ in batch], send)
+
+    def _batch(self, found: Topic, body: Json, parent: str | None) -> list[tuple[Message, int | None]]:
         given = Fields(body, {"messages"}).raw("messages")
         batch = message.parse_batch(given, found.queues, self._service.runtime.now())
-        return self._service.producer.produce(found, batch)
+        return [(trace.traced(each, parent), queue) for each, queue in batch]
 
     @operation
     def outbox_item(self, name: str, body: Json) -> Item:
         """An item that is the message, once somebody has stored it."""
         found = self._topic(name)
         given, queue = message.parse(body, found.queues, "message.", self._service.runtime.now())
+        if given.dedup_id is not None:
+            raise InvalidField("field 'message.dedup_id' is not for a message that is part of a transaction")
         return self._service.producer.outbox_item(found, given, queue)
 
     @operation
@@ -44,6 +56,8 @@ class Messages(Operations):
         found = self._current_topic(name)
         fields = parameters(query)
         limit, token = page_of(fields)
+        if fields.given("key"):
+            return self._with_key(found, fields, limit, token)
         positions = self._positions(found, fields, token)
         page = self._service.lookup.read(found, positions, limit)
         rest = None if page.is_all else encoded_token(page.positions)
@@ -59,6 +73,15 @@ class Messages(Operations):
     def cancel_delayed(self, name: str, message_id: str) -> Json:
         self._service.delayed.cancel(self._current_topic(name), message_id)
         return {"cancelled": True}
+
+    def _with_key(self, found: Topic, fields: Fields, limit: int, token: str | None) -> Json:
+        key = message.parse_key(fields) or ""
+        if other := next((name for name in ("queue", "offset", "at_ms") if fields.given(name)), None):
+            raise InvalidField(f"parameter 'key' goes without 'queue', 'offset' and 'at_ms'; '{other}' is given too")
+        if not found.index_keys:
+            raise InvalidField(f"parameter 'key' is for topics with index_keys; topic {found.name!r} has none")
+        messages, rest = self._service.key_lookup.page(found, key, limit, token)
+        return {"messages": [each.as_json(found.name) for each in messages], "next": rest}
 
     def _positions(self, found: Topic, fields: Fields, token: str | None) -> dict[int, int]:
         """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""

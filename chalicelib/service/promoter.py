@@ -13,6 +13,7 @@ from chalicelib.message import ENTRY_ID_BYTES
 from chalicelib.packing import pack
 from chalicelib.runtime import Runtime
 from chalicelib.service.decisions import Decisions
+from chalicelib.service.key_index import KeyIndex
 from chalicelib.service.log_writer import LogWriter
 from chalicelib.service.payloads import Payloads
 from chalicelib.store import Range, Read, Store
@@ -22,13 +23,20 @@ from chalicelib.writes import Item, Refused
 
 class Promoter:
     def __init__(
-        self, store: Store, runtime: Runtime, decisions: Decisions, writer: LogWriter, payloads: Payloads
+        self,
+        store: Store,
+        runtime: Runtime,
+        decisions: Decisions,
+        writer: LogWriter,
+        payloads: Payloads,
+        index: KeyIndex,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._decisions = decisions
         self._writer = writer
         self._payloads = payloads
+        self._index = index
 
     def glances(self, topic: Topic) -> list[Read]:
         """Reads of the first message that is due in each queue; none where none ever waited."""
@@ -63,6 +71,8 @@ class Promoter:
         """0: others have decided meanwhile."""
         try:
             entry = self._entry(topic, waiting, now)
+            if topic.index_keys:
+                self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
         except TopicNotFound:
             if self._decisions.newest(topic, [queue]) == [newest]:
                 raise

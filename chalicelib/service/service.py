@@ -12,9 +12,13 @@ from chalicelib.service.claimer import Claimer
 from chalicelib.service.consumer import Consumer
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.decisions import Decisions
+from chalicelib.service.deduplication import Deduplication
 from chalicelib.service.delayed import Delayed
 from chalicelib.service.delays import Delays
 from chalicelib.service.groups import Groups
+from chalicelib.service.hooks import SendHooks
+from chalicelib.service.key_index import KeyIndex
+from chalicelib.service.key_lookup import KeyLookup
 from chalicelib.service.letters import Letters
 from chalicelib.service.log_joiner import LogJoiner
 from chalicelib.service.log_reader import LogReader
@@ -56,23 +60,27 @@ class Service:
     delays: Delays
     delayed: Delayed
     promoter: Promoter
+    key_lookup: KeyLookup
+    hooks: SendHooks
 
 
-def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> Service:
+def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
     """One instance of the service: its caches are its own, everything else is in the store."""
     payloads = Payloads(store)
     reader = LogReader(store, payloads)
+    writer = LogWriter(store, runtime, payloads)
+    index = KeyIndex(store, writer)
     beliefs = Beliefs()
     catalogue = Catalogue(store, runtime)
     receipts = Receipts(store, runtime, signing_key)
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    writer = LogWriter(store, runtime, payloads)
     joiner = LogJoiner(store, runtime, writer)
     decisions = Decisions(store, joiner)
-    promoter = Promoter(store, runtime, decisions, writer, payloads)
+    promoter = Promoter(store, runtime, decisions, writer, payloads, index)
     delays = Delays(store, runtime, catalogue, payloads)
+    deduplication = Deduplication(store, runtime, writer, payloads, index, delays)
     delayed = Delayed(store, runtime, payloads, decisions, joiner)
     consumers = Consumers(store, runtime, retries)
     looker = Looker(store, catalogue, reader, beliefs, promoter, consumers)
@@ -87,7 +95,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         catalogue,
         topics,
         Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers),
-        Producer(runtime, writer, delays),
+        Producer(runtime, writer, index, deduplication, delays),
         consumers,
         Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
@@ -98,4 +106,6 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None) -> S
         delays,
         delayed,
         promoter,
+        KeyLookup(store, runtime, reader),
+        hooks or SendHooks(),
     )

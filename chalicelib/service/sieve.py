@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chalicelib.cursor import Cursor
-from chalicelib.limits import PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
+from chalicelib.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
 from chalicelib.picking import Pick
 from chalicelib.runtime import Runtime
 from chalicelib.service.log_reader import LogReader, entries, within_reach
@@ -81,7 +81,8 @@ class Sieve:
         return replace(picked, fresh=stop - cursor.next, passed=passed)
 
     def _past_expired(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
-        """To the first message that has not expired, however far that is; at least what was looked at."""
-        first = self._timeline.firsts(view.topic, self._runtime.now())[queue]
+        """To where nothing before can be unexpired, however far that is; at least what was looked at. An entry may have
+        come late, and be older than those before it: the search could take it for their age too."""
+        first = self._timeline.firsts(view.topic, self._runtime.now() - ENTRY_LATE_MS)[queue]
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
         return replace(picked, fresh=count, passed=range(count))

@@ -120,7 +120,7 @@ def test_every_operation_with_a_body_refuses_bad_json_and_unknown_fields(group: 
 # -- fields of later releases, and typos, are unknown -----------------------------------------------------------------
 
 UNKNOWN = [
-    ("PUT", "/topics/orders", ["queue", "retention", "max_depth", "index_keys", "zones", "Queues", ""]),
+    ("PUT", "/topics/orders", ["queue", "retention", "max_depth", "zones", "Queues", ""]),
     (
         "PUT",
         "/topics/orders/groups/billing",
@@ -426,7 +426,7 @@ def test_an_unknown_query_parameter_is_refused_by_every_operation(group: Group, 
     assert group.progress()["group"] == "billing"
 
 
-@pytest.mark.parametrize("parameter", ["key", "tag", "offsets", "Queue", ""])
+@pytest.mark.parametrize("parameter", ["keys", "tag", "offsets", "Queue", ""])
 def test_reading_messages_refuses_parameters_of_later_releases_and_typos(topic: Topic, parameter: str) -> None:
     assert topic.client.get(f"{topic.path}/messages", **{parameter: "x"}).problem == (400, "UnknownField")
 

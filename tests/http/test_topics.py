@@ -14,6 +14,7 @@ def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:
         "topic": "orders",
         "queues": 4,
         "retention_ms": 259_200_000,
+        "index_keys": False,
         "created_at_ms": START_MS,
     }
 
@@ -51,6 +52,7 @@ def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> No
         "topic": "orders",
         "queues": 3,
         "retention_ms": 259_200_000,
+        "index_keys": False,
         "created_at_ms": START_MS,
         "groups": ["alpha", "zeta"],
         "queue_offsets": [

@@ -76,14 +76,14 @@ def list_topics() -> Response:
 
 @_route("POST", _MESSAGES)
 def produce(topic: str) -> Response:
-    results = wiring.api().produce(topic, _body())
+    results = wiring.api().produce(topic, _body(), _request().headers.get("traceparent"))
     is_whole = all(each.error is None for each in results)
     if is_whole and _wants_minimal():
         return nothing()
     return ok(views.produced(results), 200 if is_whole else 207)
 
 
-@_route("GET", _MESSAGES, "queue", "offset", "at_ms", "limit", "next")
+@_route("GET", _MESSAGES, "queue", "offset", "at_ms", "key", "limit", "next")
 def read_messages(topic: str) -> Response:
     return ok(wiring.api().read_messages(topic, _query()))
 

@@ -72,7 +72,7 @@ class Requests:
                 if not _is_surely_unapplied(trouble):
                     may_have_landed = True
                     in_doubt()
-                if not patience.pause():
+                if not patience.pause(may_have_landed):
                     members = {"outcome": "unknown"} if may_have_landed else {}
                     raise StoreUnavailable(_detail(type(trouble).__name__), **members) from trouble
 
@@ -90,12 +90,13 @@ class _Patience:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._give_up_at = call.give_up_at_ms(runtime.now())
+        self._give_up_in_doubt_at = call.give_up_at_ms(runtime.now(), in_doubt=True)
         self._pause_ms = STORE_PAUSE_MS_MIN
 
-    def pause(self) -> bool:
+    def pause(self, in_doubt: bool = False) -> bool:
         """False, without having waited: there is no time left."""
         wait_ms = self._runtime.choice(range(1, self._pause_ms + 1))
-        if self._runtime.now() + wait_ms > self._give_up_at:
+        if self._runtime.now() + wait_ms > (self._give_up_in_doubt_at if in_doubt else self._give_up_at):
             return False
         self._runtime.sleep(wait_ms)
         self._pause_ms = min(2 * self._pause_ms, STORE_PAUSE_MS_MAX)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import (
     BODY_BYTES_MAX,
+    DEDUP_MS,
+    DEDUP_TOGETHER_MAX,
     DELAY_MS_MAX,
+    ID_CHARS_MAX,
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -101,6 +104,11 @@ _SCHEMAS: Json = {
                 f"Not to be delivered before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead. Excludes"
                 " `delay_ms`."
             ),
+            "dedup_id": string(
+                f"The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, from"
+                " this request too. So a produce whose outcome is unknown can be repeated.",
+                ID_CHARS_MAX,
+            ),
         },
         oneOf=_ONE_BODY_GIVEN,
         **{"not": _TWO_DELAYS},
@@ -146,7 +154,13 @@ MESSAGE = {
     "stored_at_ms": 1767225661000,
 }
 _NEW_MESSAGES = [
-    {"body": "order 4711 paid", "key": "customer-42", "tag": "paid", "properties": {"region": "eu"}},
+    {
+        "body": "order 4711 paid",
+        "key": "customer-42",
+        "tag": "paid",
+        "properties": {"region": "eu"},
+        "dedup_id": "4711-paid",
+    },
     {"body_base64": "3q2+7w==", "queue": 0},
     {"body": "order 4711 reminder", "key": "customer-42", "delay_ms": 3600000},
 ]
@@ -162,7 +176,8 @@ MESSAGES = Family(
             "produce",
             "Produce messages",
             "Nothing is stored unless all messages are valid. Messages of one call that land in one queue have"
-            " consecutive offsets. A message without `key` and `queue` goes to any queue.",
+            f" consecutive offsets (of more than {DEDUP_TOGETHER_MAX} with a `dedup_id`, each {DEDUP_TOGETHER_MAX}"
+            " have). A message without `key` and `queue` goes to any queue.",
             {
                 200: (
                     "All messages are stored.",
@@ -175,7 +190,7 @@ MESSAGES = Family(
                 ),
             },
             request=Body("ProduceRequest", {"messages": _NEW_MESSAGES}),
-            parameters=("Prefer",),
+            parameters=("Prefer", "traceparent"),
         ),
         Operation(
             "get",
@@ -184,9 +199,10 @@ MESSAGES = Family(
             "Read messages without leasing them",
             "With `queue`, the messages of that queue from `offset` or from `at_ms` on, in offset order. Without, those"
             " of all queues from `at_ms` on, by `stored_at_ms`. Where neither is given, from the start. `offset` needs"
-            " `queue` and excludes `at_ms`. No group notices.",
+            " `queue` and excludes `at_ms`. With `key`, which goes with none of these, the messages of a key by"
+            " `stored_at_ms`, of a topic with `index_keys`: those stored since that was set. No group notices.",
             {200: ("A page of messages.", Body("MessageList", {"messages": [MESSAGE], "next": None}))},
-            parameters=("queue", "offset", "at_ms", "limit", "next"),
+            parameters=("queue", "offset", "at_ms", "key", "limit", "next"),
         ),
         Operation(
             "get",

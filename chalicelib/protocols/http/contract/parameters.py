@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.limits import NAME_PATTERN, PAGE_DEFAULT, PAGE_MAX
+from chalicelib.limits import KEY_BYTES_MAX, NAME_PATTERN, PAGE_DEFAULT, PAGE_MAX
 from chalicelib.protocols.http.contract.values import OFFSET, QUEUE, Json, instant, integer, string
 
 
@@ -34,6 +34,16 @@ PARAMETERS: Json = {
         {**OFFSET, "description": "Begin at this offset of `queue`; below the first, at the first."},
     ),
     "at_ms": _query("at_ms", instant("Begin with what was stored at or after this instant.")),
+    "key": _query("key", string("Read the messages with this key. Only of a topic with `index_keys`.", KEY_BYTES_MAX)),
+    "traceparent": _parameter(
+        "header",
+        "traceparent",
+        string(
+            "The trace that the request belongs to (W3C Trace Context). Each message carries it as its property"
+            " `traceparent`, unless it has one already. A malformed one is ignored."
+        ),
+        example="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ),
     "Prefer": _parameter(
         "header",
         "Prefer",

@@ -10,6 +10,7 @@ from chalicelib.protocols.http.contract.values import (
     Json,
     answer,
     array,
+    flag,
     instant,
     integer,
     page,
@@ -17,11 +18,13 @@ from chalicelib.protocols.http.contract.values import (
     string,
 )
 
+_INDEX = "Whether messages can be looked up by `key`, from some seconds after this is set."
 _RETENTION = "How long a message can be read after it was stored."
 _FIELDS: Json = {
     "topic": string("The topic's name."),
     "queues": integer("How many queues (partitions) the topic has.", 1, QUEUES_MAX),
     "retention_ms": integer(_RETENTION, RETENTION_MS_MIN, RETENTION_MS_MAX),
+    "index_keys": flag(_INDEX),
     "created_at_ms": instant("When the topic was created."),
 }
 _QUEUE_OFFSETS = answer(
@@ -44,6 +47,7 @@ _SCHEMAS: Json = {
                 default=QUEUES_DEFAULT,
             ),
             "retention_ms": integer(_RETENTION, RETENTION_MS_MIN, RETENTION_MS_MAX, default=RETENTION_MS_DEFAULT),
+            "index_keys": flag(_INDEX, default=False),
         },
     ),
     "Topic": answer("A topic.", _FIELDS),
@@ -58,7 +62,13 @@ _SCHEMAS: Json = {
     "TopicList": page("topics", "Topic"),
 }
 
-_TOPIC = {"topic": "orders", "queues": 2, "retention_ms": RETENTION_MS_DEFAULT, "created_at_ms": 1767225600000}
+_TOPIC = {
+    "topic": "orders",
+    "queues": 2,
+    "retention_ms": RETENTION_MS_DEFAULT,
+    "index_keys": False,
+    "created_at_ms": 1767225600000,
+}
 _DETAIL = {
     **_TOPIC,
     "groups": ["billing"],

@@ -1,0 +1,273 @@
+"""A dedup id stands for one message, whoever repeats what, and whatever was lost on the way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import DEDUP_MS, DEDUP_TOGETHER_MAX
+from tests.http.client import Client, Topic, bodies
+from tests.http.troubled_store import Trouble, TroubledStore, unavailable, unknown
+
+
+@pytest.fixture
+def store() -> TroubledStore:
+    return TroubledStore()
+
+
+@pytest.fixture
+def client(store: TroubledStore) -> Client:
+    return Client(store)
+
+
+BIG = random.Random(1).randbytes(3_000).hex()
+
+
+@pytest.mark.parametrize("body", ["a", BIG])
+def test_the_same_id_is_stored_once_and_answered_with_the_first_result(topic: Topic, body: str) -> None:
+    [first] = topic.produce(body, dedup_id="x")
+    assert topic.produce("something else", dedup_id="x") == [first]
+    assert Topic(topic.client.another(), "orders").produce("b", dedup_id="x", key="k") == [first]
+    [stored] = topic.read()["messages"]
+    assert (stored["body"], stored["message_id"], stored["offset"]) == (body, first["message_id"], 0)
+
+
+def test_a_dedup_id_is_no_part_of_the_message(topic: Topic) -> None:
+    topic.produce("a", dedup_id="x")
+    assert "dedup_id" not in topic.read()["messages"][0]
+
+
+def test_ids_of_different_topics_have_nothing_to_do_with_each_other(client: Client, topic: Topic) -> None:
+    other = client.topic("other")
+    topic.produce("a", dedup_id="x")
+    other.produce("b", dedup_id="x")
+    topic.delete()
+    again = client.topic("orders")
+    again.produce("c", dedup_id="x")
+    assert (bodies(other.read()["messages"]), bodies(again.read()["messages"])) == (["b"], ["c"])
+
+
+def test_an_id_may_hold_any_text(topic: Topic) -> None:
+    ids = ["x", "X", "x ", "#", "\u00e9", "e\u0301", "\U0001f600" * 128, " ", "\n"]
+    for each in ids:
+        topic.produce(each, dedup_id=each)
+    assert bodies(topic.read()["messages"]) == ids
+
+
+def test_after_five_minutes_an_id_stands_for_a_new_message(topic: Topic) -> None:
+    topic.produce("a", dedup_id="x")
+    topic.client.clock.sleep(DEDUP_MS - 1)
+    topic.produce("b", dedup_id="x")
+    topic.client.clock.sleep(1)
+    topic.produce("c", dedup_id="x")
+    topic.produce("d", dedup_id="x")
+    assert bodies(topic.read()["messages"]) == ["a", "c"]
+
+
+def test_the_five_minutes_count_from_the_first_request_and_not_from_its_repeats(topic: Topic) -> None:
+    for _ in range(3):
+        topic.produce("a", dedup_id="x")
+        topic.client.clock.sleep(DEDUP_MS // 2)
+    assert bodies(topic.read()["messages"]) == ["a", "a"]
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_second_message_with_an_id_in_one_batch_gets_the_first_ones_result(client: Client) -> None:
+    topic = client.topic("orders", queues=3)
+    results = topic.produce(
+        {"body": "a", "dedup_id": "x", "queue": 1}, {"body": "b"}, {"body": "c", "dedup_id": "x", "queue": 2}
+    )
+    assert results[0] == results[2]
+    assert results[0]["queue"] == 1
+    assert sorted(bodies(topic.read()["messages"])) == ["a", "b"]
+
+
+def test_of_a_batch_only_what_is_new_is_stored_and_the_rest_answered_as_before(topic: Topic) -> None:
+    first = topic.produce(*[{"body": str(number), "dedup_id": str(number)} for number in range(0, 10, 2)])
+    results = topic.produce(
+        *[{"body": str(number), "dedup_id": str(number)} for number in range(10)], {"body": "plain"}
+    )
+    assert results[0:10:2] == first
+    assert [each["offset"] for each in results] == [0, 5, 1, 6, 2, 7, 3, 8, 4, 9, 10]
+    stored = topic.read()["messages"]
+    assert [each["message_id"] for each in sorted(results, key=lambda each: each["offset"])] == [
+        each["message_id"] for each in stored
+    ]
+    assert bodies(stored) == ["0", "2", "4", "6", "8", "1", "3", "5", "7", "9", "plain"]
+
+
+def test_a_whole_batch_can_be_repeated(client: Client) -> None:
+    topic = client.topic("orders", queues=4)
+    batch = [{"body": str(number), "dedup_id": str(number), "key": str(number)} for number in range(256)]
+    first = topic.produce(*batch)
+    before = client.store.meter.copy()
+    assert topic.produce(*batch) == first
+    assert client.store.meter.since(before).round_trips <= 4 * 4
+    assert len(topic.read(limit=1000)["messages"]) == 256
+
+
+def test_more_ids_than_one_transaction_takes_are_stored_once_too(topic: Topic) -> None:
+    batch = [{"body": str(number), "dedup_id": str(number)} for number in range(2 * DEDUP_TOGETHER_MAX + 7)]
+    first = topic.produce(*batch)
+    assert [each["offset"] for each in first] == list(range(len(batch)))
+    assert topic.produce(*reversed(batch)) == first[::-1]
+
+
+def test_messages_without_an_id_are_stored_each_time(topic: Topic) -> None:
+    for _ in range(2):
+        topic.produce({"body": "a", "dedup_id": "x"}, {"body": "b"})
+    assert bodies(topic.read()["messages"]) == ["a", "b", "b"]
+
+
+# -- what is lost on the way ------------------------------------------------------------------------------------------
+
+Losing = Callable[[int], Trouble]
+
+
+def lost_reply(number: int) -> Trouble:
+    """The answer to the request of this number is lost, counted from 0, and so are all after it."""
+    seen = iter(range(10**9))
+
+    def trouble(_verb: str, _about: Any) -> Exception | None:
+        return StoreUnavailable("no answer", outcome="unknown") if next(seen) >= number else None
+
+    return trouble
+
+
+BATCHES = {
+    "one": [{"body": "a", "dedup_id": "x"}],
+    "one with a payload": [{"body": BIG, "dedup_id": "x"}],
+    "several": [{"body": str(number), "dedup_id": str(number)} for number in range(5)],
+    "with a plain one": [{"body": "a", "dedup_id": "x"}, {"body": BIG, "dedup_id": "y"}],
+    "two queues": [{"body": "a", "dedup_id": "x", "queue": 0}, {"body": "b", "dedup_id": "y", "queue": 1}],
+}
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES.keys())
+@pytest.mark.parametrize("is_other_instance", [False, True])
+def test_a_produce_that_failed_anywhere_is_repeated_and_stored_once(
+    store: TroubledStore, client: Client, batch: list[dict[str, Any]], number: int, fault: str, is_other_instance: bool
+) -> None:
+    topic = client.topic("orders", queues=2)
+    topic.produce("warm", queue=0)
+    setattr(store, fault, lost_reply(number))
+    client.post(f"{topic.path}/messages", messages=batch)
+    setattr(store, fault, unavailable())
+    again = Topic(client.another(), "orders") if is_other_instance else topic
+    first = again.produce(*batch)
+    assert again.produce(*batch) == first
+    stored = {each["message_id"]: each["body"] for each in topic.read()["messages"]}
+    assert sorted(stored.values()) == sorted([each["body"] for each in batch] + ["warm"])
+    assert [stored[each["message_id"]] for each in first] == [each["body"] for each in batch]
+
+
+def test_a_caller_that_dies_before_its_append_has_it_done_by_who_repeats_the_request(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    store.before = lambda verb, about: RuntimeError("died") if verb == "write" and about.key.pk[:4] == "log#" else None
+    client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
+    store.before = unavailable()
+    for number in range(100):
+        topic.produce(f"{number:050}")
+    [first] = Topic(client.another(), "orders").produce("b", dedup_id="x")
+    assert first["offset"] == 100
+    assert topic.produce("c", dedup_id="x") == [first]
+    assert topic.read(queue=0, offset=100)["messages"][0]["body"] == "a"
+
+
+def test_who_is_helped_meanwhile_gives_the_same_answer(store: TroubledStore, client: Client, topic: Topic) -> None:
+    other = Topic(client.another(), "orders")
+    helped: list[Any] = []
+
+    def meanwhile(verb: str, about: Any) -> None:
+        if verb == "write" and about.key.pk.startswith("log#") and not helped:
+            helped.append(None)
+            helped[0] = other.produce("b", dedup_id="x")
+            for number in range(40):
+                other.produce(f"{number:050}")
+
+    store.before = meanwhile
+    assert topic.produce("a", dedup_id="x") == helped[0]
+    assert bodies(topic.read()["messages"]).count("a") == 1
+    assert "b" not in bodies(topic.read()["messages"])
+
+
+def test_when_the_record_stands_and_the_append_fails_the_outcome_is_unknown(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    batch = [{"body": "a", "dedup_id": "x", "queue": 0}]
+    store.before = lambda verb, about: (
+        StoreUnavailable("throttled") if verb == "write" and about.key.pk.startswith("log#") else None
+    )
+    answer = client.post(f"{topic.path}/messages", messages=batch)
+    assert answer.problem == (503, "StoreUnavailable")
+    assert answer.json["outcome"] == "unknown"
+
+
+def test_when_the_record_surely_failed_nothing_is_stored_and_the_answer_says_no_more(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    store.before = unavailable("write")
+    answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
+    assert answer.problem == (503, "StoreUnavailable")
+    assert "outcome" not in answer.json
+    store.before = unavailable()
+    assert topic.read()["messages"] == []
+
+
+def test_a_topic_that_is_deleted_does_not_get_a_log_again_by_a_repeat(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    other = Topic(client.another(), "orders")
+    store.after = unknown("write")
+    client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
+    store.after = unavailable()
+    other.delete()
+    answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
+    assert answer.problem == (404, "TopicNotFound")
+    assert not any(items for pk, items in store._items.items() if pk.startswith("log#"))
+
+
+# -- messages that wait -----------------------------------------------------------------------------------------------
+
+
+def test_a_delayed_message_waits_once_and_is_delivered_once(topic: Topic) -> None:
+    group = topic.group("billing")
+    [first] = topic.produce("a", dedup_id="x", delay_ms=5_000)
+    assert topic.produce("b", dedup_id="x", delay_ms=9_000) == [first]
+    assert topic.produce("c", dedup_id="x") == [first]
+    topic.client.clock.sleep(20_000)
+    assert bodies(group.pop()["messages"]) == ["a"]
+    assert topic.produce("d", dedup_id="x", delay_ms=1) == [first]
+    topic.client.clock.sleep(20_000)
+    assert group.pop()["messages"] == []
+
+
+def test_an_id_of_a_message_in_the_log_is_taken_for_delayed_ones_too(topic: Topic) -> None:
+    [first] = topic.produce("a", dedup_id="x")
+    assert topic.produce("b", dedup_id="x", delay_ms=5_000) == [first]
+    assert topic.client.get(f"{topic.path}/delayed").json["messages"] == []
+
+
+@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_delayed_produce_that_failed_anywhere_is_repeated_and_waits_once(
+    store: TroubledStore, topic: Topic, number: int, fault: str
+) -> None:
+    batch = [{"body": "a", "dedup_id": "x", "delay_ms": 5_000}, {"body": BIG, "dedup_id": "y", "delay_ms": 5_000}]
+    setattr(store, fault, lost_reply(number))
+    topic.client.post(f"{topic.path}/messages", messages=batch)
+    setattr(store, fault, unavailable())
+    first = topic.produce(*batch)
+    assert topic.produce(*batch) == first
+    waiting = topic.client.get(f"{topic.path}/delayed").json["messages"]
+    assert {each["message_id"] for each in waiting} == {each["message_id"] for each in first}
+    assert len(waiting) == 2

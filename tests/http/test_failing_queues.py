@@ -1,0 +1,139 @@
+"""A queue that fails: who may go elsewhere does, who may not says so, and nothing is ever stored twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import HOP_MS_MAX, HOPS_MAX, ISOLATED_MS_MIN
+from tests.http.client import Client, Topic, bodies
+from tests.http.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
+
+QUEUES = 8
+
+
+@pytest.fixture
+def store() -> TroubledStore:
+    return TroubledStore()
+
+
+@pytest.fixture
+def client(store: TroubledStore) -> Client:
+    return Client(store)
+
+
+@pytest.fixture
+def topic(client: Client) -> Topic:
+    return client.topic("orders", queues=QUEUES)
+
+
+def failing(*queues: int, took_ms: int = 0, client: Client | None = None, **members: str) -> Trouble:
+    """Appends to these queues fail, each after so long."""
+
+    def trouble(verb: str, about: Any) -> Exception | None:
+        if verb != "write" or not about.key.pk.startswith("log#") or int(about.key.pk.split("#")[2]) not in queues:
+            return None
+        if client:
+            client.clock.sleep(took_ms)
+        return StoreUnavailable("throttled", **members)
+
+    return trouble
+
+
+def sticky(topic: Topic) -> int:
+    queue: int = topic.produce("where")[0]["queue"]
+    return queue
+
+
+def test_an_unkeyed_message_goes_to_another_queue(store: TroubledStore, topic: Topic) -> None:
+    queue = sticky(topic)
+    store.before = throttled_queue(queue)
+    [made] = topic.produce("a")
+    assert made["queue"] != queue
+    assert bodies(topic.read(queue=made["queue"])["messages"]) == ["a"]
+
+
+@pytest.mark.parametrize("fields", [{"key": "k"}, {"queue": 3}, {"dedup_id": "x"}])
+def test_what_must_lie_in_one_queue_does_not_go_elsewhere(
+    store: TroubledStore, client: Client, topic: Topic, fields: dict[str, Any]
+) -> None:
+    tried: set[str] = set()
+    fails = failing(*range(QUEUES))
+    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.add(about.key.pk) or trouble)
+    answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", **fields}])
+    assert answer.problem == (503, "StoreUnavailable")
+    assert len(tried) == 1
+
+
+def test_of_a_batch_the_unkeyed_hop_and_the_others_are_said_to_have_failed(store: TroubledStore, topic: Topic) -> None:
+    queue = sticky(topic)
+    store.before = throttled_queue(queue)
+    batch = [{"body": "a"}, {"body": "b", "queue": queue}, {"body": "c"}]
+    answer = topic.client.post(f"{topic.path}/messages", messages=batch)
+    assert answer.status == 207
+    first, second, third = answer.json["messages"]
+    assert second == {"error": {"code": "StoreUnavailable", "detail": "the store throttled"}}
+    assert first["queue"] == third["queue"] != queue
+    assert third["offset"] == first["offset"] + 1
+
+
+def test_what_hops_does_not_tear_apart_what_the_same_request_has_in_another_queue(
+    store: TroubledStore, client: Client
+) -> None:
+    """Its offsets there would not follow on each other, if others wrote in between."""
+    topic = client.topic("pairs", queues=2)
+    queue = sticky(topic)
+    store.before = throttled_queue(queue)
+    batch = [{"body": "a"}, {"body": "b", "queue": 1 - queue}]
+    answer = topic.client.post(f"{topic.path}/messages", messages=batch)
+    assert answer.status == 207
+    assert "error" in answer.json["messages"][0]
+
+
+def test_an_unknown_outcome_is_not_tried_elsewhere(store: TroubledStore, topic: Topic) -> None:
+    queue = sticky(topic)
+    store.after = throttled_queue(queue, outcome="unknown")
+    answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}])
+    assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
+    store.after = unavailable()
+    assert Counter(bodies(topic.read()["messages"])) == {"where": 1, "a": 1}
+
+
+def test_after_some_queues_have_failed_it_is_the_store(store: TroubledStore, topic: Topic) -> None:
+    tried: list[int] = []
+
+    def trouble(verb: str, about: Any) -> Exception | None:
+        if verb == "write" and about.key.pk.startswith("log#"):
+            tried.append(int(about.key.pk.split("#")[2]))
+            return StoreUnavailable("throttled")
+        return None
+
+    store.before = trouble
+    assert topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}]).status == 503
+    assert len(tried) == len(set(tried)) == HOPS_MAX + 1
+
+
+# -- keeping away -----------------------------------------------------------------------------------------------------
+
+
+def test_an_instance_keeps_away_from_a_queue_that_failed_until_its_time_is_over(
+    store: TroubledStore, client: Client
+) -> None:
+    topic = client.topic("pairs", queues=2)
+    queue = sticky(topic)
+    store.before = throttled_queue(queue)
+    topic.produce("a")
+    store.before = throttled_queue(1 - queue)
+    client.clock.sleep(ISOLATED_MS_MIN - 1)
+    assert client.post(f"{topic.path}/messages", messages=[{"body": "there is nowhere to go"}]).status == 503
+    client.clock.sleep(1)
+    assert topic.produce("b")[0]["queue"] == queue
+
+
+def test_a_queue_that_hangs_leaves_time_for_another(store: TroubledStore, client: Client, topic: Topic) -> None:
+    queue = sticky(topic)
+    store.before = failing(queue, took_ms=HOP_MS_MAX, client=client)
+    assert topic.produce("a")[0]["queue"] != queue

@@ -1,0 +1,97 @@
+"""Many instances that send the same at once, on every store; and what arrives late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from chalicelib.api import Api
+from chalicelib.limits import DEDUP_MS
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Refused, Write
+from tests.instances import Clock
+from tests.instances import instance as at_a_virtual_time
+
+Instance = Callable[[], Api]
+
+
+def test_of_eight_that_send_one_id_at_once_one_is_stored_and_all_get_its_place(instance: Instance, topic: str) -> None:
+    instance().put_topic(topic, {"queues": 4})
+    apis = [instance() for _ in range(8)]
+    for round_ in range(5):
+        message = {"body": "x" * 300 * round_ + "y", "dedup_id": f"id {round_}"}
+        with ThreadPoolExecutor(8) as pool:
+            got = list(pool.map(lambda api: api.produce(topic, {"messages": [message]})[0], apis))  # noqa: B023
+        assert len({(each.message_id, each.queue, each.offset) for each in got}) == 1
+    assert len(instance().read_messages(topic, {})["messages"]) == 5
+
+
+def test_batches_that_overlap_are_stored_once(instance: Instance, topic: str) -> None:
+    instance().put_topic(topic, {"queues": 2})
+    apis = [instance() for _ in range(6)]
+
+    def send(number: int) -> dict[str, object]:
+        ids = [str(each) for each in range(number, number + 5)]
+        got = apis[number].produce(topic, {"messages": [{"body": each, "dedup_id": each} for each in ids]})
+        return {each: (made.queue, made.offset) for each, made in zip(ids, got, strict=True)}
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(send, range(6)))
+    places = {(each, place) for answer in answers for each, place in answer.items()}
+    assert len(places) == 10
+    stored = instance().read_messages(topic, {})["messages"]
+    assert {(each["body"], (each["queue"], each["offset"])) for each in stored} == places
+
+
+def test_an_id_that_a_batch_has_many_of_is_answered_for_each(instance: Instance, topic: str) -> None:
+    api = instance()
+    api.put_topic(topic, {})
+    got = api.produce(topic, {"messages": [{"body": "a", "dedup_id": str(number % 3)} for number in range(12)]})
+    assert got == got[:3] * 4
+    assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == [got[1]]
+
+
+class RecordingStore(MemoryStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[Write] = []
+
+    def write(self, write: Write) -> dict[str, object]:
+        if write.key.sk == "record":
+            self.records.append(write)
+        return super().write(write)  # type: ignore[return-value]
+
+
+def test_a_record_that_arrives_late_changes_nothing() -> None:
+    """While a newer one stands it is refused; where there is none any more it is born too old to stand."""
+    store, clock = RecordingStore(), Clock()
+    api = at_a_virtual_time(store, clock)
+    api.put_topic("t", {"queues": 1})
+    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})[0].offset  # noqa: E731
+    assert send("a") == 0
+    [late] = store.records
+    clock.ms += DEDUP_MS
+    assert send("b") == 1
+    try:
+        MemoryStore.write(store, late)
+    except Refused:
+        pass
+    assert send("c") == 1
+    clock.ms += DEDUP_MS
+    store.remove_all([late.key])
+    MemoryStore.write(store, late)
+    assert send("d") == 2
+    assert len(api.read_messages("t", {})["messages"]) == 3
+
+
+def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:
+    store = MemoryStore()
+    ahead, behind = Clock(), Clock()
+    ahead.ms += 250
+    apis = [at_a_virtual_time(store, ahead, 1), at_a_virtual_time(store, behind, 2)]
+    apis[0].put_topic("t", {"queues": 1})
+    for step in (0, 100, DEDUP_MS - 600):
+        ahead.ms += step
+        behind.ms += step
+        for api in apis:
+            assert api.produce("t", {"messages": [{"body": "a", "dedup_id": "x"}]})[0].offset == 0
