@@ -6,7 +6,15 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import BATCH_MESSAGES_MAX, INERT_MAX, LEASES_MAX, LEASES_ROOM, TAKEOVERS_MAX, WITNESSES_MAX
+from chalicelib.limits import (
+    BATCH_MESSAGES_MAX,
+    INERT_MAX,
+    LEASES_MAX,
+    LEASES_ROOM,
+    RETRY_SOON_MS,
+    TAKEOVERS_MAX,
+    WITNESSES_MAX,
+)
 from chalicelib.sizes import item_bytes
 from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Item, Key, Set, Write
@@ -92,9 +100,9 @@ def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
     api = prepared(store, clock, 24 * BATCH_MESSAGES_MAX, max_in_flight=10_000)
     taken = [popped(api, BATCH_MESSAGES_MAX)[::2] for _ in range(24)]
     with pytest.raises(StoreUnavailable, match="as many leases and retries"):
-        [api.nack("t", "g", {"receipts": evens, "delay_ms": 60_000}) for evens in taken]
+        [api.nack("t", "g", {"receipts": evens, "delay_ms": RETRY_SOON_MS}) for evens in taken]
     assert leases(store) <= LEASES_MAX + LEASES_ROOM + TAKEOVERS_MAX
-    clock.ms += 60_000
+    clock.ms += RETRY_SOON_MS
     assert len(popped(api, TAKEOVERS_MAX)) == TAKEOVERS_MAX
     assert api.ack("t", "g", {"receipts": taken[-1]})["failed"] == []
 
