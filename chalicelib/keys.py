@@ -35,6 +35,7 @@ under an old name shares no key with what it replaces.
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import NamedTuple
 
 from chalicelib.writes import Key
@@ -83,6 +84,11 @@ def group(topic_id: str, name: str) -> Key:
 def consumer(consumer_id: str) -> str:
     """The hash that a broadcast group knows a consumer by."""
     return hashlib.blake2b(consumer_id.encode(), digest_size=_CONSUMER_BYTES).hexdigest()
+
+
+def is_consumer(text: str) -> bool:
+    """Whether it looks like such a hash."""
+    return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
 
 
 def cursor(topic_id: str, group: str, group_id: str, queue: int, consumer: str = "") -> Key:

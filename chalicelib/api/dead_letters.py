@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import views
+from chalicelib import keys, views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
 from chalicelib.errors import InvalidField
 from chalicelib.fields import Fields, decoded_token, encoded_token, shown
 from chalicelib.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
+from chalicelib.service.letters import BEGINNING, Place
 
 
 class DeadLetters(Operations):
@@ -18,7 +19,7 @@ class DeadLetters(Operations):
         limit, token = page_of(parameters(query))
         since = _since(token, found.queues)
         page = self._service.letters.page(found, group_name, limit, since)
-        rest = None if page.rest is None else encoded_token(dict([page.rest]))
+        rest = None if page.rest is None else _token(page.rest)
         return {"messages": [views.dead_message(name, each) for each in page.messages], "next": rest}
 
     @operation
@@ -34,13 +35,20 @@ class DeadLetters(Operations):
         return {"purged": self._service.letters.purge(self._current_topic(name), group_name)}
 
 
-def _since(token: str | None, queues: int) -> tuple[int, int]:
+def _token(place: Place) -> str:
+    queue, offset, consumer = place
+    token = encoded_token({queue: offset})
+    return f"{token}.{consumer}" if consumer else token
+
+
+def _since(token: str | None, queues: int) -> Place:
     if token is None:
-        return 0, 0
-    positions = decoded_token(token, queues)
-    if len(positions) > 1:
+        return BEGINNING
+    first, dot, consumer = token.partition(".")
+    positions = decoded_token(first, queues)
+    if len(positions) > 1 or (dot and not keys.is_consumer(consumer)):
         raise InvalidField(f"parameter 'next' is of another list; it is {shown(token)}")
-    return next(iter(positions.items()))
+    return *next(iter(positions.items())), consumer
 
 
 def _message_ids(fields: Fields) -> list[str] | None:

@@ -22,12 +22,14 @@ from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.log_reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.space import Space
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
 
-Place = tuple[int, int]
-"""Queue and offset."""
+Place = tuple[int, int, str]
+"""Queue and offset, and in a broadcast group the consumer; empty, it comes before all of them."""
+
+BEGINNING: Place = (0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Letters:
         messages = found[: _fitting(found)]
         if len(messages) < len(found):
             return DeadPage(messages, _place(found[len(messages)].letter))
-        rest = unread or next((_place(letter) for letter in letters[limit:]), None)
+        rest = (*unread, "") if unread else next((_place(letter) for letter in letters[limit:]), None)
         return DeadPage(messages, rest)
 
     def read(self, group: Group, since: Place, limit: int) -> list[Letter]:
@@ -76,60 +78,68 @@ class Letters:
         return [Letter.of(item) for item in items]
 
     def named(self, topic: Topic, group: Group, message_ids: Sequence[str]) -> list[Letter]:
-        """The letters of these messages, each once, by queue and offset. Raises MessageNotFound when one has none."""
+        """The letters of these messages, each once, in a broadcast group of all consumers. Raises MessageNotFound when
+        one has none."""
         parsed = {text: parse_message_id(text) for text in message_ids}
         places = sorted({place[1:] for place in parsed.values() if place and place[1] < topic.queues})
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
-        items = self._store.read([Keys(keyed, strong=True)])[0] if keyed else []
-        letters = {_place(letter): letter for letter in map(Letter.of, items)}
-        chains = self._chains(topic, sorted(letters))
+        ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]
+        found = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
+        letters = [Letter.of(item) for items in found for item in items]
+        dead = {(letter.queue, letter.offset) for letter in letters}
+        chains = self._chains(topic, sorted(dead))
         for text, place in parsed.items():
-            entry = entry_at(chains[place[1]], place[2]) if place and place[1:] in letters else None
+            entry = entry_at(chains[place[1]], place[2]) if place and place[1:] in dead else None
             if entry is None or place is None or entry.id != place[0]:
                 raise MessageNotFound(f"message {shown(text)} is not among the dead of group '{group.name}'")
-        return [letters[place] for place in sorted(letters)]
+        return letters
 
     def purge(self, topic: Topic, name: str) -> int:
         """Removes the letters there are, as many as there is time for; returns how many went. What is written meanwhile
         stays. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.now() + DEAD_MS
-        count, since = 0, (0, 0)
+        count, since = 0, BEGINNING
         while letters := self.read(group, since, PURGED_TOGETHER_MAX):
-            queue = letters[0].queue
-            letters = [letter for letter in letters if letter.queue == queue]
-            since = (queue, letters[-1].offset + 1)
-            while letters:
-                if self._runtime.now() > until_ms:
-                    return count
-                try:
-                    cursor = group.cursor_key(queue)
-                    self._store.write_together([purged(cursor, len(letters)), *map(dead.remove, letters)])
-                    count += len(letters)
-                    break
-                except Refused:
-                    self._catalogue.group(topic, name)
-                    letters = self.again(letters)
+            since = after(letters[-1])
+            for own in by_cursor(letters):
+                count += self._purged(topic, group, own, until_ms)
+            if self._runtime.now() > until_ms:
+                break
         return count
 
-    def _messages(self, topic: Topic, letters: Sequence[Letter]) -> tuple[list[DeadMessage], Place | None]:
+    def _purged(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> int:
+        """How many of these letters, all of one cursor, went."""
+        while letters and self._runtime.now() <= until_ms:
+            try:
+                cursor = group.cursor_key(letters[0].queue, letters[0].consumer)
+                self._store.write_together([purged(cursor, len(letters)), *map(dead.remove, letters)])
+                return len(letters)
+            except Refused:
+                self._catalogue.group(topic, group.name)
+                letters = self.again(letters)
+        return 0
+
+    def _messages(self, topic: Topic, letters: Sequence[Letter]) -> tuple[list[DeadMessage], tuple[int, int] | None]:
         """The messages of these letters that can be read, and the first place for which a response has no room; what
         lies behind that is not read."""
-        chains = self._chains(topic, [_place(letter) for letter in letters])
+        chains = self._chains(topic, sorted({(letter.queue, letter.offset) for letter in letters}))
         found: list[DeadMessage] = []
         left_bytes = RESPONSE_JSON_BYTES_MAX
         for queue, grouped in groupby(letters, key=lambda letter: letter.queue):
-            by_offset = {letter.offset: letter for letter in grouped}
+            by_offset: dict[int, list[Letter]] = {}
+            for letter in grouped:
+                by_offset.setdefault(letter.offset, []).append(letter)
             wanted = [offset for offset in by_offset if entry_at(chains[queue], offset)]
             reached = within_reach(chains[queue], wanted, left_bytes)
             stored = self._reader.stored(topic, queue, chains[queue], reached)
-            found += [DeadMessage(each, by_offset[each.offset]) for each in stored]
+            found += [DeadMessage(each, letter) for each in stored for letter in by_offset[each.offset]]
             if len(reached) < len(wanted):
                 return found, (queue, wanted[len(reached)])
             left_bytes -= wire_bytes(chains[queue], reached)
         return found, None
 
-    def _chains(self, topic: Topic, places: Sequence[Place]) -> dict[int, list[Segment]]:
+    def _chains(self, topic: Topic, places: Sequence[tuple[int, int]]) -> dict[int, list[Segment]]:
         """By queue, the segments that hold these places, which are in order: read as stretches, with small gaps. What
         such a stretch does not show is asked for by itself: the log may begin in its middle."""
         segments: dict[int, dict[int, Segment]] = {queue: {} for queue, _ in places}
@@ -145,11 +155,22 @@ class Letters:
         return chains
 
 
+def by_cursor(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """The letters that each cursor counts, in offset order."""
+    ordered = sorted(letters, key=lambda letter: (letter.queue, letter.consumer, letter.offset))
+    return [list(own) for _, own in groupby(ordered, key=lambda letter: (letter.queue, letter.consumer))]
+
+
+def after(letter: Letter) -> Place:
+    """The place behind a letter, before every other."""
+    return letter.queue, letter.offset, letter.consumer + keys.AFTER
+
+
 def _place(letter: Letter) -> Place:
-    return letter.queue, letter.offset
+    return letter.queue, letter.offset, letter.consumer
 
 
-def _stretches(places: Sequence[Place]) -> list[tuple[int, range]]:
+def _stretches(places: Sequence[tuple[int, int]]) -> list[tuple[int, range]]:
     found: list[tuple[int, range]] = []
     for queue, grouped in groupby(places, key=lambda place: place[0]):
         for run in runs(offset for _, offset in grouped):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from chalicelib import dead, keys
 from chalicelib.changes import redriven, write
@@ -16,10 +15,10 @@ from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX
 from chalicelib.redriving import choose, is_ancient
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
-from chalicelib.service.letters import Letters
+from chalicelib.service.letters import BEGINNING, Letters, after, by_cursor
 from chalicelib.service.parking import parked
 from chalicelib.service.retries import Retries
-from chalicelib.store import Keys, Store
+from chalicelib.store import Keys, Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
 
@@ -50,39 +49,43 @@ class Redrive:
         until_ms = self._runtime.now() + DEAD_MS
         named = self._letters.named(topic, group, message_ids)
         count = 0
-        for queue, letters in groupby(named, key=lambda letter: letter.queue):
-            count += self._queue(topic, group, queue, list(letters), until_ms)[0]
+        for letters in by_cursor(named):
+            count += self._own(topic, group, letters, until_ms)[0]
         return Redriven(count, self.remaining(topic, name))
 
     def all(self, topic: Topic, name: str) -> Redriven:
         """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.now() + DEAD_MS
-        count = 0
-        for queue, cursor in enumerate(self._cursors(topic, group)):
-            is_stopped, since = not (cursor and cursor.dead), 0
-            while not is_stopped:
-                letters = self._letters.read(group, (queue, since), PURGED_TOGETHER_MAX)
-                letters = [letter for letter in letters if letter.queue == queue]
-                if not letters:
-                    break
-                redriven_here, is_stopped = self._queue(topic, group, queue, letters, until_ms)
-                count += redriven_here
-                since = letters[-1].offset + 1  # what dies again meanwhile waits for the next call
+        count, since = 0, BEGINNING
+        stopped: set[tuple[int, str]] = set()
+        while letters := self._letters.read(group, since, PURGED_TOGETHER_MAX):
+            since = after(letters[-1])  # what dies again meanwhile waits for the next call
+            for own in by_cursor(letters):
+                whose = (own[0].queue, own[0].consumer)
+                if whose not in stopped:
+                    redriven_here, is_stopped = self._own(topic, group, own, until_ms)
+                    count += redriven_here
+                    stopped |= {whose} if is_stopped else set()
+            if self._runtime.now() > until_ms:
+                break
+            if (letters[-1].queue, "") in stopped:
+                since = (letters[-1].queue + 1, 0, "")
         return Redriven(count, self.remaining(topic, name))
 
     def remaining(self, topic: Topic, name: str) -> int:
         """How many messages of the group are dead. Raises GroupNotFound."""
-        return sum(cursor.dead for cursor in self._cursors(topic, self._catalogue.group(topic, name)) if cursor)
+        cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
+        return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
 
-    def _queue(self, topic: Topic, group: Group, queue: int, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
-        """Redrives letters of one queue. Returns how many, and whether there was no time or no room for the rest."""
+    def _own(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
+        """Redrives letters of one cursor. Returns how many, and whether there was no time or no room for the rest."""
         count = 0
         while letters:
             if self._runtime.now() > until_ms:
                 return count, True
-            cursor = self._cursor(topic, group, queue)
-            paged = self._paged(group, queue, cursor) if is_ancient(cursor, letters) else set()
+            cursor = self._cursor(topic, group, letters[0])
+            paged = self._paged(group, letters[0].queue, cursor) if is_ancient(cursor, letters) else set()
             if paged is None:
                 continue
             chosen, back = choose(cursor, letters, paged)
@@ -108,13 +111,10 @@ class Redrive:
             return None
         return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
 
-    def _cursor(self, topic: Topic, group: Group, queue: int) -> Cursor:
-        found = self._store.read([Keys([group.cursor_key(queue)], strong=True)])[0]
+    def _cursor(self, topic: Topic, group: Group, letter: Letter) -> Cursor:
+        """The one that counts this letter."""
+        key = group.cursor_key(letter.queue, letter.consumer)
+        found = self._store.read([Keys([key], strong=True)])[0]
         if not found:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
         return Cursor.of(found[0])
-
-    def _cursors(self, topic: Topic, group: Group) -> list[Cursor | None]:
-        """None: nobody has popped from that queue yet."""
-        found = self._store.read([Keys([group.cursor_key(queue)], strong=True) for queue in range(topic.queues)])
-        return [Cursor.of(items[0]) if items else None for items in found]

@@ -274,6 +274,84 @@ def test_attempts_are_counted_per_consumer(topic: Topic, clock: Clock) -> None:
     assert bob.gets_nothing()
 
 
+# -- dead letters -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dead(group: Group, ann: Consumer, bob: Consumer) -> list[Json]:
+    """Both gave up `a`, ann also `b`."""
+    group.topic.produce("a", "b")
+    mine, yours = ann.take(2), bob.take(1)
+    for taken in mine, yours:
+        group._post("bury", receipts=[each["receipt"] for each in taken])
+    listed: list[Json] = group.client.get(f"{group.path}/dead").json["messages"]
+    return listed
+
+
+def test_the_dead_of_all_consumers_are_one_list(group: Group, dead: list[Json]) -> None:
+    assert bodies(dead) == ["a", "a", "b"]
+    paged: list[Json] = []
+    token: list[str] = []
+    while not paged or token:
+        page = group.client.get(f"{group.path}/dead", limit=1, **({"next": token.pop()} if token else {})).json
+        paged += page["messages"]
+        token = [page["next"]] if page["next"] else []
+    assert paged == dead
+    for wrong in "MDow.x", "MDow.", ".":
+        assert group.client.get(f"{group.path}/dead", next=wrong).problem == (400, "InvalidField")
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_redrive_brings_each_back_to_the_consumer_that_failed(
+    group: Group, ann: Consumer, bob: Consumer, dead: list[Json], is_named: bool
+) -> None:
+    new = Consumer(group, "new")
+    group.ack(*new.take(2))
+    named = {"message_ids": [dead[0]["message_id"]]} if is_named else {}
+    assert group._post("dead/redrive", **named) == {"redriven": 2 if is_named else 3, "remaining": int(is_named)}
+    back = ann.take(1 if is_named else 2)
+    assert [each["attempt"] for each in back] == [1] * len(back)
+    assert bodies(bob.take(2)) == ["a", "b"]
+    assert new.gets_nothing()
+    assert ann.gets_nothing()
+    assert group.totals() == (0, len(back) + 2, 0, int(is_named))
+
+
+def test_a_purge_empties_the_list(group: Group, dead: list[Json]) -> None:
+    answer = group.client.delete(f"{group.path}/dead")
+    assert answer.json == {"purged": 3}
+    assert group.totals()[3] == 0
+    assert group.client.get(f"{group.path}/dead").json["messages"] == []
+
+
+def test_the_dead_of_a_forgotten_consumer_can_be_redriven_or_purged(
+    clock: Clock, group: Group, ann: Consumer, dead: list[Json]
+) -> None:
+    clock.sleep(IDLE_CONSUMER_MS + 1)
+    assert sweep(group) == 2
+    assert group._post("dead/redrive", message_ids=[dead[2]["message_id"]]) == {"redriven": 1, "remaining": 2}
+    assert group.client.delete(f"{group.path}/dead").json == {"purged": 2}
+    assert bodies(ann.take(2)) == ["a", "b"]
+    assert ann.gets_nothing()
+    assert group.totals() == (0, 2, 0, 0)
+
+
+def test_what_counted_dead_letters_goes_with_them(clock: Clock, group: Group, dead: list[Json]) -> None:
+    clock.sleep(IDLE_CONSUMER_MS + 1)
+    assert (sweep(group), cursors(group)) == (2, 2)
+    group.client.delete(f"{group.path}/dead")
+    assert (sweep(group), cursors(group)) == (0, 0)
+
+
+def test_more_letters_of_one_message_than_one_transaction_removes(group: Group) -> None:
+    group.topic.produce("a")
+    for number in range(100):
+        taken = Consumer(group, f"c{number}").take(1)
+        group._post("bury", receipts=[taken[0]["receipt"]])
+    assert group._post("dead/redrive") == {"redriven": 100, "remaining": 0}
+    assert group.totals() == (100, 0, 0, 0)
+
+
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 
