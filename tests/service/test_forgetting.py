@@ -1,0 +1,230 @@
+"""A consumer of a broadcast group is forgotten wholly or not at all, whoever dies, whoever comes at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
+from chalicelib.presence import LEAVING
+from chalicelib.runtime import system
+from chalicelib.store import Outcome
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Add, Item, Set, Write
+from tests.instances import Clock, instance
+
+QUEUES = 3
+Place = tuple[int, int]
+
+
+class Died(BaseException):
+    """The function was killed."""
+
+
+class Watched(MemoryStore):
+    """Kills the caller after some writes, and lets something happen before the next write that `when` waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left: int | None = None
+        self.when: Callable[[Write], bool] | None = None
+        self.happens: Callable[[], object] = lambda: None
+
+    def write(self, write: Write) -> Item:
+        if self.when and self.when(write):
+            self.when = None
+            self.happens()
+        self._count()
+        return super().write(write)
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        """One after the other, so that it can die between them."""
+        found: list[Outcome] = []
+        for write in writes:
+            self._count()
+            found += super().write_each([write])
+        return found
+
+    def _count(self) -> None:
+        if self.writes_left is not None:
+            if not self.writes_left:
+                raise Died
+            self.writes_left -= 1
+
+
+def marks(write: Write) -> bool:
+    return Set(("at",), LEAVING) in write.effects
+
+
+def notes(write: Write) -> bool:
+    return len(write.effects) == 1 and isinstance(write.effects[0], Set) and write.effects[0].path == ("at",)
+
+
+def claims(write: Write) -> bool:
+    return any(isinstance(effect, Add) and effect.path == ("claims",) for effect in write.effects)
+
+
+@pytest.fixture
+def store() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def api(store: Watched, clock: Clock) -> Api:
+    return prepared(store, clock)
+
+
+def prepared(store: Watched, clock: Clock, apart_ms: int = HOUR_MS) -> Api:
+    """Ann has read all three queues, and given up what is in one of them."""
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": QUEUES, "retention_ms": 365 * DAY_MS})
+    api.put_group("t", "g", {"mode": "broadcast"})
+    for queue in range(QUEUES):
+        api.produce("t", {"messages": [{"body": "x", "queue": queue}] * 2})
+        taken = take(api, 1)
+        if queue == 1:
+            api.bury("t", "g", {"receipts": taken})
+        else:
+            api.ack("t", "g", {"receipts": taken})
+        clock.ms += apart_ms
+    return api
+
+
+def take(api: Api, turns: int) -> list[str]:
+    """Receipts."""
+    asked = {"consumer_id": "ann", "max_messages": 2}
+    answers = [api.pop("t", "g", asked) for _ in range(turns)]
+    return [each["receipt"] for answer in answers for each in answer["messages"]]
+
+
+def places(api: Api) -> Counter[Place]:
+    asked = {"consumer_id": "ann", "max_messages": 2}
+    answers = [api.pop("t", "g", asked) for _ in range(QUEUES + 1)]
+    return Counter((each["queue"], each["offset"]) for answer in answers for each in answer["messages"])
+
+
+def sweep(api: Api, now: int, topic: str = "t") -> int:
+    found = api._service.catalogue.current_topic(topic)
+    return api._service.consumers.forget_idle(found, api._service.catalogue.group(found, "g"), now)
+
+
+EVERYTHING = Counter({(queue, offset): 1 for queue in range(QUEUES) for offset in range(2)})
+
+
+@pytest.mark.parametrize("by_sweep", [False, True])
+def test_whoever_dies_while_forgetting_leaves_it_to_the_next(by_sweep: bool) -> None:
+    for writes in range(QUEUES + 2):
+        store, clock = Watched(), Clock()
+        mine = prepared(store, clock)
+        clock.ms += IDLE_CONSUMER_MS + 1
+        store.writes_left = writes
+        with suppress(Died):
+            if by_sweep:
+                sweep(mine, clock.ms)
+            else:
+                take(mine, 1)
+                continue  # that it had claimed before it died is not what this is about
+        store.writes_left = None
+        assert mine.get_group("t", "g")["dead"] == 2
+        assert places(instance(store, clock, 9)) == EVERYTHING, writes
+        assert mine.get_group("t", "g")["dead"] == 2
+
+
+def test_what_is_begun_is_ended_though_the_clock_of_the_next_is_behind() -> None:
+    for writes in range(QUEUES + 2):
+        store, clock = Watched(), Clock()
+        api = prepared(store, clock, apart_ms=1)
+        clock.ms += IDLE_CONSUMER_MS
+        store.writes_left = writes
+        with suppress(Died):
+            sweep(api, clock.ms)
+        store.writes_left = None
+        clock.ms -= 100
+        assert places(instance(store, clock, 9)) == (EVERYTHING if writes else Counter()), writes
+
+
+def test_a_pop_that_comes_at_the_same_time_wins(store: Watched, clock: Clock, api: Api) -> None:
+    other_clock = Clock()
+    other_clock.ms = clock.ms - HOUR_MS + IDLE_CONSUMER_MS
+    store.when, store.happens = marks, lambda: take(instance(store, other_clock, 5), 1)
+    assert sweep(api, other_clock.ms + 1) == 0
+    clock.ms = other_clock.ms + 1
+    assert places(instance(store, clock, 9)) == Counter()
+
+
+def test_a_pop_that_comes_too_late_begins_anew(store: Watched, clock: Clock, api: Api) -> None:
+    clock.ms += IDLE_CONSUMER_MS - HOUR_MS
+    store.when, store.happens = notes, lambda: sweep(instance(store, clock, 5), clock.ms + 1)
+    assert places(api) == EVERYTHING
+
+
+def test_a_claim_that_finds_the_cursor_gone_begins_anew(store: Watched, clock: Clock, api: Api) -> None:
+    """As after a function that stood still for days."""
+    api.produce("t", {"messages": [{"body": "new", "queue": 0}]})
+    store.when, store.happens = claims, lambda: sweep(instance(store, clock, 5), clock.ms + 2 * IDLE_CONSUMER_MS)
+    assert places(api) == EVERYTHING + Counter({(0, 2): 1})
+
+
+def test_two_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: Api) -> None:
+    clock.ms += IDLE_CONSUMER_MS + 1
+    store.when, store.happens = marks, lambda: sweep(instance(store, clock, 5), clock.ms)
+    assert places(api) == EVERYTHING
+    assert sweep(api, clock.ms) == 0
+    assert places(api) == Counter()
+
+
+def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched, clock: Clock, api: Api) -> None:
+    clock.ms += IDLE_CONSUMER_MS + 1
+    store.when, store.happens = marks, lambda: instance(store, clock, 5).reset("t", "g", {"to": "latest"})
+    assert sweep(api, clock.ms) == 1
+    assert places(api) == EVERYTHING
+
+
+# -- on every store ---------------------------------------------------------------------------------------------------
+
+
+class TestOnEveryStore:
+    @pytest.fixture(params=["memory", "embedded", "dynoxide"])
+    def store(self, request: pytest.FixtureRequest) -> Any:
+        return request.getfixturevalue(f"{request.param}_store")
+
+    def test_each_of_three_gets_everything_until_it_is_forgotten(self, instance: Callable[[], Api], topic: str) -> None:
+        api = instance()
+        api.put_topic(topic, {"queues": 4})
+        api.put_group(topic, "g", {"mode": "broadcast"})
+        for queue in range(4):
+            api.produce(topic, {"messages": [{"body": f"{queue}-{number}", "queue": queue} for number in range(10)]})
+
+        def consume(name: str) -> Counter[str]:
+            own, seen = instance(), Counter[str]()
+            while messages := own.pop(topic, "g", {"consumer_id": name, "max_messages": 3})["messages"]:
+                seen.update(each["body"] for each in messages)
+                receipts = [each["receipt"] for each in messages]
+                assert own.ack(topic, "g", {"receipts": receipts})["acked"] == len(receipts)
+            return seen
+
+        def all_three() -> list[Counter[str]]:
+            with ThreadPoolExecutor(6) as pool:  # two instances for each
+                halves = list(pool.map(consume, ["ann", "ann", "bob", "bob", "eve", "eve"]))
+            return [halves[0] + halves[1], halves[2] + halves[3], halves[4] + halves[5]]
+
+        everything = Counter(f"{queue}-{number}" for queue in range(4) for number in range(10))
+        assert all_three() == [everything] * 3
+        assert api.get_group(topic, "g")["lag"] == 0
+        assert sweep(api, system().now(), topic) == 0
+        assert sweep(api, system().now() + 8 * DAY_MS, topic) == 3
+        assert all_three() == [everything] * 3
+        assert api.reset(topic, "g", {"to": "earliest"})["ready"] == 3 * 40
+        assert all_three() == [everything] * 3
+        api.delete_group(topic, "g")
