@@ -262,6 +262,24 @@ def test_an_ack_that_rides_in_the_next_pop_is_free() -> None:
         assert cost_with_ack == cost
 
 
+def test_a_pop_of_a_broadcast_group_costs_half_a_read_unit_more_however_many_consumers_there_are() -> None:
+    costs = []
+    for consumers in (0, 200):
+        shop = Shop()
+        shop.producer.put_group("t", "all", {"mode": "broadcast"})
+        for number in range(consumers):
+            shop.consumer.pop("t", "all", {"consumer_id": f"c{number}"})
+        asked = {"consumer_id": "ann", "max_messages": 10}
+        for _ in range(QUEUES + 1):
+            shop.consumer.pop("t", "all", asked)
+        shop.produce(orders(10, 200))
+        costs.append(shop.cost(lambda: shop.consumer.pop("t", "all", asked)))  # noqa: B023 - called at once
+        shop.pop()
+        assert within(costs[-1], 1, 3.5, 2)
+        assert within(shop.cost(lambda: shop.consumer.pop("t", "all", asked)), 0, 3, 1)  # noqa: B023
+    assert costs[0] == costs[1]
+
+
 # -- growth -----------------------------------------------------------------------------------------------------------
 
 
