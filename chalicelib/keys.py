@@ -3,12 +3,9 @@
 One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
 under an old name shares no key with what it replaces.
 
-    topic       topics                  name                 id, queues, retention_ms, created_at_ms, version,
-                                                             delays (true: messages may wait)
-    grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
-                                                             version
-    grave       graves                  tid                  queues: a deleted topic whose log is not yet removed
+                                                             version, delays (true: messages may wait)
+    grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
                                                              max_in_flight, backoff_ms, paused, ordered, filter,

@@ -15,5 +15,6 @@ class Sweeping(Operations):
         return self._service.sweeps.forward().as_json()
 
     def expire(self) -> Json:
-        """`{"seen": deleted topics that had left something, "done": those that have not any more}`."""
+        """`{"seen": deleted topics that had left something, and broadcast groups, "done": topics of which nothing is
+        left, and consumers that were forgotten}`."""
         return self._service.sweeps.expire().as_json()

@@ -102,7 +102,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
-        Sweeps(store, runtime, topics, burial, promoter, Rounds(store, runtime)),
+        Sweeps(store, runtime, topics, burial, promoter, consumers, Rounds(store, runtime)),
         delays,
         delayed,
         promoter,

@@ -14,6 +14,7 @@ from chalicelib.group import Group
 from chalicelib.limits import SWEEP_MS
 from chalicelib.runtime import Runtime
 from chalicelib.service.burial import Burial
+from chalicelib.service.consumers import Consumers
 from chalicelib.service.looking import cursors_of
 from chalicelib.service.promoter import Promoter
 from chalicelib.service.rounds import Rounds
@@ -40,13 +41,21 @@ class Swept:
 
 class Sweeps:
     def __init__(
-        self, store: Store, runtime: Runtime, topics: Topics, burial: Burial, promoter: Promoter, rounds: Rounds
+        self,
+        store: Store,
+        runtime: Runtime,
+        topics: Topics,
+        burial: Burial,
+        promoter: Promoter,
+        consumers: Consumers,
+        rounds: Rounds,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._topics = topics
         self._burial = burial
         self._promoter = promoter
+        self._consumers = consumers
         self._rounds = rounds
 
     def revive(self) -> Swept:
@@ -54,7 +63,7 @@ class Sweeps:
         need nobody: the next pop takes them over. `seen`: cursors. `done`: messages."""
         swept = Swept()
         for page in self._rounds.pages("revive", self._until()):
-            for group, cursors in self._groups(page):
+            for _, group, cursors in self._groups(page):
                 for cursor in cursors:
                     buried = self._burial.bury_exhausted(group, keys.queue_of(cursor.key), cursor)[1]
                     swept += Swept(1, buried)
@@ -79,27 +88,33 @@ class Sweeps:
         return count
 
     def expire(self) -> Swept:
-        """Removes what deleted topics have left. `seen` and `done`: topics."""
+        """Removes what deleted topics have left, and forgets consumers of broadcast groups that have been idle for too
+        long. `seen`: topics that left something, and broadcast groups. `done`: what is gone."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
-        until_ms, done = self._until(), 0
+        until_ms, swept = self._until(), Swept()
         for grave in graves:
-            done += self._topics.clear(Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"]), until_ms)
-        return Swept(len(graves), done)
+            gone = Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"])
+            swept += Swept(1, self._topics.clear(gone, until_ms))
+        for page in self._rounds.pages("expire", until_ms):
+            for topic, group, _ in self._groups(page):
+                if group.is_broadcast:
+                    swept += Swept(1, self._consumers.forget_idle(topic, group, self._runtime.now()))
+        return swept
 
     def _until(self) -> int:
         return self._runtime.now() + SWEEP_MS
 
-    def _groups(self, topics: Sequence[Topic]) -> list[tuple[Group, list[Cursor]]]:
+    def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
         """All groups of these topics, each with its cursors: two round trips, half a read unit a topic and a group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
         named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
         partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
-        found: list[tuple[Group, list[Cursor]]] = []
+        found: list[tuple[Topic, Group, list[Cursor]]] = []
         for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
             settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
             if settings:
                 group = Group.of(topic.id, name, settings)
                 first = keys.cursors(topic.id, name, group.id)[1]
                 cursors = [Cursor.of(item) for item in items if item["sk"].startswith(first)]
-                found.append((group, cursors if group.is_broadcast else cursors_of(group, topic, items)))
+                found.append((topic, group, cursors if group.is_broadcast else cursors_of(group, topic, items)))
         return found

@@ -10,7 +10,7 @@ import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import SWEEP_MS
+from chalicelib.limits import IDLE_CONSUMER_MS, SWEEP_MS
 from chalicelib.store import Range
 from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Key
@@ -117,6 +117,22 @@ def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
     before = store.meter.read_units
     assert api.revive() == {"seen": 10_000, "done": 0}
     assert store.meter.read_units - before < 10_000
+
+
+def test_consumers_of_a_broadcast_group_that_are_idle_are_forgotten() -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    api.put_topic("t0", {"queues": 1})
+    api.put_group("t0", "g", {"mode": "broadcast"})
+    produce(api, "a")
+    for name in ("x", "y"):
+        api.pop("t0", "g", {"consumer_id": name})
+    assert api.expire() == {"seen": 1, "done": 0}
+    clock.sleep(IDLE_CONSUMER_MS // 2)
+    api.pop("t0", "g", {"consumer_id": "y"})
+    clock.sleep(IDLE_CONSUMER_MS // 2 + 1_000)
+    assert api.expire() == {"seen": 1, "done": 1}
+    assert api.expire() == {"seen": 1, "done": 0}
 
 
 def test_what_is_due_can_be_had_though_nobody_popped() -> None:
