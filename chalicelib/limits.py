@@ -109,8 +109,11 @@ INLINE_BYTES_MAX = 1_000
 """An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
 kilobytes that it would add here, and leaves the log light."""
 
+DEDUP_INLINE_BYTES_MAX = 800
+"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
+
 CROWDED_BYTES_MAX = 100
-"""The same where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
+"""The first where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
 
 ITEM_BYTES_MAX = 400 * KIB
 """What DynamoDB stores as one item."""
@@ -148,11 +151,6 @@ STORED_LATE_MS_MAX = 15 * MINUTE_MS
 
 TRANSACTION_ITEMS_MAX = 100
 """What DynamoDB takes in one transaction."""
-DEDUP_INLINE_BYTES_MAX = 800
-"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
-
-DEDUP_TOGETHER_MAX = 100
-"""Dedup records of one entry, which are made in one transaction: it takes so many items."""
 
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
 """How long after its `stored_at_ms` an entry can get into the log: where a caller died, who repeats its request helps

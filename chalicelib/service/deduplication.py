@@ -59,7 +59,7 @@ class Deduplication:
 
     def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Kept]:
         """Stores messages in one queue, in one entry; in place of one whose id is taken it tells where that one is.
-        The ids are different ones, `DEDUP_TOGETHER_MAX` at most; messages may be without. Raises TopicNotFound."""
+        The ids are different ones, `TRANSACTION_ITEMS_MAX` at most; messages may be without. Raises TopicNotFound."""
         kept: dict[int, Kept] = {}
         found: dict[bytes, int | StoreUnavailable] = {}
         while left := [place for place in range(len(messages)) if place not in kept]:

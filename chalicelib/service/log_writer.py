@@ -113,7 +113,7 @@ class LogWriter:
         return tail
 
     def saw(self, segment: Segment) -> Tail:
-        """Where the log goes on behind this segment, or in it. Remembered, unless it has since gone on from there."""
+        """Where the log goes on: in this segment, or behind it. Remembered, unless it is known to have gone on."""
         now = self._runtime.now()
         tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
         known = self._tails.get(segment.log)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib import call
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import DEDUP_TOGETHER_MAX, HOP_MS_MAX, HOP_MS_MIN, HOPS_MAX
+from chalicelib.limits import HOP_MS_MAX, HOP_MS_MIN, HOPS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.log import Entry, entry
 from chalicelib.message import ENTRY_ID_BYTES, Message, delayed_id, message_id
 from chalicelib.packing import pack
@@ -203,7 +203,7 @@ def _parts(messages: Sequence[Sent], places: Sequence[int]) -> Iterator[list[int
     ids = 0
     for place in places:
         has_id = messages[place][0].dedup_id is not None
-        if ids + has_id > DEDUP_TOGETHER_MAX:
+        if ids + has_id > TRANSACTION_ITEMS_MAX:
             yield part
             part, ids = [], 0
         part.append(place)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import DEDUP_MS, DEDUP_TOGETHER_MAX
+from chalicelib.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
 from tests.http.client import Client, Topic, bodies
 from tests.http.troubled_store import Trouble, TroubledStore, unavailable, unknown
 
@@ -113,7 +113,7 @@ def test_a_whole_batch_can_be_repeated(client: Client) -> None:
 
 
 def test_more_ids_than_one_transaction_takes_are_stored_once_too(topic: Topic) -> None:
-    batch = [{"body": str(number), "dedup_id": str(number)} for number in range(2 * DEDUP_TOGETHER_MAX + 7)]
+    batch = [{"body": str(number), "dedup_id": str(number)} for number in range(2 * TRANSACTION_ITEMS_MAX + 7)]
     first = topic.produce(*batch)
     assert [each["offset"] for each in first] == list(range(len(batch)))
     assert topic.produce(*reversed(batch)) == first[::-1]

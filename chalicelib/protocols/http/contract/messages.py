@@ -6,13 +6,13 @@ from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import (
     BODY_BYTES_MAX,
     DEDUP_MS,
-    DEDUP_TOGETHER_MAX,
     DELAY_MS_MAX,
     ID_CHARS_MAX,
     KEY_BYTES_MAX,
     MESSAGE_JSON_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
     TAG_CHARS_MAX,
+    TRANSACTION_ITEMS_MAX,
 )
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
@@ -176,8 +176,8 @@ MESSAGES = Family(
             "produce",
             "Produce messages",
             "Nothing is stored unless all messages are valid. Messages of one call that land in one queue have"
-            f" consecutive offsets (of more than {DEDUP_TOGETHER_MAX} with a `dedup_id`, each {DEDUP_TOGETHER_MAX}"
-            " have). A message without `key` and `queue` goes to any queue.",
+            f" consecutive offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each"
+            f" {TRANSACTION_ITEMS_MAX} have). A message without `key` and `queue` goes to any queue.",
             {
                 200: (
                     "All messages are stored.",
