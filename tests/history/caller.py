@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from chalicelib.errors import StoreUnavailable
+from chalicelib.errors import InvalidField, StoreUnavailable
 from chalicelib.message import Message
 from chalicelib.service.claimer import Pop
 from chalicelib.service.consumer import Popped
@@ -119,12 +119,12 @@ class Caller:
         ]
 
     def reset(self, group: str, to: str | int | OneQueue) -> None:
-        fact = Reset(group, self._now(), NEVER_MS)
+        fact = Reset(group, self._now(), NEVER_MS, (to.queue, to.offset) if isinstance(to, OneQueue) else to)
         self._record.begin([fact])
         try:
             self._service.groups.reset(self._topic, group, to)
-        except StoreUnavailable:
-            return
+        except (StoreUnavailable, InvalidField):
+            return  # where the end of a queue was read from the past, its newest offsets are refused
         fact.at_ms = self._now()
         self._record.end([fact])
 

@@ -24,6 +24,7 @@ class Case:
         self.settled: dict[Message, list[Settled]] = defaultdict(list)
         self.resets: dict[str, list[Reset]] = defaultdict(list)
         self.keys = {sent.body: sent.key for sent in history.sent}
+        self.began = {sent.body: sent.began_ms for sent in history.sent}
         for reset in history.resets:
             self.resets[reset.group].append(reset)
         for delivered in history.delivered:
@@ -49,6 +50,10 @@ class Case:
 
     def redriven_after(self, group: str, ms: int) -> bool:
         return any(each.group == group and each.at_ms >= ms for each in self.history.redrives)
+
+    def sent_ms(self, place: Place) -> int:
+        """When its produce began; it is stored later."""
+        return self.began.get(self.history.log[place], 0)
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -113,13 +118,36 @@ def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
 
 
 def _nothing_is_lost(case: Case) -> Iterator[str]:
-    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet."""
+    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet. What a
+    reset brings back counts as new: no ack from before it settles the message."""
     for group, drained in case.history.drained.items():
         wanted = {place for place, body in case.history.log.items() if case.wants(group, body)}
         for place in sorted(wanted - drained - case.history.dead.get(group, {}).keys()):
-            acks = [each.outcome for each in case.settled.get((group, place), ()) if each.verb == "ack"]
-            if not {"ok", "unknown"} & set(acks):
-                yield f"{group} never gets {place}; its acks were {acks}"
+            resets = case.resets.get(group, ())
+            since = max((each.began_ms for each in resets if _surely_returns(case, each, place)), default=0)
+            acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
+            is_settled = any(each.outcome in ("ok", "unknown") and each.at_ms >= since for each in acks)
+            if not is_settled and not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
+                yield f"{group} never gets {place}; its acks were {[each.outcome for each in acks]}, new from {since}"
+
+
+def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
+    """An answered one, to before the message."""
+    is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
+    is_done = reset.at_ms < _FOR_EVER_MS and reset.to != "latest" and not is_elsewhere
+    return is_done and not _may_skip(case, reset, place)
+
+
+def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
+    """Whether the message may lie before what the reset moved to: times of sending and of the reset only bound it."""
+    match reset.to:
+        case "earliest":
+            return False
+        case (queue, offset):
+            return place[0] == queue and place[1] < offset
+        case int(instant):
+            return case.sent_ms(place) < instant + SKEW_MS
+    return case.sent_ms(place) <= reset.at_ms
 
 
 def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:

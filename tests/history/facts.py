@@ -58,6 +58,9 @@ class Reset:
     group: str
     began_ms: int
     at_ms: int
+    """When it was answered; for ever if it was not, and may be done in part, or later."""
+    to: str | int | Place = "earliest"
+    """"earliest", "latest", an instant in ms, or one queue and its offset."""
 
 
 @dataclass(slots=True)

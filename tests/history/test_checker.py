@@ -77,6 +77,35 @@ def test_an_ack_that_lost_does_not_settle() -> None:
     assert found(judged) == {"nothing_is_lost"}
 
 
+@pytest.mark.parametrize(
+    ("ack_at_ms", "reset", "wrong"),
+    [
+        (200, Reset("g", 300, 400), {"nothing_is_lost"}),
+        (200, Reset("g", 300, 400, PLACE), {"nothing_is_lost"}),
+        (200, Reset("g", 1_300, 1_400, 700), set()),
+        (200, Reset("g", 300, 400, -600), {"nothing_is_lost"}),
+        (200, Reset("g", 300, 10**15), set()),
+        (200, Reset("g", 300, 400, "latest"), set()),
+        (200, Reset("g", 300, 400, (0, 1)), set()),
+        (200, Reset("g", 300, 400, (1, 0)), set()),
+        (350, Reset("g", 300, 400), set()),
+    ],
+)
+def test_an_ack_from_before_a_reset_settles_nothing_that_the_reset_brings_back(
+    ack_at_ms: int, reset: Reset, wrong: set[str]
+) -> None:
+    ack = settled("ack", "r", ack_at_ms)
+    assert found(history(delivered("r", 100, 900), settled=[ack], resets=[reset], drained={"g": set()})) == wrong
+
+
+def test_what_a_reset_skips_is_not_lost() -> None:
+    """Unless one that began later brings it back."""
+    skipped = history(resets=[Reset("g", 300, 400, "latest")], drained={"g": set()})
+    assert found(skipped) == set()
+    skipped.resets += [Reset("g", 500, 600)]
+    assert found(skipped) == {"nothing_is_lost"}
+
+
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend", "bury"])
 def test_an_old_receipt_settles_nothing(verb: str) -> None:
     stale = settled(verb, "r", 1_100, until_ms=1_100)

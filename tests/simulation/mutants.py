@@ -354,6 +354,12 @@ def resets_that_keep_leases() -> Any:
 
 
 @planted
+def resets_that_do_nothing() -> Any:
+    """A reset is answered, and the cursor stays where it was."""
+    return patch.object(groups.Groups, "_reset", lambda *_: None)
+
+
+@planted
 def burials_in_two_writes() -> Any:
     """A message leaves the cursor, and its dead letter comes after."""
 

@@ -15,6 +15,7 @@ from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
+from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service, build
 from chalicelib.store import Range
 from chalicelib.topic import Topic
@@ -367,7 +368,13 @@ class Resetter(Actor):
         if not self._is_done:
             self._is_done = True
             self._world.sleep(self._random.randrange(2_000))
-            self._world.caller(service).reset(self._random.choice(self._world.groups), "earliest")
+            self._world.caller(service).reset(self._random.choice(self._world.groups), self._target())
+
+    def _target(self) -> str | int | OneQueue:
+        random, world = self._random, self._world
+        delivered = random.choice(world.history.delivered).place if world.history.delivered else (0, 0)
+        instant = world.now - random.randrange(2_000)
+        return random.choice(("earliest", "earliest", "latest", instant, OneQueue(*delivered)))
 
 
 class Sweeper(Actor):
