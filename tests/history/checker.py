@@ -224,14 +224,15 @@ def _may_come_after(case: Case, group: str, ms: int) -> bool:
 
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
-    """Once a later lease of a message was seen, an earlier receipt settles nothing."""
+    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend."""
     for (group, place), settlements in case.settled.items():
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
             if settled.outcome != "ok":
                 continue
-            own = [each for each in deliveries if each.receipt == settled.receipt]
-            since = max((max(each.at_ms, each.answered_ms) for each in own), default=settled.began_ms)
+            given = [max(each.at_ms, each.answered_ms) for each in deliveries if each.receipt == settled.receipt]
+            given += [each.at_ms for each in settlements if each.new_receipt == settled.receipt]
+            since = max(given, default=settled.began_ms)
             newer = [
                 each
                 for each in deliveries

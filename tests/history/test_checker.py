@@ -113,6 +113,14 @@ def test_an_old_receipt_settles_nothing(verb: str) -> None:
     assert "stale_receipts_are_refused" in found(judged)
 
 
+def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
+    extend = replace(settled("extend", "r", 200, until_ms=900), new_receipt="r2")
+    judged = history(
+        delivered("r", 100, 500), delivered("s", 1_500, 3_000, 2), settled=[extend, settled("ack", "r2", 1_700)]
+    )
+    assert found(judged) == {"stale_receipts_are_refused"}
+
+
 def test_a_receipt_is_of_its_group() -> None:
     assert "a_group_takes_its_own_receipts_alone" in found(history(settled=[settled("ack", "r", 100)]))
 
