@@ -276,7 +276,7 @@ class Producer(Actor):
             self._left -= count
             self._world.sleep(random.randrange(150))
             padding = random.choice((0, 0, 150, 2_000))
-            caller.send(bodies, [random.choice([None, "a", "b"])] * count, random.randbytes(padding // 2).hex())
+            caller.send(bodies, [random.choice((None, "a", "b")) for _ in bodies], random.randbytes(padding // 2).hex())
 
 
 class Consumer(Actor):
