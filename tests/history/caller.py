@@ -154,6 +154,7 @@ class Caller:
                 each.invisible_until_ms,
                 each.receipt,
                 now,
+                number,
             )
-            for each in popped.deliveries
+            for number, each in enumerate(popped.deliveries)
         ]

@@ -98,14 +98,34 @@ def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
 
 
 def _keys_keep_their_order(case: Case) -> Iterator[str]:
-    """Messages of a key whose produce ended before the next began lie in one queue, in that order."""
-    by_key: dict[str, list[Place]] = defaultdict(list)
+    """Messages of a key lie in one queue, those of one producer in the order in which they were acknowledged."""
+    by_producer: dict[str, list[Place]] = defaultdict(list)
+    queues: dict[str, set[int]] = defaultdict(set)
     for sent in case.history.sent:
         if sent.key is not None and sent.place is not None:
-            by_key[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
-    for key, places in by_key.items():
-        if places != sorted(places) or len({queue for queue, _ in places}) > 1:
-            yield f"{key} lies at {places}"
+            by_producer[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
+    for (queue, _), body in case.history.log.items():
+        if key := case.keys.get(body):
+            queues[key].add(queue)
+    for producer, places in by_producer.items():
+        if places != sorted(places):
+            yield f"{producer} lies at {places}"
+    for key, spread in queues.items():
+        if len(spread) > 1:
+            yield f"{key} lies in the queues {sorted(spread)}"
+
+
+def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
+    """What one pop brings for the first time comes by ascending offsets in each queue."""
+    last: dict[int, int] = {}
+    for each in case.history.delivered:
+        if each.number == 0:
+            last = {}
+        queue, offset = each.place
+        if each.attempt == 1:
+            if offset <= last.get(queue, -1):
+                yield f"{each.group} got {each.place} after offset {last[queue]} in the answer of {each.answered_ms}"
+            last[queue] = offset
 
 
 def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
@@ -336,6 +356,7 @@ CHECKS = (
     _what_was_acknowledged_is_stored,
     _nothing_is_stored_twice_or_from_nowhere,
     _keys_keep_their_order,
+    _an_answer_keeps_the_order_of_a_queue,
     _deliveries_are_what_is_stored,
     _nothing_is_lost,
     _a_filter_holds_back_what_is_not_wanted,

@@ -35,6 +35,8 @@ class Delivered:
     receipt: str
     answered_ms: int = 0
     """When the pop answered; the lease began no later."""
+    number: int = 0
+    """Its place in the answer."""
 
 
 @dataclass(slots=True)

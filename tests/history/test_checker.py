@@ -159,6 +159,29 @@ def test_the_log_holds_what_was_told() -> None:
     assert "deliveries_are_what_is_stored" in found(history(delivered("r", 1, 2), log={PLACE: "b"}))
 
 
+def test_a_key_lies_in_one_queue_whoever_sends_it() -> None:
+    """Also what was sent with an unknown outcome; and one producer's lie in its order."""
+    first, second = Sent("p0-a", "k", 0, (0, 0)), Sent("p1-a", "k", 5, is_unknown=True)
+    judged = history(sent=[first, second], log={(0, 0): "p0-a", (1, 0): "p1-a"}, ends={0: 1, 1: 1}, drained={})
+    assert found(judged) == {"keys_keep_their_order"}
+    judged.log, judged.ends = {(0, 0): "p0-a", (0, 1): "p1-a"}, {0: 2}
+    assert found(judged) == set()
+    judged.sent = [Sent("p0-b", "k", 0, (0, 1)), first]
+    judged.log = {(0, 0): "p0-a", (0, 1): "p0-b"}
+    assert found(judged) == {"keys_keep_their_order"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "number", "wrong"), [(1, 1, {"an_answer_keeps_the_order_of_a_queue"}), (2, 1, set()), (1, 0, set())]
+)
+def test_an_answer_brings_new_messages_in_the_order_of_their_queue(attempt: int, number: int, wrong: set[str]) -> None:
+    later = Delivered("g", (0, 1), "b", "id1", 1, 90, 100, 900, "s")
+    earlier = Delivered("g", PLACE, "a", "id", attempt, 90, 100, 900, "r", number=number)
+    sent = [Sent("a", None, 0, PLACE), Sent("b", None, 0, (0, 1))]
+    judged = history(later, earlier, sent=sent, log={PLACE: "a", (0, 1): "b"}, ends={0: 2}, drained={})
+    assert found(judged) == wrong
+
+
 def test_what_a_group_does_not_want_it_need_not_get_and_must_not() -> None:
     rules = {"g": Rules(5, 2, unwanted_key="b")}
     keyed = [Sent("a", "b", 0, PLACE)]
