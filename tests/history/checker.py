@@ -210,6 +210,15 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 
+def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
+    for each in case.history.delivered:
+        if each.until_ms + SKEW_MS < each.asked_ms:
+            yield f"{each.group} got {each.place} until {each.until_ms}, and asked for it until {each.asked_ms}"
+    for extend in case.history.settled:
+        if extend.outcome == "ok" and extend.until_ms + SKEW_MS < extend.asked_ms:
+            yield f"{extend.group} extended {extend.place} to {extend.until_ms}, and asked for {extend.asked_ms}"
+
+
 def _end_of_lease(case: Case, delivered: Delivered) -> int:
     """Until when the message is away at the least: its deadline, that of an extension, or the delay of a nack."""
     end, receipts = delivered.until_ms, {delivered.receipt}
@@ -362,6 +371,7 @@ CHECKS = (
     _a_filter_holds_back_what_is_not_wanted,
     _an_ordered_queue_waits_for_what_is_not_settled,
     _two_leases_never_live_at_once,
+    _a_lease_lasts_as_long_as_asked,
     _what_is_acked_stays_acked,
     _stale_receipts_are_refused,
     _a_group_takes_its_own_receipts_alone,

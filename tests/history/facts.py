@@ -37,6 +37,8 @@ class Delivered:
     """When the pop answered; the lease began no later."""
     number: int = 0
     """Its place in the answer."""
+    asked_ms: int = 0
+    """Until when the lease was to last at the least; 0: its length was left to the group."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class Settled:
     until_ms: int = 0
     """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
+    asked_ms: int = 0
+    """Of an extend: until when the lease was to last at the least."""
 
 
 @dataclass(slots=True)

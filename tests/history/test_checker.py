@@ -44,6 +44,14 @@ def test_two_leases_at_once_are_not() -> None:
     assert found(judged) == {"two_leases_never_live_at_once"}
 
 
+@pytest.mark.parametrize(("asked_ms", "wrong"), [(900, set()), (901, {"a_lease_lasts_as_long_as_asked"})])
+def test_a_lease_lasts_as_long_as_it_was_asked_to(asked_ms: int, wrong: set[str]) -> None:
+    asked = asked_ms + SKEW_MS
+    assert found(history(replace(delivered("r", 100, 900), asked_ms=asked))) == wrong
+    extend = replace(settled("extend", "r", 200, until_ms=900), new_receipt="s", asked_ms=asked)
+    assert found(history(delivered("r", 100, 900), settled=[extend])) == wrong
+
+
 def test_a_repeated_attempt_shows_its_lease_once_more() -> None:
     """It was answered while the lease was taken over: seeds 119057, 125846, 150884 and 197102 of a run."""
     first, again = delivered("r", 505, 594), delivered("r", 547, 594)

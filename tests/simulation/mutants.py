@@ -354,6 +354,13 @@ def resets_that_keep_leases() -> Any:
 
 
 @planted
+def extensions_that_are_short() -> Any:
+    """An extended lease ends a second before it was asked to."""
+    true = settler.Settler.extend
+    return patch.object(settler.Settler, "extend", lambda self, *args: true(self, *args[:-1], args[-1] - 1_000))
+
+
+@planted
 def resets_that_do_nothing() -> Any:
     """A reset is answered, and the cursor stays where it was."""
     return patch.object(groups.Groups, "_reset", lambda *_: None)
