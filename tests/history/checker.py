@@ -271,6 +271,31 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
 
 
+def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
+    """Before its deadline a receipt settles, unless it was shown before, its message died, or there was a reset."""
+    for (group, place), settlements in case.settled.items():
+        if group in case.resets or place in case.history.dead.get(group, {}):
+            continue
+        ends = {each.receipt: each.until_ms for each in case.delivered.get((group, place), ())}
+        ends |= {each.new_receipt: each.until_ms for each in settlements if each.new_receipt}
+        for each in settlements:
+            is_refused = each.outcome in ("LeaseLost", "ReceiptInvalid") and each.verb != "bury"
+            is_live = each.at_ms + SKEW_MS < ends.get(each.receipt, 0)
+            if is_refused and is_live and not _was_shown(each, settlements):
+                yield f"{group} {place}: {each.verb} at {each.at_ms} was refused, before {ends[each.receipt]}"
+
+
+def _was_shown(settled: Settled, settlements: list[Settled]) -> bool:
+    """Whether the receipt was shown already. An ack may repeat an ack."""
+    return any(
+        each is not settled
+        and each.receipt == settled.receipt
+        and each.began_ms <= settled.at_ms
+        and not each.verb == settled.verb == "ack"
+        for each in settlements
+    )
+
+
 def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
     return any(
         each.receipt == settled.receipt
@@ -374,6 +399,7 @@ CHECKS = (
     _a_lease_lasts_as_long_as_asked,
     _what_is_acked_stays_acked,
     _stale_receipts_are_refused,
+    _live_receipts_are_accepted,
     _a_group_takes_its_own_receipts_alone,
     _attempts_count_up,
     _attempts_have_an_end,

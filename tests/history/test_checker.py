@@ -81,7 +81,7 @@ def test_what_was_acked_does_not_come_again(outcome: str, wrong: set[str]) -> No
 
 
 def test_an_ack_that_lost_does_not_settle() -> None:
-    judged = history(delivered("r", 100, 900), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
+    judged = history(delivered("r", 100, 700), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
     assert found(judged) == {"nothing_is_lost"}
 
 
@@ -127,6 +127,24 @@ def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
         delivered("r", 100, 500), delivered("s", 1_500, 3_000, 2), settled=[extend, settled("ack", "r2", 1_700)]
     )
     assert found(judged) == {"stale_receipts_are_refused"}
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_a_live_receipt_is_accepted(verb: str) -> None:
+    refused = settled(verb, "r", 200, "LeaseLost")
+    live = history(delivered("r", 100, 201 + SKEW_MS), settled=[refused])
+    assert found(live) == {"live_receipts_are_accepted"}
+    assert found(history(delivered("r", 100, 200 + SKEW_MS), settled=[refused])) == set()
+    live.settled = [settled("nack", "r", 150, "unknown"), refused]
+    assert found(live) == set()
+    live.settled, live.resets = [refused], [Reset("g", 120, 130)]
+    assert found(live) == set()
+
+
+def test_a_receipt_from_an_extend_is_accepted_while_it_lives() -> None:
+    extend = replace(settled("extend", "r", 200, until_ms=2_000), new_receipt="r2")
+    judged = history(delivered("r", 100, 500), settled=[extend, settled("ack", "r2", 1_000, "LeaseLost")])
+    assert found(judged) == {"live_receipts_are_accepted"}
 
 
 def test_a_receipt_is_of_its_group() -> None:

@@ -354,6 +354,17 @@ def resets_that_keep_leases() -> Any:
 
 
 @planted
+def receipts_refused_while_they_live() -> Any:
+    """An ack of a message that is owed is refused."""
+
+    def acknowledge(self: Any, topic: Any, group: str, settlements: Any) -> list[Any]:
+        texts = [text for each in settlements for text, _ in each.receipts]
+        return [settlement.Failure(text, settlement.LEASE_LOST) for text in texts]
+
+    return patch.object(settler.Settler, "acknowledge", acknowledge)
+
+
+@planted
 def extensions_that_are_short() -> Any:
     """An extended lease ends a second before it was asked to."""
     true = settler.Settler.extend
