@@ -315,12 +315,15 @@ def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
 
 
 def _attempts_count_up(case: Case) -> Iterator[str]:
+    """Pops that overlap may be answered in any order."""
     for (group, place), leases in case.leases():
         if group in case.resets or case.redriven_after(group, 0):
             continue
         renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
-        for first, second in pairwise(leases):
-            if second.attempt <= first.attempt and second.receipt not in renewed:
+        for first, second in pairwise(sorted(leases, key=lambda each: each.at_ms)):
+            is_later = second.began_ms > max(first.at_ms, first.answered_ms)
+            is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)
+            if is_wrong and second.receipt not in renewed:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 

@@ -164,6 +164,10 @@ def test_a_lease_that_ran_out_before_it_was_made_may_be_the_newest() -> None:
 def test_attempts_count_up_to_the_limit() -> None:
     same = history(delivered("r", 100, 900), delivered("s", 1_000, 1_500))
     assert found(same) == {"attempts_count_up"}
+    down = history(delivered("r", 100, 900, 2), delivered("s", 1_000, 1_500, 1))
+    assert "attempts_count_up" in found(down)
+    crossed = history(delivered("r", 899, 900, 1), delivered("s", 890, 1_500, 2))
+    assert found(crossed) == set()
     more = history(delivered("r", 100, 900, attempt=3), rules={"g": Rules(2, 10)})
     assert found(more) == {"attempts_have_an_end"}
 
