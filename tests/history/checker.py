@@ -339,7 +339,8 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
     for group, dead in case.history.dead.items():
         rules = case.history.rules.get(group)
         for place, attempts in dead.items():
-            buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
+            burials = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
+            buried = any(each.outcome in ("ok", "unknown") for each in burials)
             if rules and attempts != rules.max_attempts and not buried:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and not _comes_back(case, group):

@@ -178,6 +178,8 @@ def test_the_dead_had_their_attempts() -> None:
     assert found(early) == {"the_dead_were_tried_and_stay_dead"}
     early.settled = [settled("bury", "r", 100, "unknown")]
     assert found(early) == set()
+    early.settled = [settled("bury", "r", 100, "LeaseLost")]
+    assert found(early) == {"the_dead_were_tried_and_stay_dead"}
     again = history(dead={"g": {PLACE: 2}}, rules=rules)
     assert found(again) == {"the_dead_were_tried_and_stay_dead"}
 
