@@ -59,7 +59,12 @@ def test_a_history_has_something_of_everything() -> None:
 def test_a_planted_bug_is_found(name: str) -> None:
     first = FROM_SEED.get(name, 0)
     with MUTANTS[name]():
-        assert any(play(seed, PLANS.get(name)) for seed in range(first, first + MUTANT_SEEDS))
+        assert any(_is_found(play(seed, PLANS.get(name))) for seed in range(first, first + MUTANT_SEEDS))
+
+
+def _is_found(violations: list[str]) -> bool:
+    """A defect alone may be of the plant itself, which no longer fits what it replaces."""
+    return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
 
 
 def test_where_much_dies_and_comes_back_histories_run_clean() -> None:
