@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from multiprocessing import get_context
+from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.faulty_store import NONE
+from tests.simulation.faulty_store import NONE, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play
 
@@ -37,6 +38,15 @@ def test_a_seed_plays_the_same_history_again() -> None:
     first.run()
     second.run()
     assert first.history == second.history
+
+
+@pytest.mark.parametrize("attribute", ["entries", "leases"])
+def test_a_store_whose_attributes_are_named_otherwise_does_not_pass(attribute: str) -> None:
+    world = World(1)
+    true = PastStore.versions
+    with patch.object(PastStore, "versions", lambda self, name: () if name == attribute else true(self, name)):
+        found = world.run()
+    assert any("in the store, which had some" in each for each in found)
 
 
 def test_a_history_has_something_of_everything() -> None:

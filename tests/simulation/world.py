@@ -245,7 +245,10 @@ class World:
         ends: dict[str, list[tuple[int, int]]] = {}
         for key, since, item in self._store.versions("entries"):
             ends.setdefault(key.pk, []).append((since, item["end"]))
-        for key, at, cursor in self._store.versions("leases"):
+        cursors = list(self._store.versions("leases"))
+        if (self.history.log and not ends) or (self.history.delivered and not cursors):
+            yield f"saw {len(ends)} logs and {len(cursors)} cursors in the store, which had some"
+        for key, at, cursor in cursors:
             log = self._topic.log(int(key.sk.rsplit("#", 1)[1]))
             end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
             if cursor["next"][0] > end:
