@@ -274,7 +274,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
 def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
     """Before its deadline a receipt settles, unless it was shown before, its message died, or there was a reset."""
     for (group, place), settlements in case.settled.items():
-        if group in case.resets or place in case.history.dead.get(group, {}):
+        if group in case.resets or case.redriven_after(group, 0) or place in case.history.dead.get(group, {}):
             continue
         ends = {each.receipt: each.until_ms for each in case.delivered.get((group, place), ())}
         ends |= {each.new_receipt: each.until_ms for each in settlements if each.new_receipt}
