@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from multiprocessing import get_context
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
 PLANS = {
     "redrives_of_what_is_alive": AFTERLIFE,
-    "pages_that_come_back_twice": AFTERLIFE,
+    "pages_that_come_back_twice": replace(AFTERLIFE, resets=0, pops=9),
     "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
     "beliefs_taken_for_truth": Plan(
         pops=10, queues=1, resets=2, max_attempts=2, faults=Faults(stale=0.6, stale_ms_max=1_500, lose_reply=0.08)
