@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from chalicelib.errors import StoreUnavailable
+from chalicelib.errors import InvalidField, StoreUnavailable
 from chalicelib.message import Message
 from chalicelib.service.claimer import Pop
 from chalicelib.service.consumer import Popped
@@ -37,6 +37,8 @@ class Caller:
         self._topic = topic
         self._record = record
         self._now = now
+        self._attempts: dict[str, int] = {}
+        """When a pop with this attempt id was first called: its repeats show the same leases."""
 
     def send(self, bodies: Sequence[str], keys: Sequence[str | None], padding: str) -> None:
         now = self._now()
@@ -61,13 +63,16 @@ class Caller:
         """None: the store did not answer, and messages may be leased all the same. `riding` are those whose receipts
         `ask` acks."""
         began = self._now()
+        if ask.attempt_id:
+            self._attempts.setdefault(ask.attempt_id, began)
         acks = self._asked("ack", group, riding)
         try:
             popped = self._service.consumer.pop(self._topic, group, ask)
         except StoreUnavailable:
             return None
         self._answered(acks, {each.receipt: each.code for each in popped.failed})
-        got = self._delivered(group, popped, began)
+        first = self._attempts[ask.attempt_id] if ask.attempt_id else began
+        got = self._delivered(group, popped, began, first + ask.invisible_ms if ask.invisible_ms else 0)
         self._record.begin(got)
         return got
 
@@ -104,6 +109,8 @@ class Caller:
         """Those that are extended, with the receipts under which they go on."""
         group = messages[0].group
         facts = self._asked("extend", group, messages)
+        for fact in facts:
+            fact.asked_ms = fact.began_ms + invisible_ms
         receipts = [each.receipt for each in messages]
         try:
             extended, failed = self._service.settler.extend(self._topic, group, receipts, invisible_ms)
@@ -119,12 +126,12 @@ class Caller:
         ]
 
     def reset(self, group: str, to: str | int | OneQueue) -> None:
-        fact = Reset(group, self._now(), NEVER_MS)
+        fact = Reset(group, self._now(), NEVER_MS, (to.queue, to.offset) if isinstance(to, OneQueue) else to)
         self._record.begin([fact])
         try:
             self._service.groups.reset(self._topic, group, to)
-        except StoreUnavailable:
-            return
+        except (StoreUnavailable, InvalidField):
+            return  # where the end of a queue was read from the past, its newest offsets are refused
         fact.at_ms = self._now()
         self._record.end([fact])
 
@@ -139,7 +146,7 @@ class Caller:
             fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._now()
         self._record.end(facts)
 
-    def _delivered(self, group: str, popped: Popped, began: int) -> list[Delivered]:
+    def _delivered(self, group: str, popped: Popped, began: int, asked_ms: int) -> list[Delivered]:
         """An answer may be so late that its leases have run out, and the next ones may be known already."""
         now = self._now()
         return [
@@ -154,6 +161,8 @@ class Caller:
                 each.invisible_until_ms,
                 each.receipt,
                 now,
+                number,
+                asked_ms,
             )
-            for each in popped.deliveries
+            for number, each in enumerate(popped.deliveries)
         ]

@@ -24,6 +24,7 @@ class Case:
         self.settled: dict[Message, list[Settled]] = defaultdict(list)
         self.resets: dict[str, list[Reset]] = defaultdict(list)
         self.keys = {sent.body: sent.key for sent in history.sent}
+        self.began = {sent.body: sent.began_ms for sent in history.sent}
         for reset in history.resets:
             self.resets[reset.group].append(reset)
         for delivered in history.delivered:
@@ -49,6 +50,10 @@ class Case:
 
     def redriven_after(self, group: str, ms: int) -> bool:
         return any(each.group == group and each.at_ms >= ms for each in self.history.redrives)
+
+    def sent_ms(self, place: Place) -> int:
+        """When its produce began; it is stored later."""
+        return self.began.get(self.history.log[place], 0)
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -93,14 +98,34 @@ def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
 
 
 def _keys_keep_their_order(case: Case) -> Iterator[str]:
-    """Messages of a key whose produce ended before the next began lie in one queue, in that order."""
-    by_key: dict[str, list[Place]] = defaultdict(list)
+    """Messages of a key lie in one queue, those of one producer in the order in which they were acknowledged."""
+    by_producer: dict[str, list[Place]] = defaultdict(list)
+    queues: dict[str, set[int]] = defaultdict(set)
     for sent in case.history.sent:
         if sent.key is not None and sent.place is not None:
-            by_key[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
-    for key, places in by_key.items():
-        if places != sorted(places) or len({queue for queue, _ in places}) > 1:
-            yield f"{key} lies at {places}"
+            by_producer[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
+    for (queue, _), body in case.history.log.items():
+        if key := case.keys.get(body):
+            queues[key].add(queue)
+    for producer, places in by_producer.items():
+        if places != sorted(places):
+            yield f"{producer} lies at {places}"
+    for key, spread in queues.items():
+        if len(spread) > 1:
+            yield f"{key} lies in the queues {sorted(spread)}"
+
+
+def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
+    """What one pop brings for the first time comes by ascending offsets in each queue."""
+    last: dict[int, int] = {}
+    for each in case.history.delivered:
+        if each.number == 0:
+            last = {}
+        queue, offset = each.place
+        if each.attempt == 1:
+            if offset <= last.get(queue, -1):
+                yield f"{each.group} got {each.place} after offset {last[queue]} in the answer of {each.answered_ms}"
+            last[queue] = offset
 
 
 def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
@@ -113,13 +138,36 @@ def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
 
 
 def _nothing_is_lost(case: Case) -> Iterator[str]:
-    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet."""
+    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet. What a
+    reset brings back counts as new: no ack from before it settles the message."""
     for group, drained in case.history.drained.items():
         wanted = {place for place, body in case.history.log.items() if case.wants(group, body)}
         for place in sorted(wanted - drained - case.history.dead.get(group, {}).keys()):
-            acks = [each.outcome for each in case.settled.get((group, place), ()) if each.verb == "ack"]
-            if not {"ok", "unknown"} & set(acks):
-                yield f"{group} never gets {place}; its acks were {acks}"
+            resets = case.resets.get(group, ())
+            since = max((each.began_ms for each in resets if _surely_returns(case, each, place)), default=0)
+            acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
+            is_settled = any(each.outcome in ("ok", "unknown") and each.at_ms >= since for each in acks)
+            if not is_settled and not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
+                yield f"{group} never gets {place}; its acks were {[each.outcome for each in acks]}, new from {since}"
+
+
+def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
+    """An answered one, to before the message."""
+    is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
+    is_done = reset.at_ms < _FOR_EVER_MS and reset.to != "latest" and not is_elsewhere
+    return is_done and not _may_skip(case, reset, place)
+
+
+def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
+    """Whether the message may lie before what the reset moved to: times of sending and of the reset only bound it."""
+    match reset.to:
+        case "earliest":
+            return False
+        case (queue, offset):
+            return place[0] == queue and place[1] < offset
+        case int(instant):
+            return case.sent_ms(place) < instant + SKEW_MS
+    return case.sent_ms(place) <= reset.at_ms
 
 
 def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:
@@ -162,6 +210,15 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 
+def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
+    for each in case.history.delivered:
+        if each.until_ms + SKEW_MS < each.asked_ms:
+            yield f"{each.group} got {each.place} until {each.until_ms}, and asked for it until {each.asked_ms}"
+    for extend in case.history.settled:
+        if extend.outcome == "ok" and extend.until_ms + SKEW_MS < extend.asked_ms:
+            yield f"{extend.group} extended {extend.place} to {extend.until_ms}, and asked for {extend.asked_ms}"
+
+
 def _end_of_lease(case: Case, delivered: Delivered) -> int:
     """Until when the message is away at the least: its deadline, that of an extension, or the delay of a nack."""
     end, receipts = delivered.until_ms, {delivered.receipt}
@@ -196,14 +253,15 @@ def _may_come_after(case: Case, group: str, ms: int) -> bool:
 
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
-    """Once a later lease of a message was seen, an earlier receipt settles nothing."""
+    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend."""
     for (group, place), settlements in case.settled.items():
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
             if settled.outcome != "ok":
                 continue
-            own = [each for each in deliveries if each.receipt == settled.receipt]
-            since = max((max(each.at_ms, each.answered_ms) for each in own), default=settled.began_ms)
+            given = [max(each.at_ms, each.answered_ms) for each in deliveries if each.receipt == settled.receipt]
+            given += [each.at_ms for each in settlements if each.new_receipt == settled.receipt]
+            since = max(given, default=settled.began_ms)
             newer = [
                 each
                 for each in deliveries
@@ -211,6 +269,31 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             ]
             if newer or _is_spent(settled, settlements):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
+
+
+def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
+    """Before its deadline a receipt settles, unless it was shown before, its message died, or there was a reset."""
+    for (group, place), settlements in case.settled.items():
+        if group in case.resets or case.redriven_after(group, 0) or place in case.history.dead.get(group, {}):
+            continue
+        ends = {each.receipt: each.until_ms for each in case.delivered.get((group, place), ())}
+        ends |= {each.new_receipt: each.until_ms for each in settlements if each.new_receipt}
+        for each in settlements:
+            is_refused = each.outcome in ("LeaseLost", "ReceiptInvalid") and each.verb != "bury"
+            is_live = each.at_ms + SKEW_MS < ends.get(each.receipt, 0)
+            if is_refused and is_live and not _was_shown(each, settlements):
+                yield f"{group} {place}: {each.verb} at {each.at_ms} was refused, before {ends[each.receipt]}"
+
+
+def _was_shown(settled: Settled, settlements: list[Settled]) -> bool:
+    """Whether the receipt was shown already. An ack may repeat an ack."""
+    return any(
+        each is not settled
+        and each.receipt == settled.receipt
+        and each.began_ms <= settled.at_ms
+        and not each.verb == settled.verb == "ack"
+        for each in settlements
+    )
 
 
 def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
@@ -232,12 +315,15 @@ def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
 
 
 def _attempts_count_up(case: Case) -> Iterator[str]:
+    """Pops that overlap may be answered in any order."""
     for (group, place), leases in case.leases():
         if group in case.resets or case.redriven_after(group, 0):
             continue
         renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
-        for first, second in pairwise(leases):
-            if second.attempt <= first.attempt and second.receipt not in renewed:
+        for first, second in pairwise(sorted(leases, key=lambda each: each.at_ms)):
+            is_later = second.began_ms > max(first.at_ms, first.answered_ms)
+            is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)
+            if is_wrong and second.receipt not in renewed:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 
@@ -253,7 +339,8 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
     for group, dead in case.history.dead.items():
         rules = case.history.rules.get(group)
         for place, attempts in dead.items():
-            buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
+            burials = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
+            buried = any(each.outcome in ("ok", "unknown") for each in burials)
             if rules and attempts != rules.max_attempts and not buried:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
@@ -307,13 +394,16 @@ CHECKS = (
     _what_was_acknowledged_is_stored,
     _nothing_is_stored_twice_or_from_nowhere,
     _keys_keep_their_order,
+    _an_answer_keeps_the_order_of_a_queue,
     _deliveries_are_what_is_stored,
     _nothing_is_lost,
     _a_filter_holds_back_what_is_not_wanted,
     _an_ordered_queue_waits_for_what_is_not_settled,
     _two_leases_never_live_at_once,
+    _a_lease_lasts_as_long_as_asked,
     _what_is_acked_stays_acked,
     _stale_receipts_are_refused,
+    _live_receipts_are_accepted,
     _a_group_takes_its_own_receipts_alone,
     _attempts_count_up,
     _attempts_have_an_end,

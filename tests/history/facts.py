@@ -35,6 +35,10 @@ class Delivered:
     receipt: str
     answered_ms: int = 0
     """When the pop answered; the lease began no later."""
+    number: int = 0
+    """Its place in the answer."""
+    asked_ms: int = 0
+    """Until when the lease was to last at the least; 0: its length was left to the group."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class Settled:
     until_ms: int = 0
     """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
+    asked_ms: int = 0
+    """Of an extend: until when the lease was to last at the least."""
 
 
 @dataclass(slots=True)
@@ -58,6 +64,9 @@ class Reset:
     group: str
     began_ms: int
     at_ms: int
+    """When it was answered; for ever if it was not, and may be done in part, or later."""
+    to: str | int | Place = "earliest"
+    """"earliest", "latest", an instant in ms, or one queue and its offset."""
 
 
 @dataclass(slots=True)

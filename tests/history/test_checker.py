@@ -44,6 +44,14 @@ def test_two_leases_at_once_are_not() -> None:
     assert found(judged) == {"two_leases_never_live_at_once"}
 
 
+@pytest.mark.parametrize(("asked_ms", "wrong"), [(900, set()), (901, {"a_lease_lasts_as_long_as_asked"})])
+def test_a_lease_lasts_as_long_as_it_was_asked_to(asked_ms: int, wrong: set[str]) -> None:
+    asked = asked_ms + SKEW_MS
+    assert found(history(replace(delivered("r", 100, 900), asked_ms=asked))) == wrong
+    extend = replace(settled("extend", "r", 200, until_ms=900), new_receipt="s", asked_ms=asked)
+    assert found(history(delivered("r", 100, 900), settled=[extend])) == wrong
+
+
 def test_a_repeated_attempt_shows_its_lease_once_more() -> None:
     """It was answered while the lease was taken over: seeds 119057, 125846, 150884 and 197102 of a run."""
     first, again = delivered("r", 505, 594), delivered("r", 547, 594)
@@ -73,8 +81,37 @@ def test_what_was_acked_does_not_come_again(outcome: str, wrong: set[str]) -> No
 
 
 def test_an_ack_that_lost_does_not_settle() -> None:
-    judged = history(delivered("r", 100, 900), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
+    judged = history(delivered("r", 100, 700), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
     assert found(judged) == {"nothing_is_lost"}
+
+
+@pytest.mark.parametrize(
+    ("ack_at_ms", "reset", "wrong"),
+    [
+        (200, Reset("g", 300, 400), {"nothing_is_lost"}),
+        (200, Reset("g", 300, 400, PLACE), {"nothing_is_lost"}),
+        (200, Reset("g", 1_300, 1_400, 700), set()),
+        (200, Reset("g", 300, 400, -600), {"nothing_is_lost"}),
+        (200, Reset("g", 300, 10**15), set()),
+        (200, Reset("g", 300, 400, "latest"), set()),
+        (200, Reset("g", 300, 400, (0, 1)), set()),
+        (200, Reset("g", 300, 400, (1, 0)), set()),
+        (350, Reset("g", 300, 400), set()),
+    ],
+)
+def test_an_ack_from_before_a_reset_settles_nothing_that_the_reset_brings_back(
+    ack_at_ms: int, reset: Reset, wrong: set[str]
+) -> None:
+    ack = settled("ack", "r", ack_at_ms)
+    assert found(history(delivered("r", 100, 900), settled=[ack], resets=[reset], drained={"g": set()})) == wrong
+
+
+def test_what_a_reset_skips_is_not_lost() -> None:
+    """Unless one that began later brings it back."""
+    skipped = history(resets=[Reset("g", 300, 400, "latest")], drained={"g": set()})
+    assert found(skipped) == set()
+    skipped.resets += [Reset("g", 500, 600)]
+    assert found(skipped) == {"nothing_is_lost"}
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend", "bury"])
@@ -82,6 +119,32 @@ def test_an_old_receipt_settles_nothing(verb: str) -> None:
     stale = settled(verb, "r", 1_100, until_ms=1_100)
     judged = history(delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[stale])
     assert "stale_receipts_are_refused" in found(judged)
+
+
+def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
+    extend = replace(settled("extend", "r", 200, until_ms=900), new_receipt="r2")
+    judged = history(
+        delivered("r", 100, 500), delivered("s", 1_500, 3_000, 2), settled=[extend, settled("ack", "r2", 1_700)]
+    )
+    assert found(judged) == {"stale_receipts_are_refused"}
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
+def test_a_live_receipt_is_accepted(verb: str) -> None:
+    refused = settled(verb, "r", 200, "LeaseLost")
+    live = history(delivered("r", 100, 201 + SKEW_MS), settled=[refused])
+    assert found(live) == {"live_receipts_are_accepted"}
+    assert found(history(delivered("r", 100, 200 + SKEW_MS), settled=[refused])) == set()
+    live.settled = [settled("nack", "r", 150, "unknown"), refused]
+    assert found(live) == set()
+    live.settled, live.resets = [refused], [Reset("g", 120, 130)]
+    assert found(live) == set()
+
+
+def test_a_receipt_from_an_extend_is_accepted_while_it_lives() -> None:
+    extend = replace(settled("extend", "r", 200, until_ms=2_000), new_receipt="r2")
+    judged = history(delivered("r", 100, 500), settled=[extend, settled("ack", "r2", 1_000, "LeaseLost")])
+    assert found(judged) == {"live_receipts_are_accepted"}
 
 
 def test_a_receipt_is_of_its_group() -> None:
@@ -101,6 +164,10 @@ def test_a_lease_that_ran_out_before_it_was_made_may_be_the_newest() -> None:
 def test_attempts_count_up_to_the_limit() -> None:
     same = history(delivered("r", 100, 900), delivered("s", 1_000, 1_500))
     assert found(same) == {"attempts_count_up"}
+    down = history(delivered("r", 100, 900, 2), delivered("s", 1_000, 1_500, 1))
+    assert "attempts_count_up" in found(down)
+    crossed = history(delivered("r", 899, 900, 1), delivered("s", 890, 1_500, 2))
+    assert found(crossed) == set()
     more = history(delivered("r", 100, 900, attempt=3), rules={"g": Rules(2, 10)})
     assert found(more) == {"attempts_have_an_end"}
 
@@ -111,6 +178,8 @@ def test_the_dead_had_their_attempts() -> None:
     assert found(early) == {"the_dead_were_tried_and_stay_dead"}
     early.settled = [settled("bury", "r", 100, "unknown")]
     assert found(early) == set()
+    early.settled = [settled("bury", "r", 100, "LeaseLost")]
+    assert found(early) == {"the_dead_were_tried_and_stay_dead"}
     again = history(dead={"g": {PLACE: 2}}, rules=rules)
     assert found(again) == {"the_dead_were_tried_and_stay_dead"}
 
@@ -120,6 +189,29 @@ def test_the_log_holds_what_was_told() -> None:
     assert "what_was_acknowledged_is_stored" in found(history(log={}, ends={0: 0}))
     assert "nothing_is_stored_twice_or_from_nowhere" in found(history(log={PLACE: "a", (0, 1): "a"}, ends={0: 2}))
     assert "deliveries_are_what_is_stored" in found(history(delivered("r", 1, 2), log={PLACE: "b"}))
+
+
+def test_a_key_lies_in_one_queue_whoever_sends_it() -> None:
+    """Also what was sent with an unknown outcome; and one producer's lie in its order."""
+    first, second = Sent("p0-a", "k", 0, (0, 0)), Sent("p1-a", "k", 5, is_unknown=True)
+    judged = history(sent=[first, second], log={(0, 0): "p0-a", (1, 0): "p1-a"}, ends={0: 1, 1: 1}, drained={})
+    assert found(judged) == {"keys_keep_their_order"}
+    judged.log, judged.ends = {(0, 0): "p0-a", (0, 1): "p1-a"}, {0: 2}
+    assert found(judged) == set()
+    judged.sent = [Sent("p0-b", "k", 0, (0, 1)), first]
+    judged.log = {(0, 0): "p0-a", (0, 1): "p0-b"}
+    assert found(judged) == {"keys_keep_their_order"}
+
+
+@pytest.mark.parametrize(
+    ("attempt", "number", "wrong"), [(1, 1, {"an_answer_keeps_the_order_of_a_queue"}), (2, 1, set()), (1, 0, set())]
+)
+def test_an_answer_brings_new_messages_in_the_order_of_their_queue(attempt: int, number: int, wrong: set[str]) -> None:
+    later = Delivered("g", (0, 1), "b", "id1", 1, 90, 100, 900, "s")
+    earlier = Delivered("g", PLACE, "a", "id", attempt, 90, 100, 900, "r", number=number)
+    sent = [Sent("a", None, 0, PLACE), Sent("b", None, 0, (0, 1))]
+    judged = history(later, earlier, sent=sent, log={PLACE: "a", (0, 1): "b"}, ends={0: 2}, drained={})
+    assert found(judged) == wrong
 
 
 def test_what_a_group_does_not_want_it_need_not_get_and_must_not() -> None:

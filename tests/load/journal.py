@@ -61,5 +61,7 @@ def read(paths: Sequence[Path]) -> History:
 def _fact(kind: str, members: dict[str, Any]) -> Fact:
     if members.get("place") is not None:
         members["place"] = tuple(members["place"])
+    if isinstance(members.get("to"), list):
+        members["to"] = tuple(members["to"])
     fact: Fact = _KINDS[kind](**members)
     return fact

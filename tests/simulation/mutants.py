@@ -354,6 +354,30 @@ def resets_that_keep_leases() -> Any:
 
 
 @planted
+def receipts_refused_while_they_live() -> Any:
+    """An ack of a message that is owed is refused."""
+
+    def acknowledge(self: Any, topic: Any, group: str, settlements: Any) -> list[Any]:
+        texts = [text for each in settlements for text, _ in each.receipts]
+        return [settlement.Failure(text, settlement.LEASE_LOST) for text in texts]
+
+    return patch.object(settler.Settler, "acknowledge", acknowledge)
+
+
+@planted
+def extensions_that_are_short() -> Any:
+    """An extended lease ends a second before it was asked to."""
+    true = settler.Settler.extend
+    return patch.object(settler.Settler, "extend", lambda self, *args: true(self, *args[:-1], args[-1] - 1_000))
+
+
+@planted
+def resets_that_do_nothing() -> Any:
+    """A reset is answered, and the cursor stays where it was."""
+    return patch.object(groups.Groups, "_reset", lambda *_: None)
+
+
+@planted
 def burials_in_two_writes() -> Any:
     """A message leaves the cursor, and its dead letter comes after."""
 

@@ -15,6 +15,7 @@ from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
+from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service, build
 from chalicelib.store import Range
 from chalicelib.topic import Topic
@@ -244,7 +245,10 @@ class World:
         ends: dict[str, list[tuple[int, int]]] = {}
         for key, since, item in self._store.versions("entries"):
             ends.setdefault(key.pk, []).append((since, item["end"]))
-        for key, at, cursor in self._store.versions("leases"):
+        cursors = list(self._store.versions("leases"))
+        if (self.history.log and not ends) or (self.history.delivered and not cursors):
+            yield f"saw {len(ends)} logs and {len(cursors)} cursors in the store, which had some"
+        for key, at, cursor in cursors:
             log = self._topic.log(int(key.sk.rsplit("#", 1)[1]))
             end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
             if cursor["next"][0] > end:
@@ -275,7 +279,7 @@ class Producer(Actor):
             self._left -= count
             self._world.sleep(random.randrange(150))
             padding = random.choice((0, 0, 150, 2_000))
-            caller.send(bodies, [random.choice([None, "a", "b"])] * count, random.randbytes(padding // 2).hex())
+            caller.send(bodies, [random.choice((None, "a", "b")) for _ in bodies], random.randbytes(padding // 2).hex())
 
 
 class Consumer(Actor):
@@ -367,7 +371,13 @@ class Resetter(Actor):
         if not self._is_done:
             self._is_done = True
             self._world.sleep(self._random.randrange(2_000))
-            self._world.caller(service).reset(self._random.choice(self._world.groups), "earliest")
+            self._world.caller(service).reset(self._random.choice(self._world.groups), self._target())
+
+    def _target(self) -> str | int | OneQueue:
+        random, world = self._random, self._world
+        delivered = random.choice(world.history.delivered).place if world.history.delivered else (0, 0)
+        instant = world.now - random.randrange(2_000)
+        return random.choice(("earliest", "earliest", "latest", instant, OneQueue(*delivered)))
 
 
 class Sweeper(Actor):
