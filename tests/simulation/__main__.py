@@ -1,4 +1,5 @@
-"""python -m tests.simulation [--seed N] [--seeds COUNT]: plays histories, prints what is wrong with them."""
+"""python -m tests.simulation [--seed N] [--seeds COUNT]: plays histories, prints what is wrong with them, and the whole
+history of the first that is not clean."""
 
 from __future__ import annotations
 
@@ -20,21 +21,25 @@ def main() -> int:
     asked = _asked()
     if asked.history:
         return _show(asked.seed)
-    began, played, bad = time.perf_counter(), 0, 0
+    began, played = time.perf_counter(), 0
+    bad: list[int] = []
     with get_context("fork").Pool(asked.processes) as pool:
         for seeds in _rounds(asked):
             for seed, found in pool.imap(_judged, seeds, _CHUNK):
                 played += 1
-                bad += bool(found)
+                bad += [seed] if found else []
                 for violation in found:
                     print(f"seed {seed}: {violation}", flush=True)
             if sys.stderr.isatty():
-                print(f"\r{played} histories, {bad} bad", end="", file=sys.stderr, flush=True)
+                print(f"\r{played} histories, {len(bad)} bad", end="", file=sys.stderr, flush=True)
     seconds = time.perf_counter() - began
     print(
-        f"{played} histories from seed {asked.seed} on, {bad} with violations;"
+        f"{played} histories from seed {asked.seed} on, {len(bad)} with violations;"
         f" {played / seconds:.0f} a second in {asked.processes} processes"
     )
+    if bad:
+        print(f"\nseed {min(bad)}, to be played again by: python -m tests.simulation --history --seed {min(bad)}")
+        _show(min(bad))
     return 1 if bad else 0
 
 

@@ -260,6 +260,8 @@ def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
     """What is wrong when the caller dies after this request, and somebody repeats the operation."""
     fresh = scene.copy()
     _run_to(fresh, name, request)
+    with suppress(DecantError):  # it may be done, or gone
+        OPERATIONS[name](fresh, fresh.instance())
     return fresh.verdict()
 
 

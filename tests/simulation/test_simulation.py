@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from multiprocessing import get_context
 from unittest.mock import patch
 
 import pytest
 
+from tests.emulators import ROOT
 from tests.simulation.faulty_store import NONE, Faults, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play
@@ -45,6 +48,22 @@ def test_a_seed_plays_the_same_history_again() -> None:
     first.run()
     second.run()
     assert first.history == second.history
+
+
+def test_a_history_does_not_depend_on_how_python_hashes() -> None:
+    """Sets and dictionaries of strings have another order in every process."""
+    program = "from tests.simulation.world import World; world = World(17); world.run(); print(world.history)"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1
 
 
 @pytest.mark.parametrize("attribute", ["entries", "leases"])
