@@ -13,7 +13,6 @@ from chalicelib.limits import LATE_WRITE_MS_MAX
 from chalicelib.message import Message
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
-from chalicelib.service.forwarding import forward
 from chalicelib.service.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
@@ -102,7 +101,7 @@ class DelayedWorld:
     def _sweep(self, service: Service) -> None:
         for _ in self._acts():
             with suppress(StoreUnavailable):
-                forward(service.promoter, service.catalogue.topic("t"))
+                service.sweeps.forward()
 
     # -- how it goes --------------------------------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ class DelayedWorld:
     def _judge(self, service: Service) -> None:
         self._scheduler.sleep(2 * LATE_WRITE_MS_MAX)
         topic = service.catalogue.current_topic("t")
-        forward(service.promoter, topic)
+        service.sweeps.forward()
         log = service.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), 1_000).messages
         count = Counter(each.message_id for each in log)
         self._wrong += [f"{message_id} is in the log {times} times" for message_id, times in count.items() if times > 1]
