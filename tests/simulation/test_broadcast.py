@@ -1,0 +1,33 @@
+"""Histories of broadcast groups run clean; planted bugs are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chalicelib.service import consumers, looking
+from tests.simulation.broadcast import play
+
+SEEDS = 150
+
+
+def test_every_consumer_gets_everything_and_is_forgotten_wholly_or_not_at_all() -> None:
+    assert {seed: found for seed in range(SEEDS) if (found := play(seed))} == {}
+
+
+def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two consumers have the same cursors."""
+    real = looking.keys.consumer
+    monkeypatch.setattr(looking.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
+
+
+def _unmarked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor that decides is not marked, so that the others go while it may yet be noted."""
+    monkeypatch.setattr(consumers.Consumers, "_marked", lambda _, cursors: consumers.newest(cursors))
+
+
+@pytest.mark.parametrize("plant", [_cursors_shared, _unmarked])
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(play(seed) for seed in range(SEEDS))
