@@ -584,3 +584,24 @@ def test_a_pop_within_the_hour_notes_nothing(clock: Clock, group: Group, ann: Co
     clock.sleep(1)
     assert ann.gets_nothing()
     assert meter.since(before).write_units == 1
+
+
+def test_an_ordered_group_keeps_the_order_for_each_consumer(topic: Topic) -> None:
+    group = topic.group("steps", mode="broadcast", ordered=True)
+    ann, bob = Consumer(group, "ann"), Consumer(group, "bob")
+    topic.produce("a", "b")
+    held = ann.take(1)
+    assert ann.gets_nothing()
+    assert group.ack(*bob.take(1))["acked"] == 1
+    assert bodies(bob.take(1)) == ["b"]
+    group.ack(*held)
+    assert bodies(ann.take(1)) == ["b"]
+
+
+def test_the_rate_is_of_all_consumers_together(topic: Topic) -> None:
+    group = topic.group("slow", mode="broadcast", rate_limit=2)
+    topic.produce("a", "b", "c")
+    Consumer(group, "ann").take(1)
+    Consumer(group, "bob").take(1)
+    answer = Consumer(group, "eve").pop()
+    assert (answer["messages"], answer["limited"]) == ([], "rate")
