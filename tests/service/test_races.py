@@ -141,3 +141,10 @@ def test_consumers_of_a_filtered_group_get_what_it_wants_once_each(instance: Ins
         api.produce(topic, {"messages": batch})
     seen = pop_until(instance, topic, 120)
     assert Counter(each["body"] for each in seen) == Counter(f"{n}-{part}" for n in range(40) for part in (0, 2, 4))
+
+
+def test_consumers_of_an_ordered_group_see_each_queue_in_its_order(instance: Instance, topic: str) -> None:
+    prepared(instance, topic, ordered=True)
+    told = produce_with_one_key(instance, topic)
+    seen = pop_until(instance, topic, len(told))
+    assert [each["offset"] for each in seen] == list(range(len(told)))
