@@ -114,7 +114,8 @@ class Claimer:
                 cursor = tended
                 continue
             plan = self._plan(view, queue, cursor, ask, riding, space)
-            if not plan.tokens and (not plan.picked.fresh or passed >= PASSED_MAX):
+            is_enough = passed >= PASSED_MAX and view.group.filter is not None  # what has expired is passed to its end
+            if not plan.tokens and (not plan.picked.fresh or is_enough):
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:
                 after = Cursor.of(self._store.write(write(cursor, plan.change)))
