@@ -24,9 +24,18 @@ MUTANT_SEEDS = 300
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
+CROWD = Plan(
+    queues=1,
+    consumers=6,
+    pops=10,
+    messages=16,
+    small_pages=True,
+    faults=replace(NONE, stale=0.3, stale_ms_max=500, latency_ms_max=200),
+)
+"""For bugs that show where many are at one cursor at once, and nothing else happens."""
 PLANS = {
     "redrives_of_what_is_alive": AFTERLIFE,
-    "pages_that_come_back_twice": replace(AFTERLIFE, resets=0, pops=9),
+    "pages_that_come_back_twice": CROWD,
     "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
     "beliefs_taken_for_truth": Plan(
         pops=10, queues=1, resets=2, max_attempts=2, faults=Faults(stale=0.6, stale_ms_max=1_500, lose_reply=0.08)
@@ -102,8 +111,9 @@ def _is_found(violations: list[str]) -> bool:
     return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
 
 
-def test_where_much_dies_and_comes_back_histories_run_clean() -> None:
-    assert {seed: found for seed in range(100) if (found := play(seed, AFTERLIFE))} == {}
+@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD])
+def test_where_much_happens_at_once_histories_run_clean(plan: Plan) -> None:
+    assert {seed: found for seed in range(100) if (found := play(seed, plan))} == {}
 
 
 def test_without_faults_nothing_is_unknown() -> None:
