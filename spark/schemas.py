@@ -1,0 +1,150 @@
+"""What the pipeline reads and writes: the schemas of items and of tables, each spelled once.
+
+A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
+others are null. Kinds without a struct (`directory`, `window`, `sweep`, `secret`) tell nothing that a job needs; the
+value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_STRING, _LONG, _INT, _BOOL, _BYTES = StringType(), LongType(), IntegerType(), BooleanType(), BinaryType()
+
+
+def _struct(**fields: DataType) -> StructType:
+    return StructType([StructField(name.rstrip("_"), kind) for name, kind in fields.items()])
+
+
+ENTRY = _struct(
+    id=_BYTES,
+    count_=_INT,
+    stored_at_ms=_LONG,
+    codec=_STRING,  # json or zstd
+    wire_bytes=_LONG,
+    data=_BYTES,  # the packed messages; null: they are in `pieces` payload items (0: in S3)
+    pieces=_INT,
+)
+
+LEASE = _struct(start=_LONG, count_=_INT, deadline_ms=_LONG, attempt=_INT)
+
+KINDS: dict[str, StructType | None] = {
+    "topic": _struct(
+        name=_STRING,
+        queues=_INT,
+        retention_ms=_LONG,
+        index_keys=_BOOL,
+        created_at_ms=_LONG,
+        version=_LONG,
+        delays=_BOOL,
+    ),
+    "grave": _struct(queues=_INT, delays=_BOOL),
+    "directory": None,
+    "group": _struct(
+        name=_STRING,
+        group_id=_STRING,
+        starts=ArrayType(_LONG),
+        mode=_STRING,
+        ordered=_BOOL,
+        paused=_BOOL,
+        invisible_ms=_LONG,
+        max_attempts=_INT,
+        max_in_flight=_INT,
+        backoff_ms=_STRING,
+        filter=_STRING,
+        version=_LONG,
+        created_at_ms=_LONG,
+    ),
+    "cursor": _struct(
+        group=_STRING,
+        group_id=_STRING,
+        consumer=_STRING,  # hash of a consumer_id in a broadcast group; else empty
+        queue=_INT,
+        epoch=_LONG,
+        next=_LONG,
+        segment=_LONG,
+        at_ms=_LONG,
+        by=_STRING,
+        dead=_LONG,
+        leases=ArrayType(_struct(token=_STRING, **{f.name: f.dataType for f in LEASE}, marks=ArrayType(_BYTES))),
+        pages=ArrayType(_struct(page_id=_STRING, due_ms=_LONG, count_=_INT, low=_LONG)),
+    ),
+    "window": None,
+    "segment": _struct(queue=_INT, base=_LONG, end=_LONG, bytes=_LONG, entries=ArrayType(ENTRY)),
+    "payload": _struct(entry_id=_BYTES, piece=_INT, data=_BYTES),
+    "retry_page": _struct(group_id=_STRING, queue=_INT, due_ms=_LONG, page_id=_STRING, retries=ArrayType(LEASE)),
+    "delayed": _struct(queue=_INT, due_ms=_LONG, entry=ENTRY, cancelled=_BOOL),
+    "decision": _struct(
+        queue=_INT,
+        number=_LONG,
+        at_ms=_LONG,
+        by=_BYTES,
+        slots=ArrayType(_struct(due_ms=_LONG, entry_id=_BYTES)),
+        entry=ENTRY,  # null: the messages in these slots are cancelled
+        base=_LONG,
+    ),
+    "dedup": _struct(at_ms=_LONG, entry=ENTRY, index=_INT, queue=_INT, base=_LONG, create=_BOOL, due_ms=_LONG),
+    "index": _struct(stored_at_ms=_LONG, entry_id=_BYTES, queue=_INT, base=_LONG),
+    "dead_letter": _struct(
+        group_id=_STRING,
+        queue=_INT,
+        offset=_LONG,
+        consumer=_STRING,
+        epoch=_LONG,
+        attempts=_INT,
+        reason=_STRING,
+        dead_at_ms=_LONG,
+    ),
+    "sweep": None,
+    "secret": None,
+}
+"""Each kind of item, with the struct of that name in `ITEMS`."""
+
+ITEMS = StructType(
+    [
+        StructField("kind", _STRING, nullable=False),
+        StructField("pk", _STRING, nullable=False),
+        StructField("sk", _STRING, nullable=False),
+        StructField("topic_id", _STRING),
+        StructField("bytes", _LONG),  # what the item weighs in the table, as DynamoDB counts
+        StructField("ttl", _LONG),  # seconds since the epoch
+        StructField("written_us", _LONG),  # when it was written, in an incremental export; null in a full one
+        StructField("is_deleted", _BOOL),  # an incremental export says that it is gone: no struct is filled
+        StructField("file", _STRING, nullable=False),
+        StructField("line", _LONG, nullable=False),
+        *(StructField(kind, struct) for kind, struct in KINDS.items() if struct),
+    ]
+)
+
+QUARANTINE = _struct(file=_STRING, line=_LONG, reason=_STRING, raw=_STRING)
+"""What could not be read. `line` 0: the file as a whole, or the rest of it. `raw`: the beginning of the line."""
+
+MESSAGES = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    queue=_INT,
+    offset=_LONG,
+    message_id=_STRING,
+    entry_id=_STRING,  # hex
+    stored_at_ms=_LONG,
+    due_ms=_LONG,  # of a message that waited; else null
+    key=_STRING,
+    tag=_STRING,
+    properties=MapType(_STRING, _STRING),
+    body=_BYTES,
+    is_text=_BOOL,
+    date=DateType(),  # UTC, of stored_at_ms
+)
+"""Every message of every log, partitioned by topic, date and the export that brought it first."""
