@@ -125,6 +125,9 @@ def _name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
+"""It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
+
 NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
 MODULES = _modules()
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -224,10 +227,32 @@ def _literals(tree: ast.Module) -> list[str]:
     ]
 
 
+# -- the pipeline -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pipeline_and_the_service_share_no_code() -> None:
+    for module in PIPELINE:
+        assert _packages(module) & {"app", "chalicelib", "chalice", "local", "tests"} == set(), module.name
+    for module in MODULES:
+        assert _packages(module) & {"spark", "pyspark", "pyarrow", "pandas"} == set(), module.name
+
+
+@pytest.mark.parametrize(
+    "module", [each for each in PIPELINE if each.is_in("spark.transforms")], ids=lambda it: it.name
+)
+def test_transforms_open_no_session_and_no_files(module: Module) -> None:
+    for name in module.imports:
+        assert not name.startswith(("spark.session", "spark.sources", "spark.tables", "spark.job")), name
+
+
+def _packages(module: Module) -> set[str]:
+    return {name.split(".")[0] for name in module.imports}
+
+
 # -- size -------------------------------------------------------------------------------------------------------------
 
 
-@each_module
+@pytest.mark.parametrize("module", [*MODULES, *PIPELINE], ids=lambda module: module.name)
 def test_modules_and_functions_stay_small(module: Module) -> None:
     assert len(module.source.splitlines()) <= MODULE_LINES_MAX
     for node in ast.walk(module.tree):
@@ -236,7 +261,7 @@ def test_modules_and_functions_stay_small(module: Module) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
 
 
-@each_module
+@pytest.mark.parametrize("module", [*MODULES, *PIPELINE], ids=lambda module: module.name)
 def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Module) -> None:
     assert ast.get_docstring(module.tree)
     if module.name == "chalicelib.store":

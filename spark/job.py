@@ -1,0 +1,197 @@
+"""The frame of every job: its arguments, the export and the tables it works on, one line at its end, an exit code.
+
+    0   done
+    1   bad input, or it failed: one line on stderr, and nothing overwritten
+    2   `audit` only: something that must always hold does not
+    64  wrong arguments
+    130 interrupted
+
+A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` is given a `Run` and returns what to
+say, or an `Outcome` where the exit code is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import NamedTuple, NoReturn
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark.errors import BadInput
+from spark.session import open_session
+from spark.sources import dynamodb_export
+from spark.sources.manifest import Export, read_export
+from spark.tables import Tables
+
+DONE, FAILED, VIOLATED, MISUSED, INTERRUPTED = 0, 1, 2, 64, 130
+
+
+class Outcome(NamedTuple):
+    """`text`: what was done, for the summary. `where`: what was written, if anything."""
+
+    text: str
+    where: str = ""
+    code: int = DONE
+
+
+@dataclass(frozen=True)
+class Job:
+    """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone."""
+
+    name: str
+    about: str
+    run: Callable[[Run], Outcome]
+    add_arguments: Callable[[argparse.ArgumentParser], object] | None = None
+    reads_export: bool = True
+
+
+class Run:
+    """One run of a job: what it was given."""
+
+    def __init__(self, spark: SparkSession, given: argparse.Namespace, export: Export | None) -> None:
+        self.spark, self.given, self._export = spark, given, export
+        self.tables = Tables(spark, given.tables)
+
+    @property
+    def export(self) -> Export:
+        """Only of a job that reads one."""
+        if self._export is None:
+            raise LookupError("this job reads no export")
+        return self._export
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The instant that the job takes for now: as given, or the export's own."""
+        given: int | None = self.given.now
+        return self.export.at_ms if given is None else given
+
+    def items(self, *kinds: str) -> DataFrame:
+        """The items of these kinds that the export has, of all kinds if none is named: `schemas.ITEMS`. Of an
+        incremental export, what has changed."""
+        items = dynamodb_export.items(self.spark, self.export.place.path)
+        return items.where(F.col("kind").isin(*kinds)) if kinds else items
+
+    @cached_property
+    def quarantined(self) -> int:
+        """How many rows of the quarantine this export has."""
+        return self.tables.count_quarantine(self.export.id)
+
+    def write(self, rows: DataFrame, table: str) -> int:
+        """Writes the table's partition of this export, in place of what a run before has written. How many rows."""
+        return self.tables.overwrite(rows, table, self.export.id)
+
+    def where(self, table: str) -> str:
+        """The partition of this export, for the summary."""
+        return self.tables.partition(table, self.export.id)
+
+    def check_quarantine(self, anew: bool = False) -> None:
+        """Looks for what cannot be read of the export, and notes it in the quarantine, once for all jobs.
+
+        Raises `BadInput` if there is any and `--allow-quarantine` was not given. `anew`: looks though a run before
+        has."""
+        if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
+            self.tables.overwrite(
+                dynamodb_export.quarantine(self.spark, self.export.place.path), "quarantine", self.export.id
+            )
+        self.demand_clean()
+
+    def demand_clean(self) -> None:
+        """Raises `BadInput` if the quarantine has rows of this export, unless they are allowed."""
+        if self.quarantined and not self.given.allow_quarantine:
+            first = self.tables.first_of_quarantine(self.export.id)
+            raise BadInput(
+                f"{_rows(self.quarantined)} of this export cannot be read, see {self.where('quarantine')};"
+                f" the first: {first}. Nothing else was written; --allow-quarantine goes on without them"
+            )
+
+
+def main(job: Job, arguments: Sequence[str] | None = None) -> int:
+    """Runs the job. The exit code."""
+    given = parser(job).parse_args(arguments)
+    began = time.monotonic()
+    try:
+        outcome = _run(job, given)
+    except KeyboardInterrupt:
+        print(f"{job.name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # whatever it is, an operator reads one line
+        if given.traceback:
+            raise
+        print(f"{job.name}: {_said(error)}", file=sys.stderr)
+        return FAILED
+    where = f" -> {outcome.where}" if outcome.where else ""
+    print(f"{job.name}: {outcome.text} in {time.monotonic() - began:.1f} s{where}")
+    return outcome.code
+
+
+def _run(job: Job, given: argparse.Namespace) -> Outcome:
+    export = read_export(given.export) if job.reads_export else None
+    run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
+    if export:
+        run.check_quarantine(anew=job.name in ("messages", "audit"))
+    outcome = job.run(run)
+    if export and run.quarantined:
+        return outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
+    return outcome
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"{self.prog}: {message}; --help says more\n")
+
+
+def parser(job: Job) -> argparse.ArgumentParser:
+    """Of the arguments that all jobs take, and of its own."""
+    made = _Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if job.reads_export:
+        made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
+        made.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
+    made.add_argument("--tables", default="tables", metavar="PATH", help="root of all tables (default: tables)")
+    made.add_argument("--now", type=_instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--cores", type=_positive, metavar="N", help="use so many of this machine (default: all)")
+    where.add_argument("--master", metavar="URL", help="run on this cluster instead")
+    made.add_argument("--traceback", action="store_true", help="of an error, say all there is")
+    if job.add_arguments:
+        job.add_arguments(made)
+    return made
+
+
+def _instant(text: str) -> int:
+    """Ms since the epoch. A time without a zone is UTC."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a time like 2026-01-31T12:00:00Z nor ms") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in one line."""
+    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
+    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
+    return (
+        lines[0]
+        if isinstance(error, BadInput)
+        else f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
+    )

@@ -1,0 +1,65 @@
+"""Opens the Spark session of a job: on this machine by default, on any cluster with the same code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+"""Python workers find the package `spark` there."""
+
+_LOOPBACK = "127.0.0.1"
+_ARROW_BATCH_ROWS = 4096
+_ARROW_BATCH_BYTES = 16 * 1024 * 1024
+"""What one batch between the JVM and Python may hold: rows with payloads of 300 KB must not add up to gigabytes."""
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+}
+
+
+def open_session(
+    app: str, cores: int | None = None, master: str | None = None, settings: dict[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one.
+
+    Without `master` it is on this machine, on `cores` of it (default: all), and listens on loopback only; under
+    `spark-submit --master` it is the one submitted to."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = dict(_SETTINGS)
+    if master or not _is_submitted():
+        chosen["spark.master"] = master or f"local[{cores or '*'}]"
+    if chosen.get("spark.master", "").startswith("local"):
+        chosen |= _on_this_machine(cores or os.cpu_count() or 1)
+    builder = SparkSession.builder.appName(app)
+    for name, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, and so has chosen the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _on_this_machine(cores: int) -> dict[str, str]:
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    return {
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'spark' / 'log4j2.properties'}",
+        "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
+    }

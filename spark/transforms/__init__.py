@@ -1,0 +1,1 @@
+"""From rows to rows: no input, no output, no session."""
