@@ -4,6 +4,8 @@
 PYTHON ?= python3
 MINUTES ?= 10
 SEED ?= 1000000
+# Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
+WORKERS_MAX ?= 8
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -22,7 +24,7 @@ run: $(VENV)/.run ## serve on 127.0.0.1:8000, or on PORT, until Ctrl-C
 	@exec $(BIN)/python -m local
 
 test: lint emulators-if-possible ## check style and types, run all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
 lint: $(VENV)/.dev ## check style and types
 	$(BIN)/ruff check .

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
-import time
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 DYNOXIDE = ROOT / ".emulators/node_modules/@dynoxide/linux-x64/dynoxide"
 
 START_SECONDS = 10
+STARTS_MAX = 3
 STOP_SECONDS = 5
 
 
@@ -30,11 +32,9 @@ def dynoxide() -> Iterator[str]:
     """Runs an empty emulator of its own on loopback, in memory, and gives its endpoint."""
     if not DYNOXIDE.exists():
         _absent(f"{DYNOXIDE.name} is not here: `make emulators` installs it")
-    port = free_port()
-    process = subprocess.Popen([DYNOXIDE, "serve", "--port", str(port)], stdout=subprocess.DEVNULL)
+    process, endpoint = _started()
     try:
-        _wait_until_listening(process, port)
-        yield f"http://127.0.0.1:{port}"
+        yield endpoint
     finally:
         _stop(process)
 
@@ -64,19 +64,28 @@ def _absent(reason: str) -> None:
     pytest.skip(reason)
 
 
-def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and process.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-            return
-        time.sleep(0.02)
-    pytest.fail(f"the emulator does not listen on port {port}; exit code {process.poll()}")
+def _started() -> tuple[subprocess.Popen[str], str]:
+    """An emulator that says itself that it listens: on a port that was free, another may listen meanwhile, since tests
+    run side by side."""
+    said = ""
+    for _ in range(STARTS_MAX):
+        command = [DYNOXIDE, "serve", "--port", str(free_port())]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        killer = threading.Timer(START_SECONDS, process.kill)
+        killer.start()
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        killer.cancel()
+        if found := re.search(r"listening on (http://\S+)", said):
+            return process, found[1]
+        _stop(process)
+    pytest.fail(f"the emulator does not listen; it says: {said}")
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[str]) -> None:
     process.terminate()
     try:
-        process.wait(STOP_SECONDS)
+        process.communicate(timeout=STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        process.communicate()

@@ -2,7 +2,7 @@
 
 What an update takes is the reading of it, more than its effect: the update expression is parsed twice, the condition
 twice, and each of ten checks walks the whole tree and asks every node for its kind. That is 4.5 ms for a claim, and
-2.2 ms with what is here.
+2.2 ms with what is here. What only sets whole attributes, as an item that is stored does, needs no tree.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from __future__ import annotations
 import base64
 import copy
 import functools
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from moto.dynamodb.comparisons import ConditionExpressionParser
-from moto.dynamodb.models.dynamo_type import DynamoType
+from moto.dynamodb.exceptions import ItemSizeTooLarge, ItemSizeToUpdateTooLarge
+from moto.dynamodb.models import DynamoDBBackend
+from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Node  # type: ignore[attr-defined]
 
 EXPRESSIONS_KEPT_MAX = 1_024
 """Values and names are placeholders in an expression, so that the service has only some dozens."""
+
+_ASSIGNMENT = r"(#\w+) = (:\w+)"
+_ASSIGNMENTS = re.compile(f"SET {_ASSIGNMENT}(?:, {_ASSIGNMENT})*")
 
 Parse = Callable[[str], Any]
 Lex = Callable[[ConditionExpressionParser], deque[Any]]
@@ -42,6 +48,46 @@ def lexed_once(original: Lex) -> Lex:
         return tuple(original(ConditionExpressionParser(expression, None, None)))
 
     return lambda parser: deque(lex(parser.condition_expression or ""))
+
+
+def assigned_at_once(original: Callable[..., Item]) -> Callable[..., Item]:
+    """The condition is moto's to check. What it would refuse of the assignments is left to it, too."""
+
+    @functools.wraps(original)
+    def update_item(
+        backend: DynamoDBBackend,
+        table_name: str,
+        key: dict[str, Any],
+        update_expression: str,
+        expression_attribute_names: dict[str, str],
+        expression_attribute_values: dict[str, Any],
+        **others: Any,
+    ) -> Item:
+        about = expression_attribute_names, expression_attribute_values
+        attributes = _assigned(update_expression, *about)
+        table = backend.get_table(table_name)
+        if attributes is None or attributes.keys() & set(table.table_key_attrs) or table.stream_shard is not None:
+            return original(backend, table_name, key, update_expression, *about, **others)
+        item = original(backend, table_name, key, "", *about, **{**others, "attribute_updates": {}})
+        try:
+            for name, value in attributes.items():
+                item.attrs[name] = DynamoType(value)  # not `update`, which would not see that an item is too large
+        except ItemSizeTooLarge:
+            raise ItemSizeToUpdateTooLarge from None
+        return item
+
+    return update_item
+
+
+def _assigned(expression: str, names: dict[str, str], values: dict[str, Any]) -> dict[str, Any] | None:
+    """The attributes that an update sets; None where it does anything else."""
+    if not _ASSIGNMENTS.fullmatch(expression or ""):
+        return None
+    pairs = re.findall(_ASSIGNMENT, expression)
+    if not all(name in names and value in values for name, value in pairs):
+        return None
+    found = {names[name]: values[value] for name, value in pairs}
+    return found if len(found) == len(pairs) else None
 
 
 def copied_node(node: Any, memo: dict[int, Any]) -> Any:

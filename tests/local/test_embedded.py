@@ -193,6 +193,26 @@ def test_a_list_that_was_appended_to_another_keeps_its_own_elements(client: Dyna
     assert after == {**key("a"), "next": {"L": [{"N": "6"}]}, "leases": {"M": leases}}
 
 
+def test_attributes_are_set_as_they_are_given_and_leave_the_others(client: DynamoDBClient, table: str) -> None:
+    client.put_item(TableName=table, Item={**key("a"), "old": {"S": "old"}, "end": {"N": "1"}})
+    new: Any = {
+        "end": {"N": "2"},
+        "data": {"B": b"\0\xff"},
+        "list": {"L": [{"N": "1"}]},
+        "map": {"M": {"x": {"S": "y"}}},
+    }
+    after = assign(client, table, new)
+    assert after == stored(client, table)[0] == {**key("a"), "old": {"S": "old"}, **new}
+
+
+@pytest.mark.parametrize("attributes", [{"sk": {"S": "b"}}, {"text": {"S": "x" * 410_000}}])
+def test_what_no_attribute_can_be_is_refused(client: DynamoDBClient, table: str, attributes: Any) -> None:
+    client.put_item(TableName=table, Item=key("a"))
+    with pytest.raises(ClientError, match=r"Cannot update attribute sk|exceeded the maximum allowed size"):
+        assign(client, table, attributes)
+    assert stored(client, table) == [key("a")]
+
+
 def test_items_that_are_gone_are_forgotten(client: DynamoDBClient, table: str) -> None:
     for number in range(20):
         client.put_item(TableName=table, Item={**key("a"), "n": {"N": str(number)}})
@@ -205,6 +225,18 @@ def test_starting_twice_keeps_what_is_stored(client: DynamoDBClient, table: str)
     client.put_item(TableName=table, Item=key("a"))
     embedded.start()
     assert stored(client, table) == [key("a")]
+
+
+def assign(client: DynamoDBClient, table: str, attributes: dict[str, Any]) -> dict[str, Any]:
+    """Sets attributes of item `a` as a `Set` of the service does. What the item is then."""
+    return client.update_item(
+        TableName=table,
+        Key=key("a"),
+        UpdateExpression=f"SET {', '.join(f'#{place} = :{place}' for place in range(len(attributes)))}",
+        ExpressionAttributeNames={f"#{place}": name for place, name in enumerate(attributes)},
+        ExpressionAttributeValues={f":{place}": value for place, value in enumerate(attributes.values())},
+        ReturnValues="ALL_NEW",
+    )["Attributes"]
 
 
 def values(**numbers: int) -> dict[str, Any]:
