@@ -148,3 +148,14 @@ MESSAGES = _struct(
     date=DateType(),  # UTC, of stored_at_ms
 )
 """Every message of every log, partitioned by topic, date and the export that brought it first."""
+
+VIOLATIONS = _struct(
+    invariant=_STRING,
+    severity=_STRING,  # violation, doubt or cost, see `transforms.audit.verdict`
+    topic=_STRING,
+    topic_id=_STRING,
+    queue=_INT,
+    offset=_LONG,
+    detail=_STRING,
+)
+"""What the audit has found wrong, partitioned by export."""

@@ -9,9 +9,14 @@ from pyspark.sql import SparkSession
 
 from spark.session import open_session
 
+_SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # what runs for a minute is not worth optimising
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = open_session("tests", cores=2, settings={"spark.sql.shuffle.partitions": "2"})
+    session = open_session("tests", cores=2, settings=_SETTINGS)
     yield session
     session.stop()

@@ -1,0 +1,58 @@
+"""Proves what must always hold on one full export. What does not is the table `violations`; see `transforms.audit`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from pyspark.sql import DataFrame
+
+from spark import schemas
+from spark.errors import BadInput
+from spark.job import DONE, VIOLATED, Job, Outcome, Run, main
+from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, light, violations, worst_first
+from spark.transforms.audit.verdict import SLACK_MS
+
+TABLE = "violations"
+SHOWN_MAX = 20
+"""Rows that are printed; the table has them all."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--slack",
+        type=int,
+        default=SLACK_MS,
+        metavar="MS",
+        help=f"how far from the export's time an item may have been read (default: {SLACK_MS}, what AWS promises)",
+    )
+    parser.add_argument("--strict", action="store_true", help="exit with 2 for doubts and costs, too")
+
+
+def run(run: Run) -> Outcome:
+    if run.export.is_incremental:
+        raise BadInput(f"{run.export.place} is incremental; the audit needs a full export, to see what is missing")
+    items = light(run.items(*KINDS)).persist()
+    run.write(violations(items, Moment(run.now_ms, run.given.slack)).repartition(1), TABLE)
+    items.unpersist()
+    found = run.spark.read.schema(schemas.VIOLATIONS).parquet(run.where(TABLE))
+    _print(found)
+    counts = {row["severity"]: row["count"] for row in found.groupBy("severity").count().collect()}
+    is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
+    said = ", ".join(f"{counts.get(each, 0)} {each}s" for each in (VIOLATION, DOUBT, COST))
+    return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
+
+
+def _print(found: DataFrame) -> None:
+    rows = found.transform(worst_first).limit(SHOWN_MAX + 1).collect()
+    for row in rows[:SHOWN_MAX]:
+        place = f"{row['topic']}, queue {row['queue']}" + ("" if row["offset"] is None else f", offset {row['offset']}")
+        print(f"{row['severity']} {row['invariant']}: {place}: {row['detail']}")
+    if len(rows) > SHOWN_MAX:
+        print("and more")
+
+
+JOB = Job("audit", __doc__ or "", run, add_arguments)
+
+if __name__ == "__main__":
+    sys.exit(main(JOB))

@@ -1,0 +1,80 @@
+"""The invariants of the table, proved on one export.
+
+An export is not a snapshot: its items were read at different moments, up to `slack_ms` from its time. What one item
+says of itself is judged always. What two items say of each other is a violation only when something in them tells that
+it was so for longer than that; else it is a doubt. Everything is bound by offsets: nothing is said of what a log has
+beyond the end that the export shows. Nothing is expected of what may have expired.
+
+Three things leave no time behind: a reset, a purge and a redrive. In a queue that nobody popped from for longer than
+the slack, one of these within it can show as a violation of `letters` or `page_missing`; the next export tells.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.transforms.audit.cursors import of_cursors, of_groups
+from spark.transforms.audit.decisions import of_decisions, of_waiting
+from spark.transforms.audit.entries import of_entries
+from spark.transforms.audit.log import of_logs, topics
+from spark.transforms.audit.owing import of_letters, of_offsets, of_pages
+from spark.transforms.audit.pointers import of_pointers
+from spark.transforms.audit.verdict import COST, DOUBT, VIOLATION, Moment
+
+__all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "light", "violations", "worst_first"]
+
+_WHOLE = ("topic", "group", "cursor", "retry_page", "index", "dead_letter")
+_ENTRIES = ("delayed", "decision", "dedup")
+"""Kinds of item that hold one entry."""
+KINDS = (*_WHOLE, *_ENTRIES, "segment", "payload")
+"""Kinds of item that the audit looks at."""
+
+_CHECKS = (
+    of_logs,
+    of_entries,
+    of_groups,
+    of_cursors,
+    of_offsets,
+    of_letters,
+    of_pages,
+    of_decisions,
+    of_waiting,
+    of_pointers,
+)
+
+
+def light(items: DataFrame) -> DataFrame:
+    """The same items without what the audit has no use for: of messages no more than whether they are there."""
+    entries = F.transform("segment.entries", lambda entry: entry.withField("data", _stub(entry["data"])))
+    return items.select("kind", "pk", "sk", "topic_id", "ttl", *_WHOLE, *_ENTRIES, "segment", "payload").withColumns(
+        {
+            "segment": F.col("segment").withField("entries", entries),
+            "payload": F.col("payload").withField("data", F.lit(None).cast("binary")),
+            **{kind: _with_stub(F.col(kind)) for kind in _ENTRIES},
+        }
+    )
+
+
+def _with_stub(waiting: Column) -> Column:
+    return F.when(
+        waiting["entry"].isNotNull(), waiting.withField("entry.data", _stub(waiting["entry"]["data"]))
+    ).otherwise(waiting)
+
+
+def _stub(data: Column) -> Column:
+    return F.when(data.isNotNull(), F.unhex(F.lit("")))
+
+
+def violations(items: DataFrame, moment: Moment) -> DataFrame:
+    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`."""
+    rows = reduce(DataFrame.unionByName, [check(items, moment) for check in _CHECKS])
+    named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
+    return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
+
+
+def worst_first(found: DataFrame) -> DataFrame:
+    rank = F.array_position(F.array(F.lit(VIOLATION), F.lit(DOUBT), F.lit(COST)), F.col("severity"))
+    return found.orderBy(rank, "topic", "queue", "offset", "invariant", "detail")

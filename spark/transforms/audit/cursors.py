@@ -1,0 +1,112 @@
+"""Where groups stand: within the log, and what their leases say within that."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark.transforms.audit.log import ends
+from spark.transforms.audit.verdict import Moment, finding, findings, proved
+
+ACKED, MOVED = "61", "6D"
+"""The letters that a mark begins with, `a` and `m`, in hex. After it comes a bit mask, its first byte the lowest."""
+
+
+def cursors(items: DataFrame) -> DataFrame:
+    """The cursors of the groups that there are, with `mode` and `created_at_ms` of the group; `pk` and `sk` tell them
+    apart. A cursor of a group that was deleted since is left out."""
+    groups = items.where("kind = 'group'").select(
+        "topic_id",
+        F.col("group.name").alias("group"),
+        F.col("group.group_id").alias("group_id"),
+        F.col("group.mode").alias("mode"),
+        F.col("group.created_at_ms").alias("created_at_ms"),
+    )
+    standing = items.where("kind = 'cursor'").select("topic_id", "pk", "sk", "cursor.*")
+    return standing.join(F.broadcast(groups), ["topic_id", "group", "group_id"])
+
+
+def owed(lease: Column) -> Column:
+    """The offsets that a lease owes: those that no mark names."""
+    indexes = F.sequence(F.lit(0), lease["count"] - 1)
+    return F.transform(
+        F.filter(indexes, lambda index: ~F.exists(lease["marks"], lambda mark: _names(mark, index))),
+        lambda index: lease["start"] + index,
+    )
+
+
+def _names(mark: Column, index: Column) -> Column:
+    """Whether a mark names the message at an index of its lease; a mask ends with its last byte that is not 0."""
+    byte = F.conv(F.substr(F.hex(mark), F.lit(3) + (index - index % 8) / 4, F.lit(2)), 16, 10).cast("int")
+    return F.coalesce(F.getbit(byte, index % 8) == 1, F.lit(False))
+
+
+def _is_garbled(lease: Column) -> Column:
+    def wrong(mark: Column) -> Column:
+        letter = F.substr(F.hex(mark), F.lit(1), F.lit(2))
+        beyond = F.sequence(lease["count"], F.greatest(lease["count"], (F.length(mark) - 1) * 8))
+        return ~letter.isin(ACKED, MOVED) | F.exists(beyond, lambda index: _names(mark, index))
+
+    return F.exists(lease["marks"], wrong)
+
+
+def of_cursors(items: DataFrame, moment: Moment) -> DataFrame:
+    """`next_beyond_end`: no group stands behind the end of a log. `lease_beyond_next`: nothing is leased that was not
+    taken. `lease_marks`: a mark names messages of its lease. `cursor_hint`: a reader begins at or before `next`.
+    `cursor_mode`: in broadcast groups, and only there, cursors are a consumer's."""
+    known = cursors(items).join(F.broadcast(ends(items)), ["topic_id", "queue"], "left")
+    next_, log_end, hint = F.col("next"), F.coalesce(F.col("end"), F.lit(0)), F.col("segment")
+    beyond, garbled = F.filter("leases", _is_beyond), F.filter("leases", _is_garbled)
+    is_shared = (F.col("consumer") == "") == (F.col("mode") == "broadcast")
+
+    def said(text: str, *values: Column) -> Column:
+        return F.concat(named(), F.format_string(text, *values))
+
+    return findings(
+        known,
+        finding(
+            "next_beyond_end",
+            next_ > log_end,
+            next_,
+            said(" stands here; the log ends at %d", log_end),
+            proved(moment.has_seen(_stood_since())),
+        ),
+        finding("cursor_hint", (next_ < 0) | (hint > next_), next_, said(" stands here, and reads from %d", hint)),
+        finding("lease_beyond_next", F.size(beyond) > 0, next_, said(" has leases beyond this: %s", _tokens(beyond))),
+        finding("lease_marks", F.size(garbled) > 0, next_, said(" has leases with wrong marks: %s", _tokens(garbled))),
+        finding("cursor_mode", is_shared, next_, said(" is of mode %s", F.col("mode"))),
+    )
+
+
+def _is_beyond(lease: Column) -> Column:
+    return (lease["start"] < 0) | (lease["count"] < 1) | (lease["start"] + lease["count"] > F.col("next"))
+
+
+def named() -> Column:
+    """Which group it is about, and in a broadcast group which consumer."""
+    consumer = F.when(F.col("consumer") == "", "").otherwise(F.concat(F.lit(", consumer "), F.col("consumer")))
+    return F.concat(F.lit("group "), F.col("group"), consumer)
+
+
+def _tokens(leases: Column) -> Column:
+    return F.array_join(F.transform(leases, lambda lease: lease["token"]), ", ")
+
+
+def _stood_since() -> Column:
+    """By when the cursor had passed what it has passed; null: unknown. A claim sets `segment` and `at_ms`, a reset
+    takes the former away. Without a claim it stands where its group began, which looked at the ends of the logs."""
+    claimed = F.col("segment").isNotNull() | (F.col("epoch") == 0)
+    by = F.coalesce(F.col("at_ms"), F.col("created_at_ms"))
+    return F.when(claimed, by).when(F.col("at_ms").isNull(), F.col("created_at_ms"))
+
+
+def of_groups(items: DataFrame, moment: Moment) -> DataFrame:
+    """`start_beyond_end`: no group begins behind the end of a log."""
+    groups = items.where("kind = 'group'").select(
+        "topic_id", "group.name", "group.created_at_ms", F.posexplode("group.starts").alias("queue", "start")
+    )
+    known = groups.join(F.broadcast(ends(items)), ["topic_id", "queue"], "left")
+    start, log_end = F.col("start"), F.coalesce(F.col("end"), F.lit(0))
+    said = F.format_string("group %s starts here; the log ends at %d", F.col("name"), log_end)
+    severity = proved(moment.has_seen(F.col("created_at_ms")))
+    return findings(known, finding("start_beyond_end", start > log_end, start, said, severity))

@@ -1,0 +1,82 @@
+"""The log of each queue: a chain of segments without hole or overlap."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark.transforms.audit.verdict import Moment, finding, findings, proved
+
+SEGMENT_FULL_BYTES = 700
+SEGMENT_ENTRIES_MAX = 32
+"""A segment that has so much is full for good: it has a next one, or there was no message since. See docs/table.md."""
+
+
+def topics(items: DataFrame) -> DataFrame:
+    """`topic_id`, `topic`, `queues`, `retention_ms`, `created_at_ms`, `version` of each topic."""
+    return items.where("kind = 'topic'").select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
+
+
+def _of_topic() -> list[str]:
+    return [f"topic.{name}" for name in ("queues", "retention_ms", "created_at_ms", "version")]
+
+
+def segments(items: DataFrame) -> DataFrame:
+    """Each segment: `topic_id`, `queue`, `base`, `end`, `ttl`; `messages` of its entries; `first_at_ms`, `last_at_ms`:
+    when they were stored; `is_full`."""
+    entries = F.col("segment.entries")
+    return items.where("kind = 'segment'").select(
+        "topic_id",
+        "segment.queue",
+        "segment.base",
+        "segment.end",
+        "ttl",
+        F.aggregate(entries, F.lit(0).cast("long"), lambda total, entry: total + entry["count"]).alias("messages"),
+        F.array_min(entries["stored_at_ms"]).alias("first_at_ms"),
+        F.array_max(entries["stored_at_ms"]).alias("last_at_ms"),
+        ((F.col("segment.bytes") >= SEGMENT_FULL_BYTES) | (F.size(entries) >= SEGMENT_ENTRIES_MAX)).alias("is_full"),
+    )
+
+
+def ends(items: DataFrame) -> DataFrame:
+    """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of what is there of it, `is_dense`."""
+    held = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", "segment.end")
+    return (
+        held.groupBy("topic_id", "queue")
+        .agg(F.min("base").alias("first"), F.max("end").alias("end"), F.sum(held.end - held.base).alias("held"))
+        .select("topic_id", "queue", "first", "end", (F.col("end") - F.col("first") == F.col("held")).alias("is_dense"))
+    )
+
+
+def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
+    """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next begins there. `head`: the first
+    begins at 0, or something before it may have expired. `queue`: the topic has such a queue."""
+    order = Window.partitionBy("topic_id", "queue").orderBy("base")
+    prior = [F.lag(name).over(order).alias(f"prior_{name}") for name in ("end", "is_full", "last_at_ms", "ttl")]
+    chain = segments(items).select("*", *prior).join(F.broadcast(topics(items)), "topic_id")
+    base, end, prior_end = F.col("base"), F.col("end"), F.col("prior_end")
+    entries_end = base + F.col("messages")
+    is_young = F.col("created_at_ms") + F.col("retention_ms") > moment.now_ms
+    is_headless = prior_end.isNull() & (base > 0) & is_young
+    said_end = F.format_string("ends at %d; its entries end at %d", end, entries_end)
+    said_head = F.lit("the log begins here, though nothing can have expired")
+    said_queue = F.format_string("a log, but the topic has %d queues", F.col("queues"))
+    return findings(
+        chain,
+        finding("segment_end", end != entries_end, base, said_end),
+        finding("overlap", prior_end > base, base, F.format_string("the segment before it ends at %d", prior_end)),
+        _hole(moment),
+        finding("head", is_headless, base, said_head, proved(F.col("version") == 0)),
+        finding("queue", (F.col("queue") >= F.col("queues")) & prior_end.isNull(), base, said_queue),
+    )
+
+
+def _hole(moment: Moment) -> Column:
+    """What is missing was stored between its neighbours. If the one before has not expired, it cannot have; if both
+    have, it may have been removed before them, since DynamoDB keeps no order."""
+    retention_ms, prior_end, base = F.col("retention_ms"), F.col("prior_end"), F.col("base")
+    before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"), retention_ms)
+    after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"), retention_ms)
+    is_proved = ~before_gone & (F.col("prior_is_full") | moment.has_seen(F.col("first_at_ms")))
+    said = F.format_string("offsets %d to %d are missing", prior_end, base - 1)
+    return finding("hole", (prior_end < base) & ~(before_gone & after_gone), prior_end, said, proved(is_proved))

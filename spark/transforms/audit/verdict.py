@@ -1,0 +1,74 @@
+"""When an export was made, and how what was found in it is said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+VIOLATION = "violation"
+"""Proved: the table was never allowed to look like this."""
+DOUBT = "doubt"
+"""It looks wrong, but the two items may have been read at different moments, or a third may have expired."""
+COST = "cost"
+"""Harmless, and paid for: what a caller that died has left behind."""
+
+SLACK_MS = 60_000
+"""An export is accurate to a minute, AWS says."""
+
+COLUMNS = ("invariant", "severity", "topic_id", "queue", "offset", "detail")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """`now_ms`: the export's time. No two of its items were read more than `slack_ms` from it."""
+
+    now_ms: int
+    slack_ms: int = SLACK_MS
+
+    @property
+    def before_ms(self) -> int:
+        """What was written before this was there whenever an item was read."""
+        return self.now_ms - self.slack_ms
+
+    @property
+    def after_ms(self) -> int:
+        """Nothing was read after this."""
+        return self.now_ms + self.slack_ms
+
+    def has_seen(self, at_ms: Column) -> Column:
+        """Whether every item was read after this instant; false where it is not known."""
+        return F.coalesce(at_ms < self.before_ms, F.lit(False))
+
+    def has_expired(self, stored_at_ms: Column, ttl: Column, retention_ms: Column) -> Column:
+        """Whether what was stored then may be gone: past retention, or past the time when DynamoDB may remove it."""
+        is_past = stored_at_ms + retention_ms <= self.now_ms
+        return F.coalesce(is_past, F.lit(False)) | F.coalesce(ttl * 1000 <= self.now_ms, F.lit(False))
+
+
+def proved(is_proved: Column) -> Column:
+    """The severity of what is wrong for certain where `is_proved`, and else may be."""
+    return F.when(is_proved, F.lit(VIOLATION)).otherwise(F.lit(DOUBT))
+
+
+def finding(
+    invariant: str, wrong: Column, offset: Column | None, detail: Column, severity: Column | str = VIOLATION
+) -> Column:
+    """What to say of a row where it is wrong; else null."""
+    return F.when(
+        wrong,
+        F.struct(
+            F.lit(invariant).alias("invariant"),
+            (F.lit(severity) if isinstance(severity, str) else severity).alias("severity"),
+            (F.lit(None) if offset is None else offset).cast("long").alias("offset"),
+            detail.alias("detail"),
+        ),
+    )
+
+
+def findings(rows: DataFrame, *each: Column) -> DataFrame:
+    """What is to be said of rows that have `topic_id` and `queue`: `COLUMNS`. In one pass, however many invariants."""
+    said = F.explode(F.array_compact(F.array(*each))).alias("said")
+    found = rows.select("topic_id", F.col("queue").cast("int").alias("queue"), said)
+    return found.select("topic_id", "queue", "said.*").select(*COLUMNS)
