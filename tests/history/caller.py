@@ -6,19 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from chalicelib.errors import InvalidField, StoreUnavailable
+from chalicelib.errors import AlreadyDelivered, InvalidField, MessageNotFound, StoreUnavailable
 from chalicelib.message import Message
 from chalicelib.service.claimer import Pop
 from chalicelib.service.consumer import Popped
 from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service
 from chalicelib.topic import Topic
-from tests.history.facts import Delivered, Fact, Reset, Sent, Settled
+from tests.history.facts import NEVER_MS, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"
 """What follows it in a body is there for its size alone."""
-
-NEVER_MS = 10**15
 
 
 class Record(Protocol):
@@ -30,34 +28,72 @@ class Record(Protocol):
 
 
 class Caller:
-    """`now`: the one clock, in ms, by which all callers' facts are compared."""
+    """`now`: the one clock, in ms, by which all callers' facts are compared. `asks_for_topic`: its instance finds out
+    by itself what the topic is like by now, as one behind HTTP does."""
 
-    def __init__(self, service: Service, topic: Topic, record: Record, now: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        service: Service,
+        topic: Topic,
+        record: Record,
+        now: Callable[[], int],
+        asks_for_topic: bool = False,
+    ) -> None:
         self._service = service
-        self._topic = topic
+        self._known = topic
+        self._asks_for_topic = asks_for_topic
         self._record = record
         self._now = now
         self._attempts: dict[str, int] = {}
         """When a pop with this attempt id was first called: its repeats show the same leases."""
 
-    def send(self, bodies: Sequence[str], keys: Sequence[str | None], padding: str) -> None:
+    @property
+    def _topic(self) -> Topic:
+        return self._service.catalogue.topic(self._known.name) if self._asks_for_topic else self._known
+
+    def send(
+        self,
+        bodies: Sequence[str],
+        keys: Sequence[str | None],
+        padding: str,
+        dedup_ids: Sequence[str | None] = (),
+        due_ms: Sequence[int] = (),
+    ) -> None:
+        """`due_ms`: when each is due; 0: it does not wait."""
         now = self._now()
         facts = [Sent(body, key, now, is_unknown=True) for body, key in zip(bodies, keys, strict=True)]
+        for fact, dedup_id in zip(facts, dedup_ids, strict=False):
+            fact.dedup_id = dedup_id
+        for fact, due in zip(facts, due_ms, strict=False):
+            fact.due_ms = due
         self._record.begin(facts)
-        messages = [
-            (Message(f"{each.body}{PADDED}{padding}".encode(), True, each.key, None, {}), None) for each in facts
-        ]
         try:
-            results = self._service.producer.produce(self._topic, messages)
+            results = self._service.producer.produce(self._topic, [(_message(each, padding), None) for each in facts])
         except StoreUnavailable as trouble:
             for fact in facts:
                 fact.is_unknown = trouble.outcome_unknown
         else:
             for fact, result in zip(facts, results, strict=True):
                 fact.is_unknown = result.error is not None and result.error.outcome_unknown
+                fact.message_id, fact.told_due_ms = result.message_id, result.deliver_at_ms or 0
                 if result.offset is not None:
                     fact.place = (result.queue, result.offset)
+        for fact in facts:
+            fact.at_ms = self._now()
         self._record.end(facts)
+
+    def cancel(self, message_id: str) -> None:
+        fact = Cancelled(message_id, self._now())
+        self._record.begin([fact])
+        try:
+            self._service.delayed.cancel(self._topic, message_id)
+            fact.outcome = "ok"
+        except (AlreadyDelivered, MessageNotFound) as error:
+            fact.outcome = error.code
+        except StoreUnavailable:
+            return
+        fact.at_ms = self._now()
+        self._record.end([fact])
 
     def pop(self, group: str, ask: Pop, riding: Sequence[Delivered] = ()) -> list[Delivered] | None:
         """None: the store did not answer, and messages may be leased all the same. `riding` are those whose receipts
@@ -166,3 +202,8 @@ class Caller:
             )
             for number, each in enumerate(popped.deliveries)
         ]
+
+
+def _message(fact: Sent, padding: str) -> Message:
+    body = f"{fact.body}{PADDED}{padding}".encode()
+    return Message(body, True, fact.key, None, {}, fact.due_ms or None, dedup_id=fact.dedup_id)

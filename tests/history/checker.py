@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.history.facts import Delivered, History, Place, Reset, Settled
+from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
 """Two callers' clocks differ by at most this."""
@@ -25,6 +25,14 @@ class Case:
         self.resets: dict[str, list[Reset]] = defaultdict(list)
         self.keys = {sent.body: sent.key for sent in history.sent}
         self.began = {sent.body: sent.began_ms for sent in history.sent}
+        self.sent = {sent.body: sent for sent in history.sent}
+        self.cancels: dict[str, list[Cancelled]] = defaultdict(list)
+        self.ids_seen: dict[str, int] = {}
+        """When a message was first delivered to anybody."""
+        for each in history.delivered:
+            self.ids_seen[each.message_id] = min(each.answered_ms, self.ids_seen.get(each.message_id, NEVER_MS))
+        for cancel in history.cancels:
+            self.cancels[cancel.message_id].append(cancel)
         for reset in history.resets:
             self.resets[reset.group].append(reset)
         for delivered in history.delivered:
@@ -81,9 +89,77 @@ def _cursors_stay_within_the_log(case: Case) -> Iterator[str]:
 
 
 def _what_was_acknowledged_is_stored(case: Case) -> Iterator[str]:
+    ids = case.history.ids
     for sent in case.history.sent:
-        if sent.place is not None and case.history.log.get(sent.place) != sent.body:
-            yield f"{sent.body} was stored at {sent.place}, where now lies {case.history.log.get(sent.place)}"
+        if sent.place is None:
+            continue
+        body = case.history.log.get(sent.place)
+        if body != sent.body and not (body in case.sent and _may_stand_for(case.sent[body], sent)):
+            yield f"{sent.body} was stored at {sent.place}, where now lies {body}"
+        elif ids and sent.message_id and ids[sent.place] != sent.message_id:
+            yield f"{sent.body} was stored as {sent.message_id}, and is {ids[sent.place]} now"
+
+
+def _may_stand_for(stored: Sent, sent: Sent) -> bool:
+    return sent.dedup_id is not None and stored.dedup_id == sent.dedup_id and stored.began_ms <= sent.at_ms
+
+
+def _a_dedup_id_is_stored_once(case: Case) -> Iterator[str]:
+    """Two messages of one id are in the log only when the second was asked for so late that the id was free again."""
+    stored = defaultdict(list)
+    for body in case.history.log.values():
+        if body in case.sent and (dedup_id := case.sent[body].dedup_id) is not None:
+            stored[dedup_id].append(case.sent[body])
+    for dedup_id, several in stored.items():
+        for first, second in pairwise(sorted(several, key=_ended_ms)):
+            if not _is_free_again(case, [first, second]):
+                yield f"{dedup_id} is in the log as {first.body} and as {second.body}"
+
+
+def _ended_ms(sent: Sent) -> int:
+    return min(sent.at_ms, sent.began_ms + _CALL_MS_MAX)
+
+
+def _is_free_again(case: Case, several: list[Sent]) -> bool:
+    """Whether a dedup id that was used by all of these may have stood for one message first, and then for another."""
+    lasted_ms = max(map(_ended_ms, several)) - min(each.began_ms for each in several)
+    return lasted_ms + SKEW_MS >= case.history.dedup_ms
+
+
+def _repeats_hear_the_same(case: Case) -> Iterator[str]:
+    """While a dedup id stands, all who use it hear the same id, queue and offset, and the same time if it waits."""
+    users = defaultdict(list)
+    for sent in case.history.sent:
+        if sent.dedup_id is not None:
+            users[sent.dedup_id].append(sent)
+    for dedup_id, several in users.items():
+        told = {(each.message_id, each.place, each.told_due_ms) for each in several if each.message_id is not None}
+        if len(told) > 1 and not _is_free_again(case, several):
+            yield f"{dedup_id} was told to be {sorted(told, key=str)}"
+
+
+def _what_waits_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
+    there = set(case.history.ids.values())
+    for message_id in {each.message_id for each in case.history.sent if each.message_id and each.told_due_ms}:
+        told = [each.outcome for each in case.cancels.get(message_id, ())]
+        if message_id in there and {"ok", "MessageNotFound"} & set(told):
+            yield f"{message_id} was delivered, and cancelling it was answered {told}"
+        if message_id not in there and "AlreadyDelivered" in told:
+            yield f"{message_id} was not delivered, and cancelling it was answered {told}"
+        if message_id not in there and not {"ok", "unknown"} & set(told):
+            yield f"{message_id} was to be delivered and never was; cancelling it was answered {told}"
+        if told.count("ok") > 1:
+            yield f"{message_id} was cancelled twice"
+    for cancel in case.history.cancels:
+        known = case.ids_seen.get(cancel.message_id, NEVER_MS)
+        if cancel.began_ms > known and cancel.outcome not in ("AlreadyDelivered", "unknown"):
+            yield f"{cancel.message_id} came at {known}, and cancelling it was answered {cancel.outcome} later"
+
+
+def _nothing_comes_early(case: Case) -> Iterator[str]:
+    for each in case.history.delivered:
+        if each.body in case.sent and each.answered_ms + SKEW_MS < case.sent[each.body].due_ms:
+            yield f"{each.group} got {each.body} at {each.answered_ms}, due at {case.sent[each.body].due_ms}"
 
 
 def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
@@ -93,7 +169,7 @@ def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
             yield f"{body} is in the log and was never sent"
         elif count > 1:
             yield f"{body} is {count} times in the log"
-        elif known[body].place is None and not known[body].is_unknown:
+        elif known[body].place is None and known[body].message_id is None and not known[body].is_unknown:
             yield f"{body} is in the log although its produce failed"
 
 
@@ -102,7 +178,7 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
     by_producer: dict[str, list[Place]] = defaultdict(list)
     queues: dict[str, set[int]] = defaultdict(set)
     for sent in case.history.sent:
-        if sent.key is not None and sent.place is not None:
+        if sent.key is not None and sent.place is not None and case.history.log.get(sent.place) == sent.body:
             by_producer[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
     for (queue, _), body in case.history.log.items():
         if key := case.keys.get(body):
@@ -387,11 +463,18 @@ def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) 
 
 _FOR_EVER_MS = 10**15
 
+_CALL_MS_MAX = 30_000
+"""No call goes on for longer; one whose caller died has ended by then."""
+
 CHECKS = (
     _no_caller_meets_a_defect,
     _offsets_are_dense,
     _cursors_stay_within_the_log,
     _what_was_acknowledged_is_stored,
+    _a_dedup_id_is_stored_once,
+    _repeats_hear_the_same,
+    _what_waits_comes_once_or_is_cancelled,
+    _nothing_comes_early,
     _nothing_is_stored_twice_or_from_nowhere,
     _keys_keep_their_order,
     _an_answer_keeps_the_order_of_a_queue,

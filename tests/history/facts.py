@@ -5,19 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+NEVER_MS = 10**15
+
 Place = tuple[int, int]
 """Queue and offset."""
 
 
 @dataclass(slots=True)
 class Sent:
-    """A produce of one message. `place` None: it failed; `is_unknown`: or its answer was lost."""
+    """A produce of one message. `place` None: it waits until it is due, which `due_ms` says; or it failed; or, when it
+    `is_unknown`, its answer was lost."""
 
     body: str
     key: str | None
     began_ms: int
     place: Place | None = None
     is_unknown: bool = False
+    dedup_id: str | None = None
+    """Another message with the same one may be stored in its place."""
+    due_ms: int = 0
+    """When it was to come at the earliest."""
+    message_id: str | None = None
+    """What was told. None: it failed, or that is unknown."""
+    told_due_ms: int = 0
+    """Until when the message of that id waits, as was told. 0: it lies in the log."""
+    at_ms: int = NEVER_MS
+    """When it was answered, or given up; for ever if its caller died."""
+
+
+@dataclass(slots=True)
+class Cancelled:
+    """Somebody asked for a message that waits not to be delivered. `outcome`: "ok", "AlreadyDelivered",
+    "MessageNotFound" or "unknown"."""
+
+    message_id: str
+    began_ms: int
+    at_ms: int = NEVER_MS
+    outcome: str = "unknown"
 
 
 @dataclass(slots=True)
@@ -78,7 +102,7 @@ class Redrive:
     at_ms: int
 
 
-Fact = Sent | Delivered | Settled | Reset
+Fact = Sent | Delivered | Settled | Reset | Cancelled
 
 
 @dataclass(slots=True)
@@ -99,10 +123,15 @@ class History:
     settled: list[Settled] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
     redrives: list[Redrive] = field(default_factory=list)
+    cancels: list[Cancelled] = field(default_factory=list)
+    dedup_ms: int = 300_000
+    """How long a dedup id stands for the message that was stored with it."""
     rules: dict[str, Rules] = field(default_factory=dict)
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
     """What lies in the log in the end."""
+    ids: dict[Place, str] = field(default_factory=dict)
+    """And under which id; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
     """Cursors that stood, at some time, behind the end of their log."""
@@ -123,6 +152,8 @@ class History:
                 self.delivered.append(fact)
             elif isinstance(fact, Settled):
                 self.settled.append(fact)
+            elif isinstance(fact, Cancelled):
+                self.cancels.append(fact)
             else:
                 self.resets.append(fact)
 

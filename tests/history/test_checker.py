@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.history.checker import SKEW_MS, violations
-from tests.history.facts import Delivered, History, Reset, Rules, Sent, Settled
+from tests.history.facts import Cancelled, Delivered, History, Reset, Rules, Sent, Settled
 
 PLACE = (0, 0)
 
@@ -241,3 +241,59 @@ def test_no_more_are_held_than_allowed() -> None:
     assert "no_more_are_in_flight_than_allowed" in found(judged)
     judged.rules = {"g": Rules(5, 3)}
     assert "no_more_are_in_flight_than_allowed" not in found(judged)
+
+
+def once(body: str, began_ms: int, place: tuple[int, int], message_id: str = "id") -> Sent:
+    """A message of the one dedup id that there is."""
+    return Sent(body, None, began_ms, place, dedup_id="d", message_id=message_id, at_ms=began_ms + 10)
+
+
+def test_a_repeat_may_lie_where_another_message_of_its_dedup_id_lies() -> None:
+    assert found(history(sent=[once("a", 0, PLACE), once("b", 20, PLACE)])) == set()
+
+
+@pytest.mark.parametrize(("later_ms", "wrong"), [(300_000, set()), (290_000, {"a_dedup_id_is_stored_once"})])
+def test_a_dedup_id_is_stored_again_when_it_is_free_again(later_ms: int, wrong: set[str]) -> None:
+    judged = history(sent=[once("a", 0, PLACE), once("b", later_ms, (0, 1), "other")], ends={0: 2})
+    judged.log, judged.drained = {PLACE: "a", (0, 1): "b"}, {}
+    assert found(judged) - {"repeats_hear_the_same"} == wrong
+
+
+def test_repeats_hear_the_same_id() -> None:
+    judged = history(sent=[once("a", 0, PLACE), once("b", 20, PLACE, "other")])
+    assert found(judged) == {"repeats_hear_the_same"}
+
+
+def waits(*outcomes: str, is_there: bool) -> History:
+    """A message that was to wait until 2000, and was cancelled with these outcomes."""
+    sent = Sent("a", None, 0, due_ms=2_000, message_id="id", told_due_ms=2_000, at_ms=10)
+    cancels = [Cancelled("id", 100, 110, outcome) for outcome in outcomes]
+    if not is_there:
+        return History(sent=[sent], cancels=cancels, ends={0: 0})
+    return history(sent=[sent], cancels=cancels, ids={PLACE: "id"})
+
+
+@pytest.mark.parametrize(
+    ("judged", "is_fine"),
+    [
+        (waits(is_there=True), True),
+        (waits(is_there=False), False),
+        (waits("ok", is_there=False), True),
+        (waits("ok", is_there=True), False),
+        (waits("ok", "ok", is_there=False), False),
+        (waits("unknown", is_there=True), True),
+        (waits("unknown", is_there=False), True),
+        (waits("AlreadyDelivered", is_there=True), True),
+        (waits("AlreadyDelivered", is_there=False), False),
+        (waits("MessageNotFound", is_there=True), False),
+    ],
+)
+def test_what_waits_comes_or_is_cancelled_as_was_told(judged: History, is_fine: bool) -> None:
+    assert found(judged) == (set() if is_fine else {"what_waits_comes_once_or_is_cancelled"})
+
+
+@pytest.mark.parametrize(("at_ms", "wrong"), [(1_500, set()), (1_499, {"nothing_comes_early"})])
+def test_nothing_comes_before_it_is_due(at_ms: int, wrong: set[str]) -> None:
+    judged = waits(is_there=True)
+    judged.delivered = [replace(delivered("r", at_ms, 3_000), answered_ms=at_ms)]
+    assert found(judged) == wrong

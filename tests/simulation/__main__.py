@@ -62,7 +62,7 @@ def _show(seed: int) -> int:
     world = World(seed)
     found = world.run()
     history = world.history
-    facts = [*history.sent, *history.delivered, *history.settled, *history.resets]
+    facts = [*history.sent, *history.delivered, *history.settled, *history.resets, *history.cancels, *history.redrives]
     for fact in sorted(facts, key=lambda each: each.began_ms):
         print(fact)
     for violation in found:

@@ -72,7 +72,7 @@ def fullness_that_depends_on_the_entry() -> Any:
         ]
         return dataclasses.replace(made, guards=tuple(guards))
 
-    return _together(
+    return together(
         patch.object(log_writer, "append", append),
         patch.object(log.Segment, "is_sealed", property(lambda self: self.filled_bytes >= SEGMENT_FULL_BYTES // 2)),
     )
@@ -109,7 +109,7 @@ def payloads_after_their_pointers() -> Any:
             late.pop()()
         return done
 
-    return _together(
+    return together(
         patch.object(payloads.Payloads, "put", put_later), patch.object(log_writer.LogWriter, "append", append_first)
     )
 
@@ -226,7 +226,7 @@ def acks_by_offset() -> Any:
                     change += changes.ack(each, [shown.offset - each.start])
         return change, {}
 
-    return _together(
+    return together(
         patch.object(settlement.Settlement, "standing", standing), patch.object(settlement.Settlement, "acks", acks)
     )
 
@@ -299,7 +299,7 @@ def tidying_that_forgets_what_moved() -> Any:
         made = true(self)
         return dataclasses.replace(made, marks=(made.marks[0], lease.mark(lease.ACKED, ()), *made.marks[2:]))
 
-    return _together(patch.object(lease.Lease, "tidied", tidied), patch.object(lease, "MARKS_MAX", 1))
+    return together(patch.object(lease.Lease, "tidied", tidied), patch.object(lease, "MARKS_MAX", 1))
 
 
 @planted
@@ -332,7 +332,7 @@ def epochs_that_nobody_looks_at() -> Any:
     def standing(self: Any, shown: Any) -> Any:
         return self.cursor.standing(shown.token, shown.start, shown.offset)
 
-    return _together(
+    return together(
         patch.object(settler, "write", write),
         patch.object(claimer, "write", write),
         patch.object(settlement.Settlement, "standing", standing),
@@ -481,7 +481,7 @@ def ids_from_the_clock() -> Any:
 
 
 @contextmanager
-def _together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
+def together(*patches: AbstractContextManager[Any]) -> Iterator[None]:
     """All of these at once."""
     with ExitStack() as stack:
         for each in patches:

@@ -11,7 +11,8 @@ from unittest.mock import patch
 import pytest
 
 from tests.emulators import ROOT
-from tests.simulation.faulty_store import NONE, Faults, PastStore
+from tests.simulation import mutants_producing  # noqa: F401 - they plant themselves
+from tests.simulation.faulty_store import ALL, NONE, Faults, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play
 
@@ -33,7 +34,12 @@ CROWD = Plan(
     faults=replace(NONE, stale=0.3, stale_ms_max=500, latency_ms_max=200),
 )
 """For bugs that show where many are at one cursor at once, and nothing else happens."""
+WAITING = Plan(queues=1, delayed=0.8, sweepers=2, consumers=4, pops=6, faults=replace(ALL, zombie=0.2, kill=0.02))
+"""For bugs that show where most messages wait, and many writes come late."""
 PLANS = {
+    "cancels_that_leave_no_mark": WAITING,
+    "delays_in_plain_writes": WAITING,
+    "promotions_that_begin_at_the_end": WAITING,
     "redrives_of_what_is_alive": AFTERLIFE,
     "pages_that_come_back_twice": CROWD,
     "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
@@ -95,6 +101,14 @@ def test_a_history_has_something_of_everything() -> None:
     assert any(each.is_unknown for history in histories for each in history.sent)
     assert any(each.attempt > 2 for history in histories for each in history.delivered)
     assert any("late0" in history.drained for history in histories)
+    shared = [{each.message_id for each in history.sent if each.dedup_id == "d0"} for history in histories]
+    assert any(None in ids and len(ids) > 1 for ids in shared)
+    assert {each.outcome for history in histories for each in history.cancels} == {
+        "ok",
+        "unknown",
+        "AlreadyDelivered",
+        "MessageNotFound",
+    }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -108,7 +122,7 @@ def _is_found(violations: list[str]) -> bool:
     return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
 
 
-@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD])
+@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD, WAITING])
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan) -> None:
     assert {seed: found for seed in range(100) if (found := play(seed, plan))} == {}
 

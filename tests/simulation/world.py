@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from chalicelib import keys
 from chalicelib.errors import DecantError, StoreUnavailable
@@ -24,6 +24,7 @@ from tests.history.caller import PADDED, Caller
 from tests.history.facts import Delivered, History, Place, Rules
 from tests.simulation.afterlife import Redriver, small_pages
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
+from tests.simulation.producing import Canceller, Producer, short_times
 from tests.simulation.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
@@ -63,6 +64,12 @@ class Plan:
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
     redrives: int = 0
+    dedup_ids: int = 0
+    """Producers take theirs from so many; 0: they use none."""
+    dedup_ms: int = 300_000
+    """How long one stands."""
+    delayed: float = 0.0
+    """The share of messages that wait."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
     faults: Faults = ALL
@@ -85,6 +92,9 @@ class Plan:
             sweepers=random.choice((0, 0, 1, 2)),
             redrives=random.choice((0, 0, 0, 2)),
             small_pages=random.choice((False, False, True)),
+            dedup_ids=random.choice((0, 0, 0, 3, 6)),
+            dedup_ms=random.choice((300_000, 300_000, 2_000)),
+            delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
         )
 
 
@@ -94,12 +104,26 @@ class World:
         self._plan = plan or Plan.of(seed)
         self._scheduler = Scheduler(self._random)
         self._store = PastStore(self._scheduler)
-        self.history = History()
+        self.history = History(dedup_ms=self._plan.dedup_ms)
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._topic = self._prepared()
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
+        self._spawn_all()
+        try:
+            with ExitStack() as settings:
+                settings.enter_context(short_times(self._plan.dedup_ms))
+                if self._plan.small_pages:
+                    settings.enter_context(small_pages())
+                self._scheduler.run(_STEPS_MAX)
+                self._drain()
+        except Endless as endless:
+            self.history.defects.append(str(endless))
+        self.history.passed = list(self._passed())
+        return checker.violations(self.history)
+
+    def _spawn_all(self) -> None:
         plan = self._plan
         share = -(-plan.messages // plan.producers)
         for number in range(plan.producers):
@@ -115,16 +139,10 @@ class World:
             self._spawn(lambda random: Sweeper(self, random))
         if plan.redrives:
             self._spawn(lambda random: Redriver(self, plan.redrives, random))
+        if plan.delayed:
+            self._spawn(lambda random: Canceller(self, random))
         if plan.chores:
             self._spawn(lambda random: Housekeeper(self, plan.chores, random))
-        try:
-            with small_pages() if plan.small_pages else nullcontext():
-                self._scheduler.run(_STEPS_MAX)
-                self._drain()
-        except Endless as endless:
-            self.history.defects.append(str(endless))
-        self.history.passed = list(self._passed())
-        return checker.violations(self.history)
 
     # -- what actors use ----------------------------------------------------------------------------------------------
 
@@ -158,6 +176,10 @@ class World:
         return Rules(self._plan.max_attempts, self._plan.max_in_flight, self._plan.unwanted_key, self._plan.ordered)
 
     @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    @property
     def pops(self) -> int:
         return self._plan.pops
 
@@ -177,7 +199,7 @@ class World:
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self._topic, self.history, lambda: self._scheduler.now)
+        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, bool(self._plan.delayed))
 
     # -- how it goes --------------------------------------------------------------------------------------------------
 
@@ -195,10 +217,10 @@ class World:
         self._scheduler.run(_STEPS_MAX)
         return made[0]
 
-    def _spawn(self, make: Callable[[Random], Actor | Redriver]) -> None:
+    def _spawn(self, make: Callable[[Random], Working]) -> None:
         self._scheduler.spawn(partial(self._live, make(self._random)), self._random.randrange(200))
 
-    def _live(self, actor: Actor | Redriver) -> None:
+    def _live(self, actor: Working) -> None:
         """When its process dies, an actor goes on in a fresh one."""
         while True:
             try:
@@ -240,6 +262,7 @@ class World:
         self.history.log = {
             (each.queue, each.offset): each.message.body.decode().split(PADDED)[0] for each in found.messages
         }
+        self.history.ids = {(each.queue, each.offset): each.message_id for each in found.messages}
 
     def _passed(self) -> Iterator[str]:
         ends: dict[str, list[tuple[int, int]]] = {}
@@ -260,26 +283,16 @@ def _place(sort_key: str) -> Place:
     return int(queue), int(offset)
 
 
+class Working(Protocol):
+    def work(self, service: Service) -> None:
+        """As long as there is something to do."""
+
+
 class Actor:
     """Somebody who calls the service. What is still to do outlives the process that does it."""
 
     def work(self, service: Service) -> None:
         raise NotImplementedError
-
-
-class Producer(Actor):
-    def __init__(self, world: World, name: str, messages: int, random: Random) -> None:
-        self._world, self._name, self._left, self._random = world, name, messages, random
-
-    def work(self, service: Service) -> None:
-        random, caller = self._random, self._world.caller(service)
-        while self._left:
-            count = min(self._left, random.choice((1, 2, 4, 7)))
-            bodies = [f"{self._name}-{self._left}.{part}" for part in range(count)]
-            self._left -= count
-            self._world.sleep(random.randrange(150))
-            padding = random.choice((0, 0, 150, 2_000))
-            caller.send(bodies, [random.choice((None, "a", "b")) for _ in bodies], random.randbytes(padding // 2).hex())
 
 
 class Consumer(Actor):

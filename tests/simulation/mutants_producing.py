@@ -1,0 +1,140 @@
+"""Bugs planted into what is stored once, and what waits."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib import dedup, delay, keys
+from chalicelib.dedup import Record
+from chalicelib.errors import StoreUnavailable
+from chalicelib.service import decisions, deduplication, delays
+from chalicelib.service.deduplication import Deduplication
+from chalicelib.store import Keys
+from chalicelib.writes import RemoveItem, Write
+from tests.simulation.mutants import planted, together
+
+# -- dedup ids --------------------------------------------------------------------------------------------------------
+
+
+@planted
+def dedup_ids_that_nobody_looks_up() -> Any:
+    """Whoever comes takes the id."""
+    return patch.object(
+        deduplication, "claim", lambda *args: dataclasses.replace(dedup.claim(*args), guards=(), landed=lambda _: False)
+    )
+
+
+@planted
+def dedup_ids_noted_after_the_append() -> Any:
+    """An id is looked up before the append, and taken after it."""
+    claim, landed = Deduplication._claim, Deduplication._landed
+    late: list[Any] = []
+
+    def looked_up(self: Any, topic: Any, record: Record, messages: Any) -> dict[int, Record]:
+        taken = {}
+        for place, message in messages.items():
+            found = self._store.read([Keys([keys.dedup(topic.id, message.dedup_id or "")], strong=True)])[0]
+            if message.dedup_id is not None and found and Record.of(found[0]).stands(self._runtime.now()):
+                taken[place] = Record.of(found[0])
+        if not taken:
+            late.append(lambda: claim(self, topic, record, messages))
+        return taken
+
+    def then_taken(self: Any, *args: Any, **more: Any) -> Any:
+        done = landed(self, *args, **more)
+        while late:
+            late.pop()()
+        return done
+
+    return together(
+        patch.object(Deduplication, "_claim", looked_up), patch.object(Deduplication, "_landed", then_taken)
+    )
+
+
+@planted
+def helpers_that_append_without_looking() -> Any:
+    """Who meets a record appends its entry at the end of the log, wherever it lies already."""
+
+    def search(self: Any, topic: Any, record: Record) -> Record:
+        tail = self._writer.tail(topic, topic.log(record.queue))
+        return dataclasses.replace(record, base=tail.base, may_create=tail.may_create)
+
+    return patch.object(Deduplication, "_search", search)
+
+
+@planted
+def helpers_that_do_not_help() -> Any:
+    """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
+
+    def first_of(self: Any, topic: Any, record: Record) -> int:
+        found = self._search(topic, record)
+        return found if isinstance(found, int) else int(found.base)
+
+    return patch.object(Deduplication, "_first_of", first_of)
+
+
+@planted
+def dedup_ids_that_stand_for_a_second() -> Any:
+    """An id is free again too soon."""
+    true = dedup.claim
+
+    def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
+        with patch.object(dedup, "DEDUP_MS", 1_000):
+            return true(topic_id, dedup_id, record)
+
+    return patch.object(deduplication, "claim", claim)
+
+
+# -- messages that wait -----------------------------------------------------------------------------------------------
+
+
+@planted
+def delays_in_plain_writes() -> Any:
+    """What is due soon is stored by a write whose late repeat finds the item gone, and makes it anew."""
+
+    def trouble(self: Any, writes: Any) -> Any:
+        outcomes = [each for each in self._store.write_each(writes) if isinstance(each, StoreUnavailable)]
+        return StoreUnavailable("some of it", outcome="unknown") if outcomes else None
+
+    return patch.object(delays.Delays, "_trouble", trouble)
+
+
+@planted
+def cancels_that_leave_no_mark() -> Any:
+    """A cancelled message is removed, and not remembered until it is due."""
+    mark = decisions.mark_cancelled
+
+    def removed(topic_id: str, queue: int, slot: delay.Slot) -> Write:
+        marking = mark(topic_id, queue, slot)
+        return Write(marking.key, marking.guards, (RemoveItem(),))
+
+    return patch.object(decisions, "mark_cancelled", removed)
+
+
+@planted
+def decisions_that_nobody_carries_out() -> Any:
+    """What a dead caller decided is left to it."""
+    return patch.object(decisions, "_undone", lambda *_: [])
+
+
+@planted
+def promotions_before_they_are_due() -> Any:
+    """What is due in a while is delivered now."""
+    true = decisions.Decisions.standing
+    return patch.object(
+        decisions.Decisions,
+        "standing",
+        lambda self, topic, queue, until_ms: true(self, topic, queue, until_ms + 800),
+    )
+
+
+@planted
+def promotions_that_begin_at_the_end() -> Any:
+    """Who helps looks for the entry only where it believes the log to end."""
+
+    def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> None:
+        self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue)))
+
+    return patch.object(decisions.LogJoiner, "append_from", append_from)

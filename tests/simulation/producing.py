@@ -1,0 +1,73 @@
+"""Producers of a simulated world: of keyed and unkeyed batches, with dedup ids, and of messages that wait. And those
+who cancel these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from chalicelib import dedup
+from chalicelib.service import delays
+from chalicelib.service.service import Service
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+LATE_WRITE_MS = 3_200
+"""In place of a minute: longer than any late write of the simulation lives. What waits longer is stored plainly."""
+
+PAUSES_MS = (150, 150, 150, 3_000)
+"""Between messages with dedup ids: these may be free again by then, or not."""
+
+DELAYS_MS = (1, 400, 2_000, 4_500)
+
+
+@contextmanager
+def short_times(dedup_ms: int) -> Iterator[None]:
+    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(delays, "LATE_WRITE_MS_MAX", LATE_WRITE_MS):
+        yield
+
+
+class Producer:
+    def __init__(self, world: World, name: str, messages: int, random: Random) -> None:
+        self._world, self._name, self._left, self._random = world, name, messages, random
+
+    def work(self, service: Service) -> None:
+        random, plan, caller = self._random, self._world.plan, self._world.caller(service)
+        while self._left:
+            count = min(self._left, random.choice((1, 2, 4, 7)))
+            bodies = [f"{self._name}-{self._left}.{part}" for part in range(count)]
+            self._left -= count
+            self._world.sleep(random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150))
+            padding = random.choice((0, 0, 150, 2_000))
+            keys = [random.choice((None, "a", "b")) for _ in bodies]
+            noise = random.randbytes(padding // 2).hex()
+            ids = [self._dedup_id() for _ in bodies] if plan.dedup_ids else ()
+            due = [self._due_ms() for _ in bodies] if plan.delayed else ()
+            caller.send(bodies, keys, noise, ids, due)
+
+    def _dedup_id(self) -> str | None:
+        return f"d{self._random.randrange(self._world.plan.dedup_ids)}" if self._random.random() < 0.5 else None
+
+    def _due_ms(self) -> int:
+        is_delayed = self._random.random() < self._world.plan.delayed
+        return self._world.now + self._random.choice(DELAYS_MS) if is_delayed else 0
+
+
+class Canceller:
+    """Takes back, now and then, one of the messages that wait, or that waited."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world, self._random = world, random
+        self._left = 6
+
+    def work(self, service: Service) -> None:
+        caller = self._world.caller(service)
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(900))
+            if waiting := [each for each in self._world.history.sent if each.told_due_ms and each.message_id]:
+                caller.cancel(self._random.choice(waiting).message_id or "")
