@@ -13,6 +13,7 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -159,3 +160,48 @@ VIOLATIONS = _struct(
     detail=_STRING,
 )
 """What the audit has found wrong, partitioned by export."""
+
+BACKLOG = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    group=_STRING,
+    queue=_INT,
+    consumer=_STRING,  # hash of a consumer_id in a broadcast group; else empty
+    end=_LONG,
+    next=_LONG,
+    committed=_LONG,  # the lowest offset that is not settled
+    ready=_LONG,
+    in_flight=_LONG,
+    retrying=_LONG,
+    dead=_LONG,
+    oldest_at_ms=_LONG,  # when the oldest message that is not settled was stored; null: there is none
+    oldest_age_ms=_LONG,
+    last_pop_at_ms=_LONG,
+)
+"""How far each group is, by queue: table `backlog`."""
+
+TRAFFIC = _struct(
+    topic=_STRING, topic_id=_STRING, queue=_INT, minute_ms=_LONG, tag=_STRING, messages=_LONG, body_bytes=_LONG
+)
+"""Messages stored, by topic, queue, minute and tag: table `traffic`."""
+
+LATENESS = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    messages=_LONG,
+    p50_ms=_LONG,
+    p90_ms=_LONG,
+    p99_ms=_LONG,
+    max_ms=_LONG,
+    waiting=_LONG,
+    overdue=_LONG,  # of those that wait: past their time
+)
+"""How much later than due messages that waited came into the log, by topic: table `delays`."""
+
+DEAD_LETTERS = _struct(
+    topic=_STRING, topic_id=_STRING, group=_STRING, reason=_STRING, hour_ms=_LONG, letters=_LONG, attempts_max=_INT
+)
+"""Dead letters by group, reason and the hour in which they died: table `dead_letters`."""
+
+COST = _struct(topic=_STRING, topic_id=_STRING, kind=_STRING, items=_LONG, bytes=_LONG, usd_per_month=DoubleType())
+"""What is stored, by topic and kind of item, and what that costs: table `cost`."""
