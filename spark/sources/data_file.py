@@ -1,0 +1,124 @@
+"""A data file of an export as record batches: its items, or what of it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark import schemas
+from spark.sources import items
+from spark.sources.columns import KINDS, Columns, Unsuited, columns_of
+from spark.sources.lines import RAW_BYTES_MAX, Block, LineReader, Trouble
+from spark.sources.manifest import DataFile
+from spark.sources.rows import row_of
+from spark.sources.typed import Malformed
+
+SCHEMA = to_arrow_schema(schemas.ITEMS)
+QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
+
+_KEY = b'"pk":{"S":"'
+"""As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
+_KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
+
+
+class FileReader:
+    """Iterate once. `troubles` has what has been found so far, and is emptied by who reads it."""
+
+    def __init__(self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None) -> None:
+        self._file, self._is_incremental, self._kinds = file, is_incremental, kinds
+        self._lines = LineReader(file)
+        self.troubles: list[Trouble] = self._lines.troubles
+        self._wanted = _prefixes(kinds)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for block in self._lines:
+            yield from self._batches(block)
+
+    def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
+        bulk: dict[str, list[int]] = {kind: [] for kind in KINDS}
+        single: list[int] = []
+        for at, line in enumerate(block.lines):
+            prefix = _prefix(line)
+            if prefix and self._wanted is not None and prefix not in self._wanted:
+                continue
+            kind = _KINDS_BY_PREFIX.get(prefix)
+            is_bulk = kind is not None and (not self._is_incremental or b'"NewImage":' in line)
+            (bulk[kind] if kind and is_bulk else single).append(at)
+        for kind, found in bulk.items():
+            if found:
+                yield from self._bulk(kind, block, found)
+        yield from self._single(block, single)
+
+    def _bulk(self, kind: str, block: Block, found: list[int]) -> Iterator[pa.RecordBatch]:
+        try:
+            columns = columns_of(kind, [block.lines[at] for at in found], self._is_incremental, SCHEMA.field(kind).type)
+        except Unsuited:
+            yield from self._single(block, found)
+        else:
+            yield self._batch(kind, columns, pa.array([block.first + at for at in found], pa.int64()))
+
+    def _batch(self, kind: str, columns: Columns, numbers: pa.Array) -> pa.RecordBatch:
+        count = len(numbers)
+        given = {
+            **columns._asdict(),
+            "kind": _repeated(kind, count),
+            "is_deleted": _repeated(False, count),
+            "file": _repeated(self._file.name, count),
+            "line": numbers,
+            kind: columns.struct,
+        }
+        arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in SCHEMA]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+    def _single(self, block: Block, found: list[int]) -> Iterator[pa.RecordBatch]:
+        rows = [row for at in found if (row := self._row(block.first + at, block.lines[at]))]
+        if rows:
+            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+    def _row(self, number: int, line: bytes) -> dict[str, Any] | None:
+        try:
+            row = row_of(line, self._is_incremental)
+        except Malformed as reason:
+            self.troubles.append(Trouble(number, str(reason), line[:RAW_BYTES_MAX].decode(errors="replace")))
+            return None
+        if self._kinds is not None and row["kind"] not in self._kinds:
+            return None
+        return {**row, "file": self._file.name, "line": number}
+
+
+def quarantined(file: DataFile, is_incremental: bool) -> Iterator[pa.RecordBatch]:
+    """Reads all of the file, and gives what of it cannot be read."""
+    reader = FileReader(file, is_incremental, None)
+    for _ in reader:
+        yield from _troubles(file, reader.troubles)
+    yield from _troubles(file, reader.troubles)
+
+
+def _troubles(file: DataFile, troubles: list[Trouble]) -> Iterator[pa.RecordBatch]:
+    if troubles:
+        yield pa.RecordBatch.from_pylist(
+            [{"file": file.name, **each._asdict()} for each in troubles], schema=QUARANTINE
+        )
+        troubles.clear()
+
+
+def _prefixes(kinds: frozenset[str] | None) -> frozenset[bytes] | None:
+    """How the partition keys of these kinds begin, and of those that share a partition with them; null: any way."""
+    return None if kinds is None else frozenset(items.PREFIXES_OF[kind].encode() for kind in kinds)
+
+
+def _prefix(line: bytes) -> bytes:
+    """How the partition key begins, up to `#`; empty: it is not spelled as usual."""
+    at = line.find(_KEY)
+    if at < 0:
+        return b""
+    at += len(_KEY)
+    end = line.find(b'"', at, at + 200)
+    return line[at:end].partition(b"#")[0]
+
+
+def _repeated(value: str | bool, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value), count)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from chalicelib.sizes import item_bytes
+from spark import schemas
+from spark.sources import dynamodb_export
+from spark.sources.data_file import FileReader
+from spark.sources.manifest import read_export
+from tests.spark import items
+from tests.spark.exports import change, line, md5, write_export, write_items, write_manifest
+
+
+def rows_of(frame: DataFrame) -> list[Row]:
+    return sorted(frame.collect(), key=lambda row: (row["pk"], row["sk"]))
+
+
+def troubles(spark: SparkSession, folder: Path) -> list[tuple[str, int, str, str]]:
+    found = dynamodb_export.quarantine(spark, str(folder)).collect()
+    return sorted((row["file"], row["line"], row["reason"], row["raw"]) for row in found)
+
+
+def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
+    stored = [
+        items.topic(),
+        items.segment(items.entry(), items.entry(None, b"\xff" * 8, 20, p=2)),
+        items.segment(items.entry(b"\x00\xfe", at=10, w=100000), base=2, queue=11) | {"ttl": 1_800_000_000},
+        items.payload(b"\x00\x01\x02\x03"),
+        items.cursor(),
+    ]
+    folder = write_items(tmp_path, stored)
+    found = dynamodb_export.items(spark, str(folder))
+    rows = rows_of(found)
+    assert found.schema == schemas.ITEMS
+    assert [row["kind"] for row in rows] == ["cursor", "segment", "segment", "payload", "topic"]
+    assert {row["pk"]: row["bytes"] for row in rows} == {item["pk"]: item_bytes(item) for item in stored}
+    cursor, first, second, payload, topic = rows
+    assert [row["topic_id"] for row in rows] == [items.TOPIC] * 5
+    assert (first["segment"]["queue"], first["segment"]["base"], first["segment"]["end"]) == (0, 0, 21)
+    assert [tuple(each) for each in first["segment"]["entries"]] == [
+        (items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None),
+        (b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2),
+    ]
+    assert (second["ttl"], second["segment"]["queue"], second["segment"]["base"]) == (1_800_000_000, 11, 2)
+    assert tuple(payload["payload"]) == (items.ENTRY_ID, 0, b"\x00\x01\x02\x03")
+    assert (topic["topic"]["name"], topic["topic"]["delays"], topic["segment"]) == ("orders", False, None)
+    (lease,) = cursor["cursor"]["leases"]
+    assert tuple(lease) == ("tokentok", 3, 2, 99, 1, [b"a\x01"])
+    assert tuple(cursor["cursor"]["pages"][0]) == ("p", 9, 2, 1)
+    assert troubles(spark, folder) == []
+
+
+def test_a_filter_on_kind_keeps_other_lines_from_being_parsed(spark: SparkSession, tmp_path: Path) -> None:
+    broken = line(items.segment(items.entry()))[:-3]
+    folder = write_export(tmp_path, [[broken, line(items.topic()), line(items.payload(b"x"))]])
+    found = dynamodb_export.items(spark, str(folder))
+    wanted = found.where(F.col("kind").isin("topic", "payload") & (F.col("kind") != "payload"))
+    assert [row["kind"] for row in wanted.collect()] == ["topic"]
+    plan = found.where("kind = 'payload'")._jdf.queryExecution().executedPlan().toString()  # type: ignore[operator]
+    assert "Filter (" not in plan
+    (file,) = read_export(str(folder)).files
+    reader = FileReader(file, False, frozenset({"topic", "payload"}))
+    assert (sum(batch.num_rows for batch in reader), reader.troubles) == (2, [])
+
+
+def test_a_change_is_a_row_with_its_time_and_a_removal_too(spark: SparkSession, tmp_path: Path) -> None:
+    one, gone = items.segment(items.entry()), items.segment(items.entry(), base=1)
+    lines = [change(one, 5), change(gone, 6, is_deleted=True), change(items.topic(), 7)]
+    folder = write_export(tmp_path, [lines], is_incremental=True)
+    rows = rows_of(dynamodb_export.items(spark, str(folder)))
+    about = [(row["kind"], row["written_us"], row["is_deleted"], row["segment"] is None) for row in rows]
+    assert about == [("segment", 5, False, False), ("segment", 6, True, True), ("topic", 7, False, True)]
+    assert troubles(spark, folder) == []
+
+
+BAD = {
+    "not JSON": b'{"Item":{"pk":{"S":"topics"},',
+    "the line is no object": b"[]",
+    "attribute 'pk' is missing": b'{"Item":{"sk":{"S":"x"}}}',
+    "unknown kind of item: pk 'requests#1', sk '-'": line({"pk": "requests#1", "sk": "-"}),
+    "unknown codec 'brotli'": line(items.segment(items.entry(c="brotli"))),
+    "attribute 'end' is not of type N": line(items.segment(items.entry()) | {"end": "5"}),
+    "attribute 'd' is no base64": line(items.segment(items.entry())).replace(b'"d":{"B":"', b'"d":{"B":"!'),
+    "attribute 'data' is missing": line({"pk": "payload#a#00", "sk": "00"}),
+    "the key is not as it should be: pk 'log#aaaaaaaa#0', sk 'x'": line(items.segment(items.entry()) | {"sk": "x"}),
+}
+
+
+def test_a_line_that_cannot_be_read_goes_to_the_quarantine_and_the_others_are_read(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = line(items.segment(items.entry(), base=7))
+    folder = write_export(tmp_path, [[good, *BAD.values(), good]])
+    found = troubles(spark, folder)
+    assert [at for _, at, _, _ in found] == list(range(2, len(BAD) + 2))
+    for (file, _, reason, raw), (expected, bad) in zip(found, BAD.items(), strict=True):
+        assert file == f"{folder.name[-4:]}-0.json.gz"
+        assert reason.startswith(expected)
+        assert raw == bad[:200].decode()
+    rows = dynamodb_export.items(spark, str(folder)).where("kind = 'segment'").collect()
+    assert [row["line"] for row in rows] == [1, len(BAD) + 2]
+
+
+def _rewrite(folder: Path, change: Any) -> Path:
+    """Changes the bytes of the first data file, and lets the manifest agree with them."""
+    path = next((folder / "data").glob("*-0.json.gz"))
+    before = md5(path)
+    path.write_bytes(change(path.read_bytes()))
+    manifest = (folder / "manifest-files.json").read_bytes().replace(before.encode(), md5(path).encode())
+    write_manifest(folder, "manifest-files.json", manifest)
+    return path
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_read_as_far_as_it_goes(spark: SparkSession, tmp_path: Path) -> None:
+    stored = [items.segment(items.entry(bytes(range(256)) * 3), base=at) for at in range(40)]
+    cut = write_items(tmp_path / "cut", stored, files=1)
+    _rewrite(cut, lambda data: data[:-20])
+    ((_, at, reason, _),) = troubles(spark, cut)
+    assert 0 < dynamodb_export.items(spark, str(cut)).count() == at - 1
+    assert reason == "from here on the file cannot be read: the compressed data end too soon"
+    no_gzip = write_items(tmp_path / "none", stored, files=1)
+    _rewrite(no_gzip, lambda _: b"something else")
+    ((_, at, reason, _),) = troubles(spark, no_gzip)
+    assert (at, "incorrect header" in reason) == (1, True)
+
+
+def test_a_file_with_another_checksum_or_count_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic(), items.topic("other")], files=1)
+    path = next((folder / "data").iterdir())
+    listed = (folder / "manifest-files.json").read_bytes()
+    wrong = listed.replace(md5(path).encode(), b"AAAAAAAAAAAAAAAAAAAAAA==").replace(b'"itemCount":2', b'"itemCount":3')
+    write_manifest(folder, "manifest-files.json", wrong)
+    summary = (folder / "manifest-summary.json").read_bytes().replace(b'"itemCount":2', b'"itemCount":3')
+    write_manifest(folder, "manifest-summary.json", summary)
+    found = [(at, reason) for _, at, reason, _ in troubles(spark, folder)]
+    assert found == [
+        (0, "the file has 2 lines, the manifest counts 3"),
+        (0, f"the file has the checksum {md5(path)}, the manifest says AAAAAAAAAAAAAAAAAAAAAA=="),
+    ]
+
+
+def test_an_option_that_nobody_knows_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic()])
+    dynamodb_export.items(spark, str(folder))
+    with pytest.raises(Exception, match="rows is 'other'"):
+        spark.read.format("dynamodb_export").option("rows", "other").load(str(folder)).collect()

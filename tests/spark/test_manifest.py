@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark.errors import BadInput
+from spark.sources.manifest import read_export
+from tests.spark import items
+from tests.spark.exports import ID, write_export, write_items, write_manifest
+
+
+def _without(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).unlink()
+
+
+def _said(name: str, old: bytes, new: bytes) -> Callable[[Path], object]:
+    """The manifest says something else, and its checksum agrees."""
+    return lambda folder: write_manifest(folder, name, (folder / name).read_bytes().replace(old, new))
+
+
+BAD = {
+    "is no finished export: there is no manifest-summary.json": _without("manifest-summary.json"),
+    "is no finished export: there is no manifest-files.json": _without("manifest-files.json"),
+    "has no checksum of manifest-summary.json": _without("manifest-summary.md5"),
+    "does not have the checksum that manifest-files.md5 gives": lambda f: (f / "manifest-files.md5").write_text("x"),
+    "misses the data file 2c3d-1.json.gz, which": _without("data/2c3d-1.json.gz"),
+    "counts 2 items, manifest-summary.json 5": _said("manifest-summary.json", b'"itemCount":2', b'"itemCount":5'),
+    "is an export in ION; only": _said("manifest-summary.json", b"DYNAMODB_JSON", b"ION"),
+    "gives no exportTime": _said("manifest-summary.json", b"exportTime", b"otherTime"),
+    "gives no dataFileS3Key": _said("manifest-files.json", b"dataFileS3Key", b"other"),
+    "is not JSON": _said("manifest-files.json", b"{", b""),
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_an_export_that_is_not_whole_is_refused_in_one_line(reason: str, tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic(), items.topic("other")])
+    BAD[reason](folder)
+    with pytest.raises(BadInput) as refusal:
+        read_export(str(folder))
+    assert reason in str(refusal.value)
+    assert str(folder) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_an_export_without_items_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="without any items"):
+        read_export(str(write_export(tmp_path, [[], []])))
+
+
+def test_an_export_is_found_wherever_it_was_copied_to(tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic()], files=1)
+    moved = folder.parent.parent / "AWSDynamoDB2"
+    folder.parent.rename(moved)
+    export = read_export(f"{moved / ID}/")
+    assert (export.id, export.items, export.at_ms, export.is_incremental) == (ID, 1, 1_767_225_600_000, False)
+    assert [str(file.place) for file in export.files] == [f"{moved / ID}/data/2c3d-0.json.gz"]
+
+
+def test_checksum_files_may_be_named_as_the_documentation_names_them(tmp_path: Path) -> None:
+    folder = write_items(tmp_path, [items.topic()])
+    for name in ("manifest-summary", "manifest-files"):
+        (folder / f"{name}.md5").rename(folder / f"{name}.checksum")
+    assert read_export(str(folder)).items == 1
