@@ -1,0 +1,204 @@
+"""What the report says of each table. `None` for a table: its job has not run on this export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from spark.report import charts, words
+from spark.report.page import Column, Section
+from spark.transforms import digests
+from spark.transforms.audit import VIOLATION, worst_first
+
+BARS_MAX = 15
+ROWS_MAX = 100
+"""What a chart and a table show at most; the largest come first."""
+
+
+def audit(violations: DataFrame | None) -> Section:
+    title, about = "Audit", "What must always hold, checked against every item of the export."
+    if violations is None:
+        return _not_run(title, about, "audit")
+    rows = violations.transform(worst_first).collect()
+    if not rows:
+        return Section(title, about, "0 findings", "Everything holds: nothing was found.", "good")
+    wrong = sum(row["severity"] == VIOLATION for row in rows)
+    verdict = (
+        f"Violations: {words.count(wrong)} of {words.counted(len(rows), 'finding')}. The table must never look"
+        " like that."
+        if wrong
+        else "No violations. What is listed may come from reading items at different moments, or costs storage only."
+    )
+    found = _summed((f"{row['invariant']} ({row['severity']})", 1) for row in rows)
+    titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
+    cells = [
+        (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
+        for row in rows[:ROWS_MAX]
+    ]
+    chart = charts.bars(found[:BARS_MAX], "findings", words.count)
+    headline = words.counted(wrong, "violation") if wrong else words.counted(len(rows), "finding")
+    return Section(title, about, headline, verdict, "bad" if wrong else "odd", chart, titles, cells, _hidden(rows))
+
+
+def quarantine(rows: DataFrame | None) -> Section:
+    title, about = "Quarantine", "Lines and files of the export that could not be read."
+    if rows is None:
+        return _not_run(title, about, "messages")
+    found = rows.orderBy("file", "line").limit(ROWS_MAX).collect()
+    total = rows.count() if len(found) == ROWS_MAX else len(found)
+    if not found:
+        return Section(title, about, "0 lines", "All of it could be read.", "good")
+    verdict = f"{words.count(total)} could not be read; the other figures are without them."
+    reasons = _summed((row["reason"], 1) for row in found)
+    cells = [(row["file"], words.count(row["line"]), row["reason"]) for row in found]
+    chart = charts.bars(reasons[:BARS_MAX], "lines", words.count)
+    titles, headline = _columns("File", "Line#", "Reason"), words.counted(total, "line")
+    return Section(title, about, headline, verdict, "bad", chart, titles, cells, total - len(found))
+
+
+def backlog(rows: DataFrame | None) -> Section:
+    title, about = "Backlog", "Messages that wait to be delivered, by group."
+    if rows is None:
+        return _not_run(title, about, "backlog")
+    groups = rows.transform(digests.by_group).collect()
+    if not groups:
+        return Section(title, about, "0 groups", "There are no consumer groups.")
+    behind = [(f"{row['topic']} / {row['group']}", row["ready"]) for row in groups if row["ready"]]
+    verdict = "" if behind else "No group is behind: all that was stored has been taken."
+    titles = _columns("Topic", "Group", "Ready#", "In flight#", "Retrying#", "Dead#", "Oldest#", "Last pop")
+    cells = [
+        (
+            row["topic"],
+            row["group"],
+            *(words.count(row[name]) for name in ("ready", "in_flight", "retrying", "dead")),
+            words.span(row["oldest_age_ms"]),
+            words.instant(row["last_pop_at_ms"]),
+        )
+        for row in groups[:ROWS_MAX]
+    ]
+    chart = charts.bars(behind[:BARS_MAX], "messages ready", words.count) if behind else ""
+    headline = f"{words.count(sum(ready for _, ready in behind))} ready"
+    return Section(title, about, headline, verdict, "" if behind else "good", chart, titles, cells, _hidden(groups))
+
+
+def traffic(rows: DataFrame | None) -> Section:
+    title, about = "Traffic", "Messages stored that the log still holds."
+    if rows is None:
+        return _not_run(title, about, "traffic")
+    topics = rows.transform(digests.by_topic).collect()
+    if not topics:
+        return Section(title, about, "0 messages", "The logs hold no messages.")
+    first, last = min(row["first_ms"] for row in topics), max(row["last_ms"] for row in topics)
+    step = digests.step_ms(last - first + 1)
+    counts = {row["at_ms"]: row["messages"] for row in digests.over_time(rows, step).collect()}
+    start = max(min(counts), max(counts) - 200 * step)
+    steps = [(words.clock(at), counts.get(at, 0)) for at in range(start, max(counts) + 1, step)]
+    titles = _columns("Topic", "Messages#", "Bodies#", "First", "Last")
+    cells = [
+        (
+            row["topic"],
+            words.count(row["messages"]),
+            words.size(row["body_bytes"]),
+            *map(words.instant, (row["first_ms"], row["last_ms"])),
+        )
+        for row in topics[:ROWS_MAX]
+    ]
+    chart = charts.columns(steps, f"messages in {words.span(step)}", "time stored (UTC)", words.count)
+    headline = words.counted(sum(counts.values()), "message")
+    return Section(title, about, headline, "", "", chart, titles, cells, _hidden(topics))
+
+
+def delays(rows: DataFrame | None) -> Section:
+    title = "Lateness of delays"
+    about = "How long after its due time a delayed message came into the log: when a pop or the sweep next looked."
+    if rows is None:
+        return _not_run(title, about, "delays")
+    topics = rows.orderBy(F.desc("p99_ms"), "topic").collect()
+    if not topics:
+        return Section(title, about, "none", "No message was delayed.")
+    late = [(row["topic"], row["p99_ms"]) for row in topics if row["messages"]]
+    titles = _columns("Topic", "Delivered#", "Median#", "90 of 100#", "99 of 100#", "Latest#", "Waiting#", "Overdue#")
+    cells = [
+        (
+            row["topic"],
+            words.count(row["messages"]),
+            *(words.span(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),
+            words.count(row["waiting"]),
+            words.count(row["overdue"]),
+        )
+        for row in topics[:ROWS_MAX]
+    ]
+    chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", words.span) if late else ""
+    verdict = "" if late else "None of the delayed messages was due yet."
+    headline = f"99 % within {words.span(max(lateness for _, lateness in late))}" if late else "none"
+    return Section(title, about, headline, verdict, "", chart, titles, cells, _hidden(topics))
+
+
+def dead_letters(rows: DataFrame | None) -> Section:
+    title, about = "Dead letters", "Messages that a group gave up, by reason."
+    if rows is None:
+        return _not_run(title, about, "dead_letters")
+    reasons = rows.transform(digests.by_reason).collect()
+    if not reasons:
+        return Section(title, about, "0 messages", "No group has given up a message.", "good")
+    total = sum(row["letters"] for row in reasons)
+    chart = charts.bars(_summed((row["reason"], row["letters"]) for row in reasons)[:BARS_MAX], "messages", words.count)
+    titles = _columns("Topic", "Group", "Reason", "Messages#", "Last, within the hour from")
+    cells = [
+        (row["topic"], row["group"], row["reason"], words.count(row["letters"]), words.instant(row["last_hour_ms"]))
+        for row in reasons[:ROWS_MAX]
+    ]
+    headline = words.counted(total, "message")
+    return Section(title, about, headline, "", "odd", chart, titles, cells, _hidden(reasons))
+
+
+def cost(rows: DataFrame | None) -> Section:
+    title, about = "Cost", "What the table stores, and what keeping it costs."
+    if rows is None:
+        return _not_run(title, about, "cost")
+    kinds = rows.transform(digests.by_kind).collect()
+    if not kinds:
+        return Section(title, about, "nothing", "The table stores nothing.")
+    usd = sum(row["usd_per_month"] for row in kinds)
+    sizes = _summed((row["kind"], row["bytes"]) for row in kinds)
+    verdict = f"{words.size(sum(size for _, size in sizes))} in all: {words.money(usd)} a month."
+    titles = _columns("Topic", "Kind of item", "Items#", "Size#", "A month#")
+    cells = [
+        (
+            row["topic"] or "none",
+            row["kind"],
+            words.count(row["items"]),
+            words.size(row["bytes"]),
+            words.money(row["usd_per_month"]),
+        )
+        for row in kinds[:ROWS_MAX]
+    ]
+    chart = charts.bars(sizes[:BARS_MAX], "bytes stored, by kind of item", words.size)
+    return Section(title, about, f"{words.money(usd)} a month", verdict, "", chart, titles, cells, _hidden(kinds))
+
+
+def _not_run(title: str, about: str, job: str) -> Section:
+    return Section(title, about, "unknown", f"The job {job} has not run on this export.", "odd")
+
+
+def _columns(*titles: str) -> list[Column]:
+    """A title that ends with `#` is of numbers."""
+    return [Column(title.removesuffix("#"), title.endswith("#")) for title in titles]
+
+
+def _summed(values: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """One value a label, the largest first."""
+    sums: dict[str, float] = {}
+    for label, value in values:
+        sums[label] = sums.get(label, 0) + value
+    return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _number(value: int | None) -> str:
+    return words.NONE if value is None else str(value)
+
+
+def _hidden(rows: Sequence[Row]) -> int:
+    return max(len(rows) - ROWS_MAX, 0)

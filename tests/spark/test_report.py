@@ -1,0 +1,125 @@
+"""The report: what each table says, what is said where there is nothing, and that no message becomes markup."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark import schemas
+from spark.job import main
+from spark.jobs.report import JOB
+from spark.report import charts, words
+
+EXPORT = "01700000000000-abcdef12"
+AT = 1_700_000_000_000
+EVIL = "<script>alert('x & y')</script>"
+
+TABLES: dict[str, tuple[StructType, list[tuple[Any, ...]]]] = {
+    "violations": (schemas.VIOLATIONS, [("hole", "violation", EVIL, "T", 0, 7, "offsets 7 to 9 are missing")]),
+    "quarantine": (schemas.QUARANTINE, []),
+    "backlog": (
+        schemas.BACKLOG,
+        [
+            ("orders", "T", "billing", 0, "", 1300, 66, 60, 1234, 5, 1, 2, AT - 90_000, 90_000, AT),
+            ("orders", "T", "billing", 1, "", 20, 10, 10, 10, 0, 0, 0, AT - 5000, 5000, AT),
+            ("orders", "T", "audit", 0, "", 1300, 1300, 1300, 0, 0, 0, 0, None, None, AT),
+        ],
+    ),
+    "traffic": (
+        schemas.TRAFFIC,
+        [("orders", "T", 0, AT // 60_000 * 60_000 + 60_000 * minute, "eu", 40 + minute, 9000) for minute in range(20)],
+    ),
+    "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 3, 1)]),
+    "dead_letters": (schemas.DEAD_LETTERS, [("orders", "T", "billing", f"no route {EVIL}", AT, 2, 16)]),
+}
+"""All but `cost`, whose job has not run."""
+
+
+class _Reader(HTMLParser):
+    """The tags of a page, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data + "\n"
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("tables")
+    for table, (schema, rows) in TABLES.items():
+        partition = root / table / f"export={EXPORT}"
+        partition.mkdir(parents=True)
+        made = [dict(zip(schema.fieldNames(), row, strict=True)) for row in rows]
+        pq.write_table(pa.Table.from_pylist(made, to_arrow_schema(schema)), partition / "part-0.parquet")
+        (partition / "_SUCCESS").touch()
+    out = root / "pages" / "report.html"
+    assert main(JOB, ["--export", f"s3://gone/AWSDynamoDB/{EXPORT}/", "--tables", str(root), "--out", str(out)]) == 0
+    return out.read_text()
+
+
+def test_the_report_shows_every_number_in_a_chart_and_in_a_table(report: str) -> None:
+    read = _Reader(report)
+    assert read.tags.count("svg") == 5
+    assert read.tags.count("table") == 5
+    for said in ("orders / billing", words.count(1244), words.span(90_000), words.span(2500), "1 violation"):
+        assert said in read.text
+    assert f"messages in {words.span(60_000)}" in read.text
+    assert words.count(sum(40 + minute for minute in range(20))) in read.text
+
+
+def test_the_report_says_in_words_where_there_is_nothing(report: str) -> None:
+    assert "All of it could be read." in report
+    assert "The job cost has not run on this export." in report
+
+
+def test_nothing_that_a_table_holds_becomes_markup(report: str) -> None:
+    assert "script" not in _Reader(report).tags
+    assert EVIL in _Reader(report).text
+
+
+def test_the_report_needs_nothing_from_elsewhere(report: str) -> None:
+    assert not re.search(r"https?://|@import|url\(|src=|href=", report)
+
+
+def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(JOB, ["--export", EXPORT, "--tables", str(tmp_path), "--out", str(out)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("largest", "last", "ticks"), [(0, 1, 2), (7, 8, 5), (2, 2, 3), (100, 100, 6), (0.04, 1, 2), (1234, 1500, 4)]
+)
+def test_an_axis_begins_at_0_and_ends_at_a_round_number(largest: float, last: float, ticks: int) -> None:
+    found = charts._ticks(largest)
+    assert found[0] == 0
+    assert found[-1] == pytest.approx(last)
+    assert len(found) == ticks
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [(0, "0 ms"), (999, "999 ms"), (1500, "1.5 s"), (59_999, "60 s"), (90_000, "1 min 30 s"), (86_400_000, "1 d")],
+)
+def test_a_span_is_said_in_its_own_unit(ms: int, said: str) -> None:
+    assert words.span(ms).replace("\u202f", " ") == said
