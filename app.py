@@ -22,3 +22,8 @@ def forward(_event: Any) -> dict[str, Any]:
 @app.schedule("rate(1 minute)")
 def expire(_event: Any) -> dict[str, Any]:
     return wiring.api().expire()
+
+
+@app.schedule("rate(1 minute)")
+def check(_event: Any) -> dict[str, Any]:
+    return wiring.api().check()

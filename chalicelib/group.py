@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib import backoff, filters, keys, rate
+from chalicelib import alarm, backoff, filters, keys, rate
+from chalicelib.alarm import Alarm
 from chalicelib.backoff import Backoff
 from chalicelib.errors import InvalidField
 from chalicelib.fields import Fields, shown
@@ -36,12 +37,18 @@ DEFAULTS: dict[str, Any] = {
     "ordered": False,
     "rate_limit": None,
     "filter": None,
+    "alarm": None,
 }
 FIELDS = frozenset(DEFAULTS)
 FIXED = frozenset({"mode", "ordered"})
 """What stays as it was at creation; asking for something else is refused."""
 
-_TEXTS: dict[str, type[Backoff | Filter | Rate]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter}
+_TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
+    "backoff_ms": Backoff,
+    "rate_limit": Rate,
+    "filter": Filter,
+    "alarm": Alarm,
+}
 """Settings that are stored as JSON text, as the client wrote them; one that is None is not stored."""
 
 
@@ -66,6 +73,7 @@ class Group:
     ordered: bool = False
     rate_limit: Rate | None = None
     mode: str = CLUSTERING
+    alarm: Alarm | None = None
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
@@ -94,6 +102,10 @@ class Group:
         """Whether every consumer gets every message, and has cursors of its own."""
         return self.mode == BROADCAST
 
+    @property
+    def has_alarm(self) -> bool:
+        return self.alarm is not None and self.alarm.given is not None
+
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
         return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)
 
@@ -116,6 +128,7 @@ def parse_settings(data: object) -> dict[str, Any]:
         "ordered": fields.flag("ordered"),
         "rate_limit": rate.parse(fields.raw("rate_limit")) if fields.given("rate_limit") else None,
         "filter": filters.parse(fields.raw("filter")) if fields.given("filter") else None,
+        "alarm": alarm.parse(fields.raw("alarm")) if fields.given("alarm") else None,
     }
     return {name: value for name, value in parsed.items() if value is not None}
 
@@ -176,7 +189,7 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
 
 def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        field: value.text if isinstance(value, Backoff | Filter | Rate) else value
+        field: value.text if isinstance(value, Backoff | Filter | Rate | Alarm) else value
         for field, value in settings.items()
         if value is not None
     }

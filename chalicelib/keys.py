@@ -9,10 +9,11 @@ under an old name shares no key with what it replaces.
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
                                                              max_in_flight, backoff_ms, paused, ordered, filter,
-                                                             mode, version
+                                                             mode, alarm, version
     cursor      group#tid#group         cursor#gid#queue     see `cursor`
                                         cursor#gid#consumer#queue, in a broadcast group
     window      group#tid#group         rate#gid             see `rate`
+    alarm       group#tid#group         alarm#gid            see `alarm_state`
     segment     log#tid#queue           base offset          see `log`
     payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
     retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
@@ -113,6 +114,10 @@ def _cursors(group_id: str, consumer: str) -> str:
 
 def window(topic_id: str, group: str, group_id: str) -> Key:
     return Key(group_partition(topic_id, group), f"rate#{group_id}")
+
+
+def alarm(topic_id: str, group: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group), f"alarm#{group_id}")
 
 
 def log(topic_id: str, queue: int) -> str:

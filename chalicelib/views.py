@@ -30,6 +30,7 @@ def group_totals(topic: str, details: GroupDetails) -> dict[str, Any]:
     return {
         "topic": topic,
         **details.group.as_json(),
+        "alarm_state": details.alarm_state,
         "ready": ready,
         "in_flight": in_flight,
         "retrying": sum(each.retrying for each in queues),

@@ -27,7 +27,8 @@ def _sweep_for_ever() -> None:
 
 def sweep() -> None:
     """All sweeps once. Trouble is told, and the next round comes all the same."""
-    for each in (wiring.api().forward, wiring.api().revive, wiring.api().expire):
+    api = wiring.api()
+    for each in (api.forward, api.revive, api.expire, api.check):
         try:
             each()
         except StoreUnavailable as trouble:

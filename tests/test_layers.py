@@ -17,10 +17,10 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     {"errors", "limits", "writes", "runtime"},
     {"call", "fields", "keys", "sizes", "lease", "receipt"},
-    {"backoff", "message", "rate", "retry_page", "topic"},
+    {"alarm", "backoff", "message", "rate", "retry_page", "topic"},
     {"filters"},
     {"group", "packing", "space", "trace"},
-    {"log", "cursor"},
+    {"alarm_state", "log", "cursor"},
     {"dead"},
     {"changes", "dedup", "delay", "presence"},
     {"picking", "settlement", "progress", "redriving", "retries"},

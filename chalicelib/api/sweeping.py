@@ -18,3 +18,7 @@ class Sweeping(Operations):
         """`{"seen": deleted topics that had left something, and broadcast groups, "done": topics of which nothing is
         left, and consumers that were forgotten}`."""
         return self._service.sweeps.expire().as_json()
+
+    def check(self) -> Json:
+        """`{"seen": groups that have an alarm, "done": alarms that were raised, or cleared}`."""
+        return self._service.sweeps.check().as_json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib import keys, topic
+from chalicelib.alarm_state import alarm_key
 from chalicelib.delay import blob_names, payload_keys
 from chalicelib.group import Group
 from chalicelib.log import Entry, Segment
@@ -22,7 +23,9 @@ class Purge:
         self._runtime = runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
-        """Removes a deleted group's cursors, retries and dead letters, as far as there is time."""
+        """Removes a deleted group's alarm, cursors, retries and dead letters, as far as there is time."""
+        if gone.alarm is not None:
+            self._store.remove_all([alarm_key(gone)])
         retries = [keys.retry_partition(keys.Place(gone.topic_id, gone.id, queue)) for queue in range(queues)]
         dead = keys.dead_partition(gone.topic_id, gone.id)
         every = [(pk, keys.FIRST, keys.LAST) for pk in (*retries, dead)]

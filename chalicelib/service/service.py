@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chalicelib.runtime import Runtime
+from chalicelib.service.alarms import Alarms
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.catalogue import Catalogue
@@ -76,33 +77,33 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    joiner = LogJoiner(store, runtime, writer)
-    decisions = Decisions(store, joiner)
+    decisions = Decisions(store, LogJoiner(store, runtime, writer))
     promoter = Promoter(store, runtime, decisions, writer, payloads, index)
     delays = Delays(store, runtime, catalogue, payloads)
-    deduplication = Deduplication(store, runtime, writer, payloads, index, delays)
-    delayed = Delayed(store, runtime, payloads, decisions, joiner)
+    delayed = Delayed(store, runtime, payloads, decisions, LogJoiner(store, runtime, writer))
     consumers = Consumers(store, runtime, retries)
     looker = Looker(store, catalogue, reader, beliefs, promoter, consumers)
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
     purge = Purge(store, runtime)
     topics = Topics(store, runtime, catalogue, timeline, purge)
+    groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
+    alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
     letters = Letters(store, runtime, catalogue, reader)
     return Service(
         runtime,
         store,
         catalogue,
         topics,
-        Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers),
-        Producer(runtime, writer, index, deduplication, delays),
+        groups,
+        Producer(runtime, writer, index, Deduplication(store, runtime, writer, payloads, index, delays), delays),
         consumers,
         Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
-        Sweeps(store, runtime, topics, burial, promoter, consumers, Rounds(store, runtime)),
+        Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime)),
         delays,
         delayed,
         promoter,

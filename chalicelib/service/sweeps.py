@@ -8,11 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from chalicelib import keys
+from chalicelib.alarm_state import AlarmState, alarm_key
 from chalicelib.cursor import Cursor
 from chalicelib.errors import TopicNotFound
 from chalicelib.group import Group
 from chalicelib.limits import SWEEP_MS
 from chalicelib.runtime import Runtime
+from chalicelib.service.alarms import Alarms, Watched
 from chalicelib.service.burial import Burial
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.looking import cursors_of
@@ -21,6 +23,7 @@ from chalicelib.service.rounds import Rounds
 from chalicelib.service.topics import Topics
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
+from chalicelib.writes import Item
 
 _GRAVES_MAX = 100
 
@@ -48,6 +51,7 @@ class Sweeps:
         burial: Burial,
         promoter: Promoter,
         consumers: Consumers,
+        alarms: Alarms,
         rounds: Rounds,
     ) -> None:
         self._store = store
@@ -56,6 +60,7 @@ class Sweeps:
         self._burial = burial
         self._promoter = promoter
         self._consumers = consumers
+        self._alarms = alarms
         self._rounds = rounds
 
     def revive(self) -> Swept:
@@ -101,20 +106,45 @@ class Sweeps:
                     swept += Swept(1, self._consumers.forget_idle(topic, group, self._runtime.now()))
         return swept
 
+    def check(self) -> Swept:
+        """Tells of backlogs that have crossed the thresholds of their groups' alarms. `seen`: groups with an alarm.
+        `done`: alarms that were raised, or cleared."""
+        swept = Swept()
+        for page in self._rounds.pages("check", self._until()):
+            watched = [_watched(*each) for each in self._partitions(page)]
+            concerned = [each for each in watched if each.is_concerned]
+            swept += Swept(len(concerned), self._alarms.check(concerned))
+        return swept
+
     def _until(self) -> int:
         return self._runtime.now() + SWEEP_MS
 
     def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
-        """All groups of these topics, each with its cursors: two round trips, half a read unit a topic and a group."""
+        """All groups of these topics, each with its cursors."""
+        return [(topic, group, _cursors(topic, group, items)) for topic, group, items in self._partitions(topics)]
+
+    def _partitions(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Item]]]:
+        """All groups of these topics, each with what its partition holds: two round trips, half a read unit a topic and
+        a group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
         named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
         partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
-        found: list[tuple[Topic, Group, list[Cursor]]] = []
+        found: list[tuple[Topic, Group, list[Item]]] = []
         for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
             settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
             if settings:
-                group = Group.of(topic.id, name, settings)
-                first = keys.cursors(topic.id, name, group.id)[1]
-                cursors = [Cursor.of(item) for item in items if item["sk"].startswith(first)]
-                found.append((topic, group, cursors if group.is_broadcast else cursors_of(group, topic, items)))
+                found.append((topic, Group.of(topic.id, name, settings), items))
         return found
+
+
+def _cursors(topic: Topic, group: Group, items: list[Item]) -> list[Cursor]:
+    """One for each queue; of a broadcast group, all there are."""
+    if not group.is_broadcast:
+        return cursors_of(group, topic, items)
+    first = keys.cursors(topic.id, group.name, group.id)[1]
+    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
+
+
+def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
+    state = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    return Watched(topic, group, _cursors(topic, group, items), AlarmState.of(state))

@@ -15,8 +15,10 @@ from chalicelib.limits import (
     INVISIBLE_MS_MAX,
     MULTIPLIER_MAX,
     NACK_DELAY_MS_MAX,
+    OFFSET_MAX,
     RATE_MAX,
     RATE_MIN,
+    RETENTION_MS_MAX,
     TAG_CHARS_MAX,
 )
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
@@ -122,6 +124,23 @@ _SETTINGS: Json = {
         "default": None,
     },
 }
+_THRESHOLDS: Json = {
+    "ready": integer("Messages that are ready.", 1, OFFSET_MAX),
+    "age_ms": integer("How long ago the oldest ready message was stored, in milliseconds.", 1, RETENTION_MS_MAX),
+}
+_SETTINGS["alarm"] = {
+    **request(
+        "When the backlog is too long: as soon as one of the thresholds given is reached, a message goes to the topic"
+        " `decant.alarms`, and another one when the backlog is below all of them. Checked every minute. The topic is"
+        " made when it is first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key"
+        " `topic/group`, the properties `topic` and `group`, and as their body JSON with `topic`, `group`, `state`,"
+        " `ready`, `age_ms`, `thresholds` and `at_ms`. New thresholds replace the old ones, both of them. An object"
+        " without any takes the alarm away; if it was raised, it clears.",
+        _THRESHOLDS,
+    ),
+    "default": None,
+}
+_ALARM = answer("The thresholds that were given.", {}, _THRESHOLDS)
 _READY = integer("Messages that a pop can take now, those of expired leases included.")
 _IN_FLIGHT = integer("Messages that are leased.")
 _GROUP: Json = {
@@ -130,6 +149,10 @@ _GROUP: Json = {
     **without_defaults(_SETTINGS),
     "rate_limit": nullable(without_defaults(_SETTINGS)["rate_limit"]),
     "filter": nullable(without_defaults(_SETTINGS)["filter"]),
+    "alarm": nullable(_ALARM),
+    "alarm_state": nullable(
+        string("Whether the alarm is raised, as of the last check. Null: there is none.", enum=["raised", "cleared"])
+    ),
     "created_at_ms": instant("When the group was created."),
     "ready": _READY,
     "in_flight": _IN_FLIGHT,
@@ -189,6 +212,8 @@ _EXAMPLE = {
     "ordered": False,
     "rate_limit": None,
     "filter": None,
+    "alarm": {"ready": 10000, "age_ms": 600000},
+    "alarm_state": "cleared",
     "created_at_ms": 1767225600000,
     "ready": 3,
     "in_flight": 1,

@@ -1,0 +1,279 @@
+"""A backlog that grows over its group's thresholds is told once, and once more when it is below them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.http.client import Client, Clock, Group, Json, Topic
+
+
+class Desk:
+    """Whoever reads the topic of alarms."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def check(self) -> int:
+        """How many alarms changed, a millisecond later: no two changes are of one instant."""
+        self.client.clock.sleep(1)
+        return int(self.client.api.check()["done"])
+
+    def messages(self) -> list[Json]:
+        """All alarms that were ever told, in the order of each group."""
+        answer = self.client.get("/topics/decant.alarms")
+        if answer.status == 404:
+            return []
+        found: list[Json] = []
+        for queue in range(answer.json["queues"]):
+            found += self.client.get("/topics/decant.alarms/messages", queue=queue, limit=1000).json["messages"]
+        return found
+
+    def told(self) -> list[str]:
+        return [each["tag"] for each in self.messages()]
+
+
+@pytest.fixture
+def desk(client: Client) -> Desk:
+    return Desk(client)
+
+
+def settle(group: Group) -> None:
+    while messages := group.pop(max_messages=256)["messages"]:
+        group.ack(*messages)
+
+
+def state(group: Group) -> Any:
+    return group.progress()["alarm_state"]
+
+
+def test_a_backlog_is_told_when_it_reaches_the_threshold_and_again_when_it_is_below(
+    topic: Topic, desk: Desk, clock: Clock
+) -> None:
+    group = topic.group("billing", alarm={"ready": 3})
+    topic.produce("a", "b")
+    assert (desk.check(), desk.told(), state(group)) == (0, [], "cleared")
+    topic.produce("c")
+    clock.sleep(1_000)
+    assert (desk.check(), desk.told(), state(group)) == (1, ["raised"], "raised")
+    assert (desk.check(), desk.told()) == (0, ["raised"])
+    group.ack(group.take_one())
+    clock.sleep(1_000)
+    assert (desk.check(), desk.told(), state(group)) == (1, ["raised", "cleared"], "cleared")
+    assert (desk.check(), desk.told()) == (0, ["raised", "cleared"])
+
+
+def test_an_alarm_says_what_about_and_when(topic: Topic, desk: Desk, clock: Clock) -> None:
+    topic.group("billing", alarm={"ready": 2, "age_ms": 60_000})
+    topic.produce("a", "b")
+    clock.sleep(249)
+    desk.check()
+    [message] = desk.messages()
+    assert json.loads(message["body"]) == {
+        "topic": "orders",
+        "group": "billing",
+        "state": "raised",
+        "ready": 2,
+        "age_ms": 250,
+        "thresholds": {"ready": 2, "age_ms": 60_000},
+        "at_ms": clock.now(),
+    }
+    assert (message["key"], message["tag"]) == ("orders/billing", "raised")
+    assert message["properties"] == {"topic": "orders", "group": "billing"}
+
+
+def test_the_age_of_the_oldest_ready_message_raises_an_alarm_too(topic: Topic, desk: Desk, clock: Clock) -> None:
+    group = topic.group("billing", alarm={"age_ms": 60_000})
+    topic.produce("a")
+    clock.sleep(59_998)
+    assert desk.check() == 0
+    assert (desk.check(), desk.told()) == (1, ["raised"])
+    settle(group)
+    topic.produce("b")
+    assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+
+
+def test_an_alarm_clears_only_below_all_of_its_thresholds(topic: Topic, desk: Desk, clock: Clock) -> None:
+    group = topic.group("billing", alarm={"ready": 3, "age_ms": 60_000})
+    topic.produce("a", "b", "c")
+    assert desk.check() == 1
+    clock.sleep(60_000)
+    message = group.take_one()
+    assert desk.check() == 0, "two that are ready, but old"
+    group.ack(message)
+    settle(group)
+    assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+
+
+def test_what_has_expired_is_no_backlog(client: Client, desk: Desk, clock: Clock) -> None:
+    client.put("/topics/short", queues=1, retention_ms=60_000)
+    Topic(client, "short").group("g", alarm={"ready": 1})
+    Topic(client, "short").produce("a")
+    assert desk.check() == 1
+    clock.sleep(60_001)
+    assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+
+
+def test_a_filter_of_the_topic_of_alarms_tells_them_apart(client: Client, topic: Topic, desk: Desk) -> None:
+    pages = client.topic("decant.alarms").group("pages", filter={"tags": ["raised"]})
+    group = topic.group("billing", alarm={"ready": 1})
+    for _ in range(2):
+        topic.produce("a")
+        desk.check()
+        settle(group)
+        desk.check()
+    assert [each["tag"] for each in pages.pop()["messages"]] == ["raised", "raised"]
+    assert len(desk.messages()) == 4
+
+
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+def test_retries_and_expired_leases_that_are_due_count_as_progress_counts_them(
+    topic: Topic, desk: Desk, clock: Clock, mode: str
+) -> None:
+    group = topic.group("billing", alarm={"ready": 2}, mode=mode, invisible_ms=5_000)
+    topic.produce("a", "b")
+    messages = group.take(2, consumer_id="x")
+    group.nack(messages[0], delay_ms=10_000)
+    assert desk.check() == 0
+    clock.sleep(5_000)
+    assert (desk.check(), group.totals()[0]) == (0, 1)
+    clock.sleep(5_000)
+    assert (desk.check(), group.totals()[0]) == (1, 2)
+
+
+def test_retries_in_pages_count_once_they_are_due(topic: Topic, desk: Desk, clock: Clock) -> None:
+    group = topic.group("billing", alarm={"ready": 80})
+    topic.produce(*map(str, range(100)))
+    messages = group.take(100)
+    for message in messages:
+        group.nack(message, delay_ms=60_000)
+    assert desk.check() == 0
+    clock.sleep(60_000)
+    assert desk.check() == 1
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_shows_its_alarm_and_a_change_of_something_else_keeps_it(topic: Topic) -> None:
+    plain, group = topic.group("plain"), topic.group("billing", alarm={"ready": 5, "age_ms": None})
+    assert (plain.progress()["alarm"], state(plain)) == (None, None)
+    assert (group.progress()["alarm"], state(group)) == ({"ready": 5}, "cleared")
+    group.change(max_attempts=2, alarm=None)
+    assert group.progress()["alarm"] == {"ready": 5}
+    listed = topic.client.get(f"{topic.path}/groups").json["groups"]
+    assert [(each["alarm"], each["alarm_state"]) for each in listed] == [({"ready": 5}, "cleared"), (None, None)]
+
+
+def test_new_thresholds_replace_both_and_count_from_the_next_check_on(topic: Topic, desk: Desk) -> None:
+    group = topic.group("billing", alarm={"ready": 2, "age_ms": 60_000})
+    topic.produce("a", "b", "c")
+    desk.check()
+    group.change(alarm={"ready": 3})
+    assert (desk.check(), group.progress()["alarm"]) == (0, {"ready": 3})
+    group.change(alarm={"ready": 4})
+    assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+
+
+@pytest.mark.parametrize("nothing", [{}, {"ready": None, "age_ms": None}])
+def test_an_alarm_that_is_taken_away_clears_if_it_was_raised(topic: Topic, desk: Desk, nothing: Json) -> None:
+    group = topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    desk.check()
+    group.change(alarm=nothing)
+    assert (group.progress()["alarm"], state(group)) == (None, None)
+    assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
+    assert json.loads(desk.messages()[1]["body"])["thresholds"] is None
+    assert desk.check() == 0
+
+
+def test_a_group_without_an_alarm_is_told_nothing_of(topic: Topic, desk: Desk) -> None:
+    topic.group("billing", alarm={})
+    topic.produce("a")
+    assert desk.client.api.check() == {"seen": 0, "done": 0}
+
+
+@pytest.mark.parametrize("forgets", ["group", "topic"])
+def test_an_alarm_goes_with_its_group(client: Client, topic: Topic, desk: Desk, forgets: str) -> None:
+    group = topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    desk.check()
+    if forgets == "topic":
+        topic.delete()
+        topic = client.topic("orders")
+        topic.produce("a")
+    else:
+        group.delete()
+    assert (desk.check(), desk.told()) == (0, ["raised"])
+    group = topic.group("billing", alarm={"ready": 1})
+    assert state(group) == "cleared"
+    assert (desk.check(), desk.told()) == (1, ["raised", "raised"])
+
+
+@pytest.mark.parametrize(
+    ("alarm", "code", "detail"),
+    [
+        (5, "InvalidField", "alarm"),
+        ([], "InvalidField", "alarm"),
+        ({"ready": 0}, "InvalidField", "'alarm.ready'"),
+        ({"ready": 1.5}, "InvalidField", "'alarm.ready'"),
+        ({"ready": True}, "InvalidField", "'alarm.ready'"),
+        ({"age_ms": -1}, "InvalidField", "'alarm.age_ms'"),
+        ({"ready": 5, "age_ms": "1"}, "InvalidField", "'alarm.age_ms'"),
+        ({"depth": 5}, "UnknownField", "'alarm.depth'"),
+    ],
+)
+def test_a_bad_alarm_is_refused_and_nothing_is_stored(topic: Topic, alarm: Any, code: str, detail: str) -> None:
+    answer = topic.client.put(f"{topic.path}/groups/billing", alarm=alarm)
+    assert answer.problem == (400, code)
+    assert detail in answer.json["detail"]
+    assert topic.client.get(f"{topic.path}/groups/billing").status == 404
+
+
+# -- the topic of alarms ----------------------------------------------------------------------------------------------
+
+
+def test_the_topic_of_alarms_is_made_when_it_is_first_needed(client: Client, topic: Topic, desk: Desk) -> None:
+    topic.group("billing", alarm={"ready": 1})
+    desk.check()
+    assert client.get("/topics/decant.alarms").status == 404
+    topic.produce("a")
+    desk.check()
+    assert client.get("/topics/decant.alarms").json["queues"] == 4
+
+
+def test_a_topic_of_alarms_that_was_made_before_is_used_as_it_is(client: Client, topic: Topic, desk: Desk) -> None:
+    client.put("/topics/decant.alarms", queues=2, index_keys=True)
+    topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    desk.check()
+    assert client.get("/topics/decant.alarms").json["queues"] == 2
+    found = client.get("/topics/decant.alarms/messages", key="orders/billing").json["messages"]
+    assert [each["tag"] for each in found] == ["raised"]
+
+
+def test_a_topic_of_alarms_that_was_deleted_is_made_again(client: Client, topic: Topic, desk: Desk) -> None:
+    group = topic.group("billing", alarm={"ready": 1})
+    topic.produce("a")
+    desk.check()
+    client.delete("/topics/decant.alarms")
+    settle(group)
+    assert (desk.check(), desk.told()) == (1, ["cleared"])
+
+
+def test_a_backlog_of_alarms_is_told_once_and_feeds_no_loop(client: Client, desk: Desk, clock: Clock) -> None:
+    alarms = client.topic("decant.alarms")
+    group = alarms.group("pages", alarm={"ready": 1})
+    alarms.produce("a")
+    for _ in range(5):
+        clock.sleep(60_000)
+        desk.check()
+    assert desk.told().count("raised") == 1
+    for _ in range(5):
+        settle(group)
+        for _ in range(2):
+            clock.sleep(60_000)
+            desk.check()
+    assert (desk.told().count("raised"), desk.told().count("cleared"), state(group)) == (1, 0, "cleared")

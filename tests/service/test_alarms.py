@@ -1,0 +1,285 @@
+"""Each crossing is told exactly once: on every store, by any number of checks at once, whenever one of them dies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import product
+from random import Random
+
+import pytest
+from greenlet import getcurrent, greenlet
+
+from chalicelib.api import Api
+from chalicelib.errors import DecantError
+from chalicelib.runtime import Runtime
+from chalicelib.service.service import Service, build
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Refused, Write
+from tests.instances import SIGNING_KEY, Clock
+from tests.instances import instance as instance_of
+from tests.simulation.crashes import Quiet, StoppingStore
+from tests.simulation.scheduler import Killed
+
+
+def told(api: Api, topic: str) -> list[str]:
+    """What the alarms of the topic's groups said, in order."""
+    try:
+        queues = api.get_topic("decant.alarms")["queues"]
+    except DecantError:
+        return []
+    found: list[str] = []
+    for queue in range(queues):
+        offset = 0
+        while page := api.read_messages("decant.alarms", {"queue": str(queue), "offset": str(offset)})["messages"]:
+            found += [each["tag"] for each in page if json.loads(each["body"])["topic"] == topic]
+            offset = page[-1]["offset"] + 1
+    return found
+
+
+def test_every_store_tells_of_a_crossing_once_however_many_check(instance: Callable[[], Api], topic: str) -> None:
+    one, other = instance(), instance()
+    one.put_topic(topic, {"queues": 2})
+    one.put_group(topic, "g", {"alarm": {"ready": 2, "age_ms": 3_600_000}})
+    one.produce(topic, {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]})
+    for _ in range(2):
+        one.check()
+        other.check()
+    assert (told(one, topic), one.get_group(topic, "g")["alarm_state"]) == (["raised"], "raised")
+    while messages := one.pop(topic, "g", {})["messages"]:
+        one.ack(topic, "g", {"receipts": [each["receipt"] for each in messages]})
+    for _ in range(2):
+        other.check()
+        one.check()
+    assert (told(one, topic), one.get_group(topic, "g")["alarm_state"]) == (["raised", "cleared"], "cleared")
+    one.put_group(topic, "g", {"alarm": {}})
+
+
+class Scene:
+    """A group whose alarm is to be raised, or (`raised`) was, and is to be cleared; the topic of alarms is there, or is
+    not yet."""
+
+    def __init__(self, raised: bool) -> None:
+        self.store = Quiet()
+        self.now = 1_000_000
+        self.random = Random(1)
+        self.raised = raised
+        api = Api(self.instance())
+        api.put_topic("t", {"queues": 2})
+        api.put_group("t", "g", {"alarm": {"ready": 2}})
+        self.fill(api)
+        if raised:
+            api.check()
+            self.drain(api)
+        self.now += 1_000
+
+    def copy(self) -> Scene:
+        other = Scene.__new__(Scene)
+        other.store, other.now, other.random, other.raised = self.store.copy(), self.now, Random(2), self.raised
+        return other
+
+    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
+        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes)
+        return build(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
+
+    def fill(self, api: Api) -> None:
+        api.produce("t", {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]})
+
+    def drain(self, api: Api) -> None:
+        while messages := api.pop("t", "g", {})["messages"]:
+            api.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
+
+    def verdict(self, later_ms: int = 1_000, turns: int = 1) -> list[str]:
+        """What was told, when sweeps run again `later_ms` after all that."""
+        self.now += later_ms
+        api = Api(self.instance())
+        for _ in range(turns):
+            api.check()
+            api.forward()
+        return told(api, "t")
+
+    @property
+    def expected(self) -> list[str]:
+        return ["raised", "cleared"] if self.raised else ["raised"]
+
+    def _sleep(self, ms: int) -> None:
+        self.now += ms
+
+
+def requests_of(scene: Scene) -> int:
+    made = [0]
+
+    def count() -> None:
+        made[0] += 1
+
+    scene.copy().instance(count).sweeps.check()
+    return made[0]
+
+
+def run_to(scene: Scene, request: int) -> None:
+    left = [request]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+
+    with suppress(Killed):
+        scene.instance(stop).sweeps.check()
+
+
+@pytest.fixture(params=[False, True], ids=["raising", "clearing"])
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return Scene(request.param)
+
+
+@pytest.mark.parametrize("later_ms", [0, 60_000, 3_600_000])
+def test_a_check_that_dies_after_any_request_is_made_up_for(scene: Scene, later_ms: int) -> None:
+    for request in range(1, requests_of(scene) + 1):
+        fresh = scene.copy()
+        run_to(fresh, request)
+        assert fresh.verdict(later_ms) == scene.expected, f"dead after request {request}"
+
+
+def test_of_two_checks_each_may_stop_after_any_request(scene: Scene) -> None:
+    count = requests_of(scene)
+    for first, second, goes_on in product(range(1, count + 1), range(1, count + 2), (False, True)):
+        fresh = scene.copy()
+        running = started(fresh, first)
+        run_to(fresh, second)
+        finish(running, goes_on)
+        assert fresh.verdict() == scene.expected, f"at {first} and {second}; goes on: {goes_on}"
+
+
+def test_a_check_that_sleeps_while_the_alarm_turns_and_turns_tells_nothing_twice(scene: Scene) -> None:
+    """However often the alarm has changed meanwhile: what is told alternates, and ends with what is so."""
+    for request in range(1, requests_of(scene) + 1):
+        fresh = scene.copy()
+        running = started(fresh, request)
+        api = Api(fresh.instance())
+        for _ in range(2):
+            fresh.verdict()
+            fresh.drain(api) if not fresh.raised else fresh.fill(api)
+            fresh.verdict()
+            fresh.fill(api) if not fresh.raised else fresh.drain(api)
+        finish(running, goes_on=True)
+        said = fresh.verdict(turns=3)
+        assert said == (["raised", "cleared"] * len(said))[: len(said)], f"asleep after request {request}"
+        assert said[-1] == scene.expected[-1]
+
+
+def started(scene: Scene, request: int) -> greenlet:
+    hub, left = getcurrent(), [request]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            hub.switch()
+
+    running = greenlet(lambda: scene.instance(stop).sweeps.check())
+    running.switch()
+    return running
+
+
+def finish(running: greenlet, goes_on: bool) -> None:
+    if running.dead:
+        return
+    if goes_on:
+        running.switch()
+    else:
+        running.throw(Killed)
+
+
+class Late(MemoryStore):
+    """Keeps its transactions, to apply one again later, as if its token were forgotten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[Sequence[Write]] = []
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        self.kept.append(writes)
+        super().write_together(writes)
+
+
+def test_a_transaction_that_comes_again_after_an_hour_does_nothing() -> None:
+    store, clock = Late(), Clock()
+    api = instance_of(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"alarm": {"ready": 1}})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    api.check()
+    raising = store.kept[-1]
+    clock.sleep(3_600_000)
+    with suppress(Refused):
+        store.write_together(raising)
+    messages = api.pop("t", "g", {})["messages"]
+    api.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
+    api.check()
+    with suppress(Refused):
+        store.write_together(raising)
+    api.forward()
+    api.check()
+    assert told(api, "t") == ["raised", "cleared"]
+
+
+def test_clocks_that_differ_do_not_change_the_order() -> None:
+    store, ahead, behind = MemoryStore(), Clock(), Clock()
+    behind.ms -= 10_000
+    one, other = instance_of(store, ahead, 1), instance_of(store, behind, 2)
+    one.put_topic("t", {"queues": 1})
+    one.put_group("t", "g", {"alarm": {"ready": 1}})
+    one.produce("t", {"messages": [{"body": "a"}]})
+    one.check()
+    messages = one.pop("t", "g", {})["messages"]
+    one.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
+    other.check()
+    ahead.sleep(1_000)
+    one.forward()
+    assert told(one, "t") == ["raised", "cleared"]
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def idle(store: MemoryStore, alarm: dict[str, int], topics: int, queues: int) -> tuple[float, float, dict[str, int]]:
+    """Read and write units of a check, and what it answers."""
+    api = instance_of(store, Clock())
+    for number in range(topics):
+        api.put_topic(f"t{number}", {"queues": queues})
+        api.put_group(f"t{number}", "g", {"alarm": alarm})
+    reads, writes = store.meter.read_units, store.meter.write_units
+    answer = api.check()
+    return store.meter.read_units - reads, store.meter.write_units - writes, answer
+
+
+@pytest.mark.parametrize(("topics", "queues"), [(100, 100), (2_500, 4)])
+def test_a_check_of_ten_thousand_idle_queues_is_cheap(topics: int, queues: int) -> None:
+    reads, writes, answer = idle(MemoryStore(), {"ready": 1, "age_ms": 1_000}, topics, queues)
+    assert (answer["seen"], writes) == (topics, 0)
+    assert reads < 10_000
+
+
+def test_groups_without_an_alarm_cost_what_going_round_costs() -> None:
+    with_none, with_some = (idle(MemoryStore(), alarm, 100, 4)[0] for alarm in ({}, {"ready": 1}))
+    assert with_none <= 2 * 0.5 * 100 + 10
+    assert with_some - with_none == 0.5 * 400
+
+
+def test_a_crossing_costs_some_units_once() -> None:
+    store = MemoryStore()
+    api = instance_of(store, Clock())
+    api.put_topic("t", {"queues": 4})
+    api.put_topic("decant.alarms", {})
+    api.put_group("t", "g", {"alarm": {"ready": 1}})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    spent: list[tuple[float, float]] = []
+    for _ in range(2):
+        reads, writes = store.meter.read_units, store.meter.write_units
+        api.check()
+        spent.append((store.meter.read_units - reads, store.meter.write_units - writes))
+    assert spent[0][0] <= 25
+    assert spent[0][1] <= 10
+    assert spent[1][0] <= 20
+    assert spent[1][1] == 0
