@@ -20,6 +20,8 @@ DEFAULTS = {
     "ordered": False,
     "rate_limit": None,
     "filter": None,
+    "alarm": None,
+    "alarm_state": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
 FRESH_QUEUE = {

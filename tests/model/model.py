@@ -23,6 +23,8 @@ DEFAULTS: Json = {
     "ordered": False,
     "rate_limit": None,
     "filter": None,
+    "alarm": None,
+    "alarm_state": None,
 }
 
 
