@@ -1,8 +1,8 @@
 """What the pipeline reads and writes: the schemas of items and of tables, each spelled once.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct (`directory`, `window`, `sweep`, `secret`) tell nothing that a job needs; the
-value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
+others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) tell nothing that a job
+needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ KINDS: dict[str, StructType | None] = {
         pages=ArrayType(_struct(page_id=_STRING, due_ms=_LONG, count_=_INT, low=_LONG)),
     ),
     "window": None,
+    "alarm": None,
     "segment": _struct(queue=_INT, base=_LONG, end=_LONG, bytes=_LONG, entries=ArrayType(ENTRY)),
     "payload": _struct(entry_id=_BYTES, piece=_INT, data=_BYTES),
     "retry_page": _struct(group_id=_STRING, queue=_INT, due_ms=_LONG, page_id=_STRING, retries=ArrayType(LEASE)),

@@ -27,7 +27,7 @@ _PREFIXES = {
     "dead": "dead_letter",
 }
 _WITHIN = {
-    "group": {"settings": "group", "cursor": "cursor", "rate": "window"},
+    "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
     "service": {"sweep": "sweep", "signing-key": "secret"},
 }
 """Partitions that hold several kinds: the beginning of the sort key tells them apart."""

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from chalicelib import keys
 from chalicelib.sizes import item_bytes
 from spark import schemas
 from spark.sources import dynamodb_export
@@ -52,6 +53,15 @@ def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSessio
     (lease,) = cursor["cursor"]["leases"]
     assert tuple(lease) == ("tokentok", 3, 2, 99, 1, [b"a\x01"])
     assert tuple(cursor["cursor"]["pages"][0]) == ("p", 9, 2, 1)
+    assert troubles(spark, folder) == []
+
+
+def test_an_alarm_is_an_item_that_no_job_needs(spark: SparkSession, tmp_path: Path) -> None:
+    place = keys.alarm(items.TOPIC, "billing", "bbbbbbbb")
+    raised = {**place._asdict(), "n": 1, "state": "raised", "at": 5, "by": b"\x00" * 8}
+    folder = write_items(tmp_path, [raised, items.cursor()])
+    rows = rows_of(dynamodb_export.items(spark, str(folder)))
+    assert [(row["kind"], row["topic_id"]) for row in rows] == [("alarm", items.TOPIC), ("cursor", items.TOPIC)]
     assert troubles(spark, folder) == []
 
 
