@@ -98,7 +98,7 @@ class Sweeps:
     def expire(self) -> Swept:
         """Removes what deleted topics have left, forgets consumers of broadcast groups that have been idle for too
         long, and, every hour, removes what has expired, or notes that a longer retention keeps it. `seen`: topics that
-        left something, broadcast groups, and topics. `done`: what is gone, or noted."""
+        left something, broadcast groups, and topics where something expired. `done`: what is gone, or noted."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
@@ -115,7 +115,8 @@ class Sweeps:
         for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
             for topic in page:
                 with suppress(TopicNotFound):  # it was deleted since
-                    swept += Swept(1, self._expiry.tend(topic, until_ms))
+                    done = self._expiry.tend(topic, until_ms)
+                    swept += Swept(bool(done), done)
         return swept
 
     def check(self) -> Swept:
