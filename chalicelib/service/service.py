@@ -92,7 +92,6 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
     letters = Letters(store, runtime, catalogue, reader)
     expiry = Expiry(store, runtime, catalogue, promoter, letters, Rearming(store, runtime, payloads, index))
-    sweeps = Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry)
     return Service(
         runtime,
         store,
@@ -106,7 +105,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
-        sweeps,
+        Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry),
         delays,
         delayed,
         promoter,
