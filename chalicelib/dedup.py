@@ -10,6 +10,7 @@ the log once, whoever of them is first. Attributes:
     queue   the queue of the entry                        base    the segment where the entry is tried first
     create  whether that segment may be created: the one before it was seen full, or the log was empty
     due     until when the message waits; 0: it does not. One that waits is stored with its record, in one transaction
+    ttl     when DynamoDB may remove it, s since the epoch: a day after it stood
 
 Records of one entry are made together, all or none, so an entry never holds a message whose id another one has.
 
@@ -26,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chalicelib import keys
-from chalicelib.limits import DEDUP_MS
+from chalicelib.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.log import Entry
 from chalicelib.writes import Absent, AtMost, Either, Item, Set, Write
 
@@ -50,7 +51,8 @@ class Record:
 
     def as_attributes(self) -> Mapping[str, object]:
         place = {"queue": self.queue, "base": self.base, "create": self.may_create}
-        return {"at": self.at_ms, "entry": self.entry.as_item(), "index": self.index, "due": self.due_ms, **place}
+        about = {"at": self.at_ms, "ttl": (self.at_ms + DEDUP_MS + EXPIRED_KEPT_MS) // SECOND_MS}
+        return {**about, "entry": self.entry.as_item(), "index": self.index, "due": self.due_ms, **place}
 
     def stands(self, now: int) -> bool:
         return self.at_ms > now - DEDUP_MS

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chalicelib import keys
-from chalicelib.limits import INLINE_BYTES_MAX, KIB, PROMOTED_BYTES_MAX, PROMOTED_MAX
+from chalicelib.limits import DUE_KEPT_MS, INLINE_BYTES_MAX, KIB, PROMOTED_BYTES_MAX, PROMOTED_MAX, SECOND_MS
 from chalicelib.log import Entry
 from chalicelib.writes import Absent, Effect, Exists, Item, Key, Set, Write
 
@@ -124,6 +124,11 @@ def together(waiting: Sequence[Item]) -> list[Item]:
             break
         chosen.append(item)
     return chosen
+
+
+def waiting_ttl(due_ms: int) -> int:
+    """Until when the payload of a message that waits is there, in seconds since the epoch."""
+    return (due_ms + DUE_KEPT_MS) // SECOND_MS
 
 
 def payload_keys(topic_id: str, entries: Iterable[Entry]) -> list[Key]:

@@ -4,7 +4,8 @@ One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of
 under an old name shares no key with what it replaces.
 
     topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
-                                                             version, delays (true: messages may wait)
+                                                             version, delays (true: messages may wait),
+                                                             raised_at_ms (a longer retention is to be noted)
     grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,
@@ -24,8 +25,12 @@ under an old name shares no key with what it replaces.
                                         entry id             the segment `base` on
     dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms, consumer
                                         queue#offset#consumer, in a broadcast group
-    sweep       service                 sweep#name           after: the topic where the sweep of this name goes on
+    sweep       service                 sweep#name           after: the topic where the sweep of this name goes on,
+                                                             at: when that was noted
+    rearming    service                 rearming#tid         version, queue, base: how far a longer retention was noted
     secret      service                 signing-key          value: the key that receipts are signed with
+
+`ttl`, in seconds since the epoch, is when DynamoDB may remove a payload, a dedup record or an index item.
 
 `consumer` is the hash of a `consumer_id`, which is any text; everywhere but in broadcast groups it is empty.
 """
@@ -208,6 +213,10 @@ def dead_partition(topic_id: str, group_id: str) -> str:
 
 def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
+
+
+def rearming(topic_id: str) -> Key:
+    return Key("service", f"rearming#{topic_id}")
 
 
 def delays(topic_id: str, queue: int) -> str:

@@ -31,8 +31,8 @@ IDLE_CONSUMER_MS = 7 * DAY_MS
 """How long after its last pop a broadcast group forgets a consumer: its cursors cost, and nobody takes them back."""
 
 PRESENCE_MS = HOUR_MS
-"""How far behind the note of a consumer's last pop may be where its pops take nothing: a write for each would cost more
-than a pop that takes something. A consumer may be forgotten by so much too early."""
+"""How far behind the note of a consumer's last pop may be where its pops take nothing, to save a write for each: it may
+be forgotten by so much too early."""
 
 ID_CHARS_MAX = 128
 """`attempt_id`, `consumer_id` and `dedup_id`: room for a UUID with a prefix."""
@@ -102,8 +102,8 @@ MESSAGE_OVERHEAD_BYTES = 1_000
 SEGMENT_ENTRIES_MAX = 32
 
 SEGMENT_FULL_BYTES = 700
-"""A segment with this many bytes of entries takes no more. With one more small entry and its keys it still fits the
-kilobyte that one write unit pays for; and it holds sixteen pointers, one for each of as many writers."""
+"""With this many bytes of entries a segment takes no more. With one more small entry and its keys it still fits the
+kilobyte of one write unit; and it holds sixteen pointers, one for each of as many writers."""
 
 INLINE_BYTES_MAX = 1_000
 """An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
@@ -119,7 +119,7 @@ ITEM_BYTES_MAX = 400 * KIB
 """What DynamoDB stores as one item."""
 
 PIECE_BYTES_MAX = 256 * KIB
-"""One payload item: the embedded store counts an item's base64, and takes about 300 KB of the 400."""
+"""One payload item: the embedded store counts its base64, and takes about 300 KB of the 400."""
 
 INSTANCE_CACHE_BYTES_MAX = 64 * MIB
 """Sealed segments and payloads, which never change, kept by one instance."""
@@ -128,7 +128,7 @@ TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance believes where a queue's log ends before it looks again."""
 
 CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends only pointers to that queue: 16 fit a segment, not 3."""
+"""After losing a race for a segment an instance sends only pointers there: 16 fit a segment, not 3."""
 
 # -- delays -----------------------------------------------------------------------------------------------------------
 
@@ -138,6 +138,9 @@ decision about them, with a pointer, is one kilobyte."""
 
 PROMOTED_BYTES_MAX = 256 * KIB
 """What such messages weigh together; a heavier one goes alone, and its payload is not written a second time."""
+
+DUE_KEPT_MS = 90 * DAY_MS
+"""How long after it was due a payload is kept for whoever delivers it: as dear as to write its time to live anew."""
 
 PROMOTED_QUEUES_MAX = 4
 """Queues in which one look of a pop promotes: it takes from one."""
@@ -153,8 +156,8 @@ TRANSACTION_ITEMS_MAX = 100
 """What DynamoDB takes in one transaction."""
 
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
-"""How long after its `stored_at_ms` an entry can get into the log: where a caller died, who repeats its request helps
-it in for as long as the `dedup_id` stands, and has a call's time for that."""
+"""How long after its `stored_at_ms` an entry can get into the log: who repeats the request of a caller that died helps
+it in while the `dedup_id` stands, and has a call's time for that."""
 
 ISOLATED_MS_MIN = SECOND_MS
 ISOLATED_MS_MAX = MINUTE_MS
@@ -166,8 +169,8 @@ HOPS_MAX = 3
 
 HOP_MS_MAX = 1_414
 HOP_MS_MIN = 100
-"""How long one queue may keep messages waiting that another could take: the first, or half of the time left when that
-is less, but never less than the second, within which a store that is well has answered."""
+"""How long one queue may keep messages waiting that another could take: the first, or half of the time left, but at
+least the second: a store that is well has answered then."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
@@ -249,7 +252,6 @@ RATE_MIN = 0.001
 """Messages a second: one in a quarter of an hour."""
 RATE_MAX = 1_000_000
 """More than a group will ever get: as good as no limit."""
-
 FILTER_TAGS_MAX = 100
 EXPRESSION_CHARS_MAX = 1_024
 """A filter is a condition, not a program, and is asked of every message."""
@@ -262,12 +264,13 @@ SIFTED_BYTES_MAX = 8 * MIB
 """What is read at once to tell which messages a group wants."""
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 """The same of one pop in one queue, which then answers with what it has."""
-
-BACKOFF_STEPS_MAX = 100
-MULTIPLIER_MAX = 100
+BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep goes on: it begins every minute, and its function may run for one."""
+EXPIRED_KEPT_MS = DAY_MS
+"""How long what nobody can read any more is kept: no caller sleeps longer between what it saw and what it writes."""
+TRIMMED_EVERY_MS = HOUR_MS
 
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic goes on removing its log."""
@@ -286,7 +289,7 @@ STORE_DEADLINE_MS = 10 * SECOND_MS
 a `READ_TIMEOUT_MS` more."""
 
 CALL_MS_MAX = 25 * SECOND_MS
-"""The same together with what a long poll waits: API Gateway gives up after 29 s."""
+"""The same with what a long poll waits: API Gateway gives up after 29 s."""
 
 STORE_PAUSE_MS_MIN = 25
 STORE_PAUSE_MS_MAX = 2 * SECOND_MS

@@ -9,8 +9,16 @@ from typing import Any
 from chalicelib import keys
 from chalicelib.errors import InvalidField
 from chalicelib.fields import Fields
-from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
-from chalicelib.writes import Absent, Equals, Item, RemoveItem, Set, Write
+from chalicelib.limits import (
+    EXPIRED_KEPT_MS,
+    QUEUES_DEFAULT,
+    QUEUES_MAX,
+    RETENTION_MS_DEFAULT,
+    RETENTION_MS_MAX,
+    RETENTION_MS_MIN,
+    SECOND_MS,
+)
+from chalicelib.writes import Absent, Equals, Item, Remove, RemoveItem, Set, Write
 
 DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT, "index_keys": False}
 FIELDS = frozenset(DEFAULTS)
@@ -19,7 +27,8 @@ FIELDS = frozenset(DEFAULTS)
 @dataclass(frozen=True, slots=True)
 class Topic:
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
-    may wait here, so pops look for those that are due."""
+    may wait here, so pops look for those that are due. `raised_at_ms`: when the retention was made longer; 0: what is
+    stored has that in its times to live already."""
 
     name: str
     id: str
@@ -29,12 +38,13 @@ class Topic:
     version: int = 0
     delays: bool = False
     index_keys: bool = False
+    raised_at_ms: int = 0
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         settings = {field: item[field] for field in DEFAULTS}
         about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
-        return cls(item["sk"], item["id"], **about, **settings)
+        return cls(item["sk"], item["id"], **about, **settings, raised_at_ms=item.get("raised_at_ms", 0))
 
     @classmethod
     def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
@@ -50,6 +60,14 @@ class Topic:
     def expired_ms(self, now: int) -> int:
         """What was stored at this instant or before can no longer be read."""
         return now - self.retention_ms
+
+    def gone_ms(self, now: int) -> int:
+        """What was stored at this instant or before may have been removed."""
+        return self.expired_ms(now) - EXPIRED_KEPT_MS
+
+    def ttl(self, stored_at_ms: int) -> int:
+        """When DynamoDB may remove what was stored then, in seconds since the epoch, as it wants them."""
+        return (stored_at_ms + self.retention_ms + EXPIRED_KEPT_MS) // SECOND_MS + 1
 
 
 def parse_settings(data: object) -> dict[str, Any]:
@@ -83,10 +101,11 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
         )
 
 
-def change(topic: Topic, given: Mapping[str, Any]) -> Write:
+def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
     """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
     after it."""
-    new = {**given, "version": topic.version + 1}
+    is_raised = given.get("retention_ms", 0) > topic.retention_ms
+    new = {**given, "version": topic.version + 1, **({"raised_at_ms": now} if is_raised else {})}
     return Write(
         keys.topic(topic.name),
         (Equals(("id",), topic.id), Equals(("version",), topic.version)),
@@ -97,6 +116,15 @@ def change(topic: Topic, given: Mapping[str, Any]) -> Write:
 
 def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
     return tuple(Set((field,), value) for field, value in settings.items())
+
+
+def rearmed(topic: Topic) -> Write:
+    """Notes that all times to live are those of the retention that the topic has, and had when that began."""
+    return Write(
+        keys.topic(topic.name),
+        (Equals(("id",), topic.id), Equals(("version",), topic.version)),
+        (Remove(("raised_at_ms",)),),
+    )
 
 
 def begin_delays(topic: Topic) -> Write:

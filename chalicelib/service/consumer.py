@@ -16,7 +16,7 @@ from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.claimer import Claimer, Pop
-from chalicelib.service.log_reader import LogReader, Want
+from chalicelib.service.log_reader import LogReader, Want, stored_at
 from chalicelib.service.looking import Looker, View
 from chalicelib.service.promoter import Promoter
 from chalicelib.service.receipts import Receipts
@@ -169,11 +169,35 @@ class Consumer:
             rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
             space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
             claimed = self._claimer.claim(view, queue, rest, riding, space)
-            deliveries += self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
+            found = self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
+            deliveries += found
             view.cursors[queue] = claimed.cursor
             riding = None
-            if len(deliveries) == ask.max_messages or not (claimed.is_partial and claimed.leases):
+            has_lost = self._settle_lost(view, queue, claimed.cursor, claimed.leases, found)
+            is_partial = claimed.is_partial and bool(claimed.leases)
+            if len(deliveries) == ask.max_messages or not (is_partial or has_lost):
                 return Popped(deliveries, is_limited=claimed.is_limited)
+
+    def _settle_lost(
+        self, view: View, queue: int, cursor: Cursor, leases: Sequence[Lease], found: Sequence[Delivery]
+    ) -> bool:
+        """Settles what these leases hold of messages that waited in a retry for so long that they expired, and are not
+        there any more. Whether there were any."""
+        by_offset = {offset: lease for lease in leases for offset in lease.owed_offsets}
+        missing = sorted(by_offset.keys() - {delivery.stored.offset for delivery in found})
+        if not missing:
+            return False
+        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in missing]
+        chains = self._reader.chains(wants, strong=True)
+        expired_ms = view.topic.expired_ms(self._runtime.now())
+        lost = [
+            offset
+            for offset, chain in zip(missing, chains, strict=True)
+            if chain and (chain[0].base > offset or stored_at(chain, offset) <= expired_ms)
+        ]
+        receipts = [self._receipt(view, cursor, by_offset[offset], queue, offset) for offset in lost]
+        self._settler.ack(view.topic, view.group.name, receipts)
+        return bool(lost)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement]) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
@@ -197,16 +221,9 @@ class Consumer:
         return [self._delivery(view, cursor, by_offset[each.offset], each) for each in stored]
 
     def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
-        index = stored.offset - lease.start
-        place = (
-            cursor.consumer,
-            stored.queue,
-            cursor.epoch,
-            lease.token,
-            index,
-            stored.offset,
-            lease.count,
-            lease.attempt,
-        )
-        receipt = self._receipts.sign(Receipt(view.topic.id, view.group.id, *place))
+        receipt = self._receipt(view, cursor, lease, stored.queue, stored.offset)
         return Delivery(stored, lease.attempt, lease.deadline, receipt)
+
+    def _receipt(self, view: View, cursor: Cursor, lease: Lease, queue: int, offset: int) -> str:
+        place = (cursor.consumer, queue, cursor.epoch, lease.token, offset - lease.start, offset)
+        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))

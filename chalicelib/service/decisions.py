@@ -14,11 +14,13 @@ from chalicelib.delay import (
     mark_cancelled,
     payload_keys,
     slot_of,
+    waiting_ttl,
 )
 from chalicelib.limits import PROMOTED_MAX, STORED_LATE_MS_MAX
 from chalicelib.log import Entry
 from chalicelib.service.log_joiner import LogJoiner
 from chalicelib.service.log_writer import Tail
+from chalicelib.service.payloads import Payloads
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, Key, Refused
@@ -27,9 +29,10 @@ _PAGE = 32
 
 
 class Decisions:
-    def __init__(self, store: Store, joiner: LogJoiner) -> None:
+    def __init__(self, store: Store, joiner: LogJoiner, payloads: Payloads) -> None:
         self._store = store
         self._joiner = joiner
+        self._payloads = payloads
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
         """The newest decision about each of these queues. One round trip, one read unit a queue."""
@@ -65,6 +68,9 @@ class Decisions:
             self._joiner.append(topic, queue, decision.entry, tail)
         else:
             self._joiner.append_from(topic, queue, decision.entry, decision.base)
+        ttl = topic.ttl(decision.entry.stored_at_ms)
+        if any(slot.entry_id == decision.entry.id and waiting_ttl(slot.due_ms) < ttl for slot in decision.slots):
+            self._payloads.arm(topic.id, [decision.entry], ttl)  # it keeps the payload that it waited with
         self._remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:

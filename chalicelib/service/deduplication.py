@@ -117,7 +117,7 @@ class Deduplication:
         try:
             self._index.note(topic, [(queue, made, messages)])
             if not made.fits(CROWDED_BYTES_MAX if self._writer.is_crowded(log) else DEDUP_INLINE_BYTES_MAX):
-                [made] = self._payloads.put(topic.id, [made])
+                [made] = self._payloads.put(topic.id, [made], topic.ttl(made.stored_at_ms))
             tail = self._writer.tail(topic, log)
         except StoreUnavailable as trouble:  # nothing was sent that anybody could meet
             raise StoreUnavailable(trouble.detail) from trouble

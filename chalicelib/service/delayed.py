@@ -78,8 +78,9 @@ class Delayed:
         if decision and decision.entry:
             entry = decision.entry
             first = self._joiner.offset(topic, queue, entry, decision.base)
-            messages = self._payloads.messages(topic.id, [entry])[entry.id] if first is not None else []
-            for offset, message in enumerate(messages, first or 0):
+            expired_ms = topic.expired_ms(self._runtime.now())
+            messages = self._payloads.messages(topic.id, [entry], expired_ms) if first is not None else {}
+            for offset, message in enumerate(messages.get(entry.id, []), first or 0):
                 if message.delayed_id == message_id:
                     return Stored(message, queue, offset, entry.id, entry.stored_at_ms)
         raise _unknown(topic, message_id)

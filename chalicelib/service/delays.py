@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib import keys, log, topic
-from chalicelib.delay import wait
+from chalicelib.delay import wait, waiting_ttl
 from chalicelib.errors import StoreUnavailable, TopicNotFound
 from chalicelib.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.log import Entry
@@ -52,7 +52,8 @@ class Delays:
         try:
             self._demand(found)
             spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
-            pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling)}
+            ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
+            pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling, ttl)}
         except StoreUnavailable as trouble:  # before any message was sent
             return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
         return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
@@ -62,7 +63,7 @@ class Delays:
         self._demand(found)
         waiting, entry = self._named(queue, message)
         if not entry.fits(INLINE_BYTES_MAX):
-            entry = self._payloads.put(found.id, [entry])[0]
+            entry = self._payloads.put(found.id, [entry], waiting_ttl(waiting.due_ms))[0]
         key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
 

@@ -14,9 +14,10 @@ from chalicelib import keys
 from chalicelib.log import Entry
 from chalicelib.message import Message
 from chalicelib.service.log_writer import LogWriter
-from chalicelib.store import Store
+from chalicelib.service.outcomes import raise_trouble
+from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Item
+from chalicelib.writes import Exists, Item, Key, Set, Write
 
 
 class KeyIndex:
@@ -34,10 +35,20 @@ class KeyIndex:
         if items:
             self._store.put_all(items)
 
+    def arm(self, topic: Topic, entry: Entry, messages: Sequence[Message], ttl: int) -> None:
+        """Has the items of this entry stay until `ttl`, in seconds since the epoch."""
+        places = [keys.index(topic.id, key) for key in {message.key for message in messages if message.key is not None}]
+        low, high = keys.stored_since(entry.stored_at_ms), keys.stored_since(entry.stored_at_ms + 1)
+        found = self._store.read([Range(pk, low, high, strong=True) for pk in places]) if places else []
+        items = [item for items in found for item in items if keys.indexed_entry(item["sk"])[1] == entry.id]
+        writes = [Write(Key(item["pk"], item["sk"]), (Exists(("base",)),), (Set(("ttl",), ttl),)) for item in items]
+        raise_trouble(self._store.write_each(writes) if writes else [])
+
     def _items(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> list[Item]:
         found = dict.fromkeys(message.key for message in messages if message.key is not None)
         if not found:
             return []
         base, number = self._writer.tail(topic, topic.log(queue)).base, next(self._numbers)
         places = [keys.indexed(topic.id, key, entry.stored_at_ms, number, entry.id) for key in found]
-        return [{"pk": place.pk, "sk": place.sk, "queue": queue, "base": base} for place in places]
+        about = {"queue": queue, "base": base, "ttl": topic.ttl(entry.stored_at_ms)}
+        return [{"pk": place.pk, "sk": place.sk, **about} for place in places]

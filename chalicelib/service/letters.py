@@ -108,6 +108,18 @@ class Letters:
                 break
         return count
 
+    def purge_before(self, topic: Topic, group: Group, queue: int, offset: int, until_ms: int) -> int:
+        """Removes the letters of a queue whose messages lie before this offset, as far as there is time; returns how
+        many went."""
+        count = 0
+        while self._runtime.now() <= until_ms:
+            found = self.read(group, (queue, 0, ""), PURGED_TOGETHER_MAX)
+            letters = [letter for letter in found if letter.queue == queue and letter.offset < offset]
+            count += sum(self._purged(topic, group, own, until_ms) for own in by_cursor(letters))
+            if len(letters) < PURGED_TOGETHER_MAX:
+                break
+        return count
+
     def _purged(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> int:
         """How many of these letters, all of one cursor, went."""
         while letters and self._runtime.now() <= until_ms:

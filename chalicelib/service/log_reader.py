@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib import keys
-from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
+from chalicelib.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
 from chalicelib.log import Entry, Segment
 from chalicelib.message import Stored
+from chalicelib.runtime import Runtime
 from chalicelib.service.cache import BoundedCache
 from chalicelib.service.payloads import Payloads
 from chalicelib.store import Keys, Range, Read, Store
@@ -24,18 +25,22 @@ _AHEAD_SEGMENTS_MAX = 32
 _AHEAD_SEGMENTS_MIN = 4
 """Four segments of a kilobyte cost as much to read as one."""
 
+_EMPTY_KEPT_MAX = 100_000
+
 _ENTRY_BYTES = 500
 """What an entry takes in memory beyond its data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if one is known."""
+    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if one is known.
+    `since_ms`: when the log began; 0: not known."""
 
     log: str
     offset: int
     count: int
     hint: int | None
+    since_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -45,17 +50,21 @@ class Seen:
     segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
     located: dict[tuple[str, int], int] = field(default_factory=dict)
     """Log and offset -> base of the segment that holds it."""
+    later: dict[tuple[str, int], int | None] = field(default_factory=dict)
+    """Log and base -> base of the first segment from there on; None: there is none."""
 
 
 class LogReader:
-    def __init__(self, store: Store, payloads: Payloads) -> None:
+    def __init__(self, store: Store, runtime: Runtime, payloads: Payloads) -> None:
         self._store = store
+        self._runtime = runtime
         self._payloads = payloads
         self._sealed: BoundedCache[Segment] = BoundedCache(
             INSTANCE_CACHE_BYTES_MAX // 2,
             size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
         )
         self._behind: set[str] = set()
+        self._empty_until: BoundedCache[int] = BoundedCache(_EMPTY_KEPT_MAX, size_of=lambda _: 1)
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
         """The first reads that these wants need, by what is known."""
@@ -64,7 +73,8 @@ class LogReader:
 
     def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
         """For each want the segments, in order, from the one with its offset to the one with its last message, or to
-        the end of the log. An empty list: nothing is there yet. `strong`: what was stored a moment ago is seen."""
+        the end of the log. An empty list: nothing is there yet. Where the log has lost its beginning, the first segment
+        may begin behind the offset. `strong`: what was stored a moment ago is seen."""
         seen = seen or Seen()
         while True:
             walked = [self._walk(want, seen) for want in wants]
@@ -89,16 +99,22 @@ class LogReader:
                 offset = keys.base_of(read.high)
                 seen.located[read.pk, offset] = keys.base_of(items[0]["sk"]) if items else offset
             else:
-                seen.segments.setdefault((read.pk, keys.base_of(read.low)), None)
+                place = (read.pk, keys.base_of(read.low))
+                seen.segments.setdefault(place, None)
+                seen.later[place] = keys.base_of(items[0]["sk"]) if items else None
+                if not items:
+                    self._empty_until.keep(place, self._runtime.now() + HOUR_MS)
 
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
-        """The messages at these offsets, with their payloads."""
+        """The messages at these offsets, with their payloads. What has expired may be gone, and is left out then."""
         wanted = sorted(offsets)
         placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
-        messages = self._payloads.messages(topic.id, [entry for _, entry in placed])
+        expired_ms = topic.expired_ms(self._runtime.now())
+        messages = self._payloads.messages(topic.id, [entry for _, entry in placed], expired_ms)
         return [
             Stored(messages[entry.id][offset - first], queue, offset, entry.id, entry.stored_at_ms)
             for first, entry in placed
+            if entry.id in messages
             for offset in _between(wanted, first, first + entry.count)
         ]
 
@@ -112,9 +128,11 @@ class LogReader:
         while True:
             place = (want.log, base)
             segment = seen.segments.get(place) or self._sealed.get(place)
+            if segment is None and place in seen.segments and last is None and seen.later.get(place) is not None:
+                base = seen.later[place] or 0  # the log has lost what was before
+                continue
             if segment is None:
-                is_end = place in seen.segments
-                return chain, None if is_end else self._next_read(want, base, last, seen)
+                return chain, self._next_read(want, base, last, seen)
             if segment.end > want.offset:
                 chain.append(segment)
             if not segment.is_sealed:
@@ -126,10 +144,19 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read:
+    def _may_begin_later(self, want: Want, base: int) -> bool:
+        """Whether a segment that is not there may have been removed: not of a log that is younger than they get, and
+        not where nothing was a while ago."""
+        now = self._runtime.now()
+        return now - want.since_ms > EXPIRED_KEPT_MS and (self._empty_until.get((want.log, base)) or 0) < now
+
+    def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
         """By key where the log probably ends; ahead where there is a backlog, or where one read was not enough, since
         many segments cost little more than one."""
         key = keys.segment(want.log, base)
+        if (want.log, base) in seen.segments:  # nothing is there: is it the end, or has the log lost its beginning?
+            is_known = last is not None or (want.log, base) in seen.later or not self._may_begin_later(want, base)
+            return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or want.log in self._behind):
             return Keys([key])
@@ -156,8 +183,8 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 
 
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
-    """When the message at this offset of the chain was stored."""
-    return next(each.stored_at_ms for first, each in entries(chain) if first <= offset < first + each.count)
+    """When the message at this offset was stored, or the first one after it that is still there."""
+    return next(each.stored_at_ms for first, each in entries(chain) if offset < first + each.count)
 
 
 def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:

@@ -87,7 +87,7 @@ class LogWriter:
         """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
         if self._runtime.now() > deadline:
             raise StoreUnavailable("too many writers compete for one queue")
-        self._spill(topic.id, waiting)
+        self._spill(topic, waiting)
         writes = [self._write(topic, each) for each in waiting]
         for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
             self._learn(each, outcome)
@@ -96,12 +96,13 @@ class LogWriter:
         """Whether others were lately seen to write to this log."""
         return self._crowded_until.get(log, 0) > self._runtime.now()
 
-    def _spill(self, topic_id: str, waiting: list[_Pending]) -> None:
+    def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
         """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
         spilling = [
             each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
         ]
-        pointing = self._payloads.put(topic_id, [each.entry for each in spilling])
+        ttl = topic.ttl(self._runtime.now())
+        pointing = self._payloads.put(topic.id, [each.entry for each in spilling], ttl)
         for each, entry in zip(spilling, pointing, strict=True):
             each.entry = entry
 

@@ -147,4 +147,5 @@ def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = ""
 
 
 def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:
-    return Want(topic.log(queue), cursor.next, count, 0 if cursor.next == 0 else cursor.segment)
+    hint = 0 if cursor.next == 0 else cursor.segment
+    return Want(topic.log(queue), cursor.next, count, hint, topic.created_at_ms)

@@ -1,7 +1,8 @@
 """Payloads: the packed messages of entries that are too big for a segment.
 
 Written before the entry that points to them, under the entry's fresh random id, and never changed. A crash in between
-leaves a payload that nobody points to: a cost, not an error.
+leaves a payload that nobody points to: a cost, not an error, until DynamoDB removes it. That is never before its
+messages have expired: each has a time to live from the beginning.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from chalicelib.log import Entry, pieces_of
 from chalicelib.message import Message
 from chalicelib.packing import unpack
 from chalicelib.service.cache import BoundedCache
+from chalicelib.service.outcomes import raise_trouble
 from chalicelib.store import Keys, Store
-from chalicelib.writes import Item, Key
+from chalicelib.writes import Exists, Item, Key, Set, Write
 
 
 class Payloads:
@@ -26,9 +28,9 @@ class Payloads:
             INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
         )
 
-    def put(self, topic_id: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Stores the messages of these entries and returns the entries that point to them. One round trip, and one
-        more for each that goes to S3."""
+    def put(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> list[Entry]:
+        """Stores the messages of these entries until `ttl` (seconds since the epoch), and returns the entries that
+        point to them. One round trip, and one more for each that goes to S3."""
         pointing: list[Entry] = []
         items: list[Item] = []
         for entry in entries:
@@ -37,14 +39,24 @@ class Payloads:
             if len(pieces) > 1 and self._store.keeps_blobs:
                 self._store.put_blob(keys.blob(topic_id, entry.id), data)
                 pieces = []
-            items += [_item(topic_id, entry, number, piece) for number, piece in enumerate(pieces)]
+            items += [_item(topic_id, entry, number, piece, ttl) for number, piece in enumerate(pieces)]
             pointing.append(entry.pointing(len(pieces)))
         if items:
             self._store.put_all(items)
         return pointing
 
-    def messages(self, topic_id: str, entries: Iterable[Entry]) -> dict[bytes, list[Message]]:
-        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each)."""
+    def arm(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> None:
+        """Has the payloads of these entries stay until `ttl`, and no longer; what is gone stays gone."""
+        writes = [
+            Write(keys.payload(topic_id, entry.id, number), (Exists(("data",)),), (Set(("ttl",), ttl),))
+            for entry in entries
+            for number in range(entry.pieces)
+        ]
+        raise_trouble(self._store.write_each(writes) if writes else [])
+
+    def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
+        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each). Those that
+        were stored by `expired_ms` may be gone, and are left out then. Raises TopicNotFound when others are gone."""
         found: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:
@@ -56,11 +68,14 @@ class Payloads:
             else:
                 missing.append(entry)
         for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
-            found[entry.id] = unpack(entry.codec, data)
-            self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
+            if data is not None:
+                found[entry.id] = unpack(entry.codec, data)
+                self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
+            elif entry.stored_at_ms > expired_ms:
+                raise TopicNotFound("the topic is being deleted")
         return found
 
-    def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes]:
+    def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes | None]:
         wanted = [keys.payload(topic_id, entry.id, number) for entry in entries for number in range(entry.pieces)]
         pieces = self._pieces(wanted, strong=False)
         pieces |= self._pieces([key for key in wanted if key not in pieces], strong=True)
@@ -70,16 +85,15 @@ class Payloads:
         items = self._store.read([Keys(wanted, strong)])[0] if wanted else []
         return {Key(item["pk"], item["sk"]): item["data"] for item in items}
 
-    def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes:
+    def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes | None:
         if entry.pieces:
             found = [pieces.get(keys.payload(topic_id, entry.id, number)) for number in range(entry.pieces)]
         else:
             found = [self._store.get_blob(keys.blob(topic_id, entry.id))]
-        if None in found:
-            raise TopicNotFound("the topic is being deleted")  # a payload goes only with its topic
-        return b"".join(piece for piece in found if piece is not None)
+        there = [piece for piece in found if piece is not None]
+        return b"".join(there) if len(there) == len(found) else None
 
 
-def _item(topic_id: str, entry: Entry, number: int, data: bytes) -> Item:
+def _item(topic_id: str, entry: Entry, number: int, data: bytes, ttl: int) -> Item:
     key = keys.payload(topic_id, entry.id, number)
-    return {"pk": key.pk, "sk": key.sk, "data": data}
+    return {"pk": key.pk, "sk": key.sk, "data": data, "ttl": ttl}

@@ -97,4 +97,4 @@ class Promoter:
         made = log.entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), now)
         if made.fits(inline_bytes_max(len(entries))):
             return made
-        return self._payloads.put(topic.id, [made])[0]
+        return self._payloads.put(topic.id, [made], topic.ttl(now))[0]

@@ -18,19 +18,22 @@ class Rounds:
         self._store = store
         self._runtime = runtime
 
-    def pages(self, sweep: str, until_ms: int) -> Iterator[list[Topic]]:
+    def pages(self, sweep: str, until_ms: int, every_ms: int = 0) -> Iterator[list[Topic]]:
         """Pages of topics, from where the last sweep of this name stopped; to the last topic, or as long as there is
-        time. Several at once do the same work twice, and no harm."""
+        time. A new round begins `every_ms` after the one before. Several at once do the same work twice, and no
+        harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
         after = noted[0]["after"] if noted else ""
+        if noted and not after and self._runtime.now() < noted[0]["at"] + every_ms:
+            return
         while True:
             page = self._page(after)
             if page:
                 yield [Topic.of(item) for item in page]
             is_last = len(page) < _PAGE
             if is_last or self._runtime.now() > until_ms:
-                self._note(key, noted, "" if is_last else page[-1]["sk"])
+                self._note(key, noted, "" if is_last else page[-1]["sk"], bool(every_ms))
                 return
             after = page[-1]["sk"]
 
@@ -38,6 +41,6 @@ class Rounds:
         low = f"{after}{keys.AFTER}" if after else keys.FIRST
         return self._store.read([Range(keys.topics(), low, keys.LAST, limit=_PAGE)])[0]
 
-    def _note(self, key: Key, noted: list[Item], after: str) -> None:
-        if after != (noted[0]["after"] if noted else ""):
-            self._store.write(Write(key, (), (Set(("after",), after),)))
+    def _note(self, key: Key, noted: list[Item], after: str, is_timed: bool) -> None:
+        if is_timed or after != (noted[0]["after"] if noted else ""):
+            self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))

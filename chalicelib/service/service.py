@@ -16,6 +16,7 @@ from chalicelib.service.decisions import Decisions
 from chalicelib.service.deduplication import Deduplication
 from chalicelib.service.delayed import Delayed
 from chalicelib.service.delays import Delays
+from chalicelib.service.expiry import Expiry
 from chalicelib.service.groups import Groups
 from chalicelib.service.hooks import SendHooks
 from chalicelib.service.key_index import KeyIndex
@@ -30,6 +31,7 @@ from chalicelib.service.payloads import Payloads
 from chalicelib.service.producer import Producer
 from chalicelib.service.promoter import Promoter
 from chalicelib.service.purge import Purge
+from chalicelib.service.rearming import Rearming
 from chalicelib.service.receipts import Receipts
 from chalicelib.service.redrive import Redrive
 from chalicelib.service.retries import Retries
@@ -68,7 +70,7 @@ class Service:
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
     """One instance of the service: its caches are its own, everything else is in the store."""
     payloads = Payloads(store)
-    reader = LogReader(store, payloads)
+    reader = LogReader(store, runtime, payloads)
     writer = LogWriter(store, runtime, payloads)
     index = KeyIndex(store, writer)
     beliefs = Beliefs()
@@ -77,10 +79,9 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    decisions = Decisions(store, LogJoiner(store, runtime, writer))
-    promoter = Promoter(store, runtime, decisions, writer, payloads, index)
+    joiner, decisions, promoter = _promoting(store, runtime, writer, payloads, index)
     delays = Delays(store, runtime, catalogue, payloads)
-    delayed = Delayed(store, runtime, payloads, decisions, LogJoiner(store, runtime, writer))
+    delayed = Delayed(store, runtime, payloads, decisions, joiner)
     consumers = Consumers(store, runtime, retries)
     looker = Looker(store, catalogue, reader, beliefs, promoter, consumers)
     timeline = Timeline(store, reader)
@@ -90,6 +91,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
     alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
     letters = Letters(store, runtime, catalogue, reader)
+    expiry = Expiry(store, runtime, catalogue, promoter, letters, Rearming(store, runtime, payloads, index))
     return Service(
         runtime,
         store,
@@ -103,10 +105,19 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
-        Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime)),
+        Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry),
         delays,
         delayed,
         promoter,
         KeyLookup(store, runtime, reader),
         hooks or SendHooks(),
     )
+
+
+def _promoting(
+    store: Store, runtime: Runtime, writer: LogWriter, payloads: Payloads, index: KeyIndex
+) -> tuple[LogJoiner, Decisions, Promoter]:
+    """What brings messages that waited into the log."""
+    joiner = LogJoiner(store, runtime, writer)
+    decisions = Decisions(store, joiner, payloads)
+    return joiner, decisions, Promoter(store, runtime, decisions, writer, payloads, index)

@@ -44,11 +44,11 @@ class Sieve:
         view.chains[queue] = self._reader.chains([want(view.topic, queue, cursor, count)])[0]
 
     def _expired(self, view: View, queue: int, cursor: Cursor) -> bool:
-        """Whether something ahead has expired."""
+        """Whether something ahead has expired, or is gone already."""
         expired_ms = view.topic.expired_ms(self._runtime.now())
-        return any(
-            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
-            for first, entry in entries(view.chains[queue])
+        chain = view.chains[queue]
+        return bool(chain and chain[0].base > cursor.next) or any(
+            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next for first, entry in entries(chain)
         )
 
     def _sifted(self, view: View, queue: int, cursor: Cursor) -> tuple[range, list[int]]:

@@ -12,11 +12,12 @@ from chalicelib.alarm_state import AlarmState, alarm_key
 from chalicelib.cursor import Cursor
 from chalicelib.errors import TopicNotFound
 from chalicelib.group import Group
-from chalicelib.limits import SWEEP_MS
+from chalicelib.limits import SWEEP_MS, TRIMMED_EVERY_MS
 from chalicelib.runtime import Runtime
 from chalicelib.service.alarms import Alarms, Watched
 from chalicelib.service.burial import Burial
 from chalicelib.service.consumers import Consumers
+from chalicelib.service.expiry import Expiry
 from chalicelib.service.looking import cursors_of
 from chalicelib.service.promoter import Promoter
 from chalicelib.service.rounds import Rounds
@@ -53,6 +54,7 @@ class Sweeps:
         consumers: Consumers,
         alarms: Alarms,
         rounds: Rounds,
+        expiry: Expiry,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -62,6 +64,7 @@ class Sweeps:
         self._consumers = consumers
         self._alarms = alarms
         self._rounds = rounds
+        self._expiry = expiry
 
     def revive(self) -> Swept:
         """Sends what was delivered often enough, and never settled, to the dead letters. Other leases that ran out
@@ -93,8 +96,9 @@ class Sweeps:
         return count
 
     def expire(self) -> Swept:
-        """Removes what deleted topics have left, and forgets consumers of broadcast groups that have been idle for too
-        long. `seen`: topics that left something, and broadcast groups. `done`: what is gone."""
+        """Removes what deleted topics have left, forgets consumers of broadcast groups that have been idle for too
+        long, and, every hour, removes what has expired, or notes that a longer retention keeps it. `seen`: topics that
+        left something, broadcast groups, and topics where something expired. `done`: what is gone, or noted."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
@@ -104,6 +108,15 @@ class Sweeps:
             for topic, group, _ in self._groups(page):
                 if group.is_broadcast:
                     swept += Swept(1, self._consumers.forget_idle(topic, group, self._runtime.now()))
+        return swept + self._trim(until_ms)
+
+    def _trim(self, until_ms: int) -> Swept:
+        swept = Swept()
+        for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
+            for topic in page:
+                with suppress(TopicNotFound):  # it was deleted since
+                    done = self._expiry.tend(topic, until_ms)
+                    swept += Swept(bool(done), done)
         return swept
 
     def check(self) -> Swept:

@@ -57,7 +57,7 @@ class Topics:
             if all(getattr(found, field) == value for field, value in given.items()):
                 return found, False
             with suppress(Refused):  # changed or removed by someone else since it was read
-                return Topic.of(self._store.write(topic.change(found, given))), False
+                return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
 
     def details(self, name: str) -> TopicDetails:
         found = self._catalogue.current_topic(name)

@@ -1,0 +1,267 @@
+"""What has expired is removed a day later, from the beginning of each log; nothing that can be read ever is."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, ClassVar
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.errors import MessageNotFound
+from chalicelib.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
+from chalicelib.log import Segment
+from chalicelib.service.producer import Produced
+from chalicelib.store import Read
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item
+from tests.instances import Clock, instance
+
+KEPT_MS = 10 * HOUR_MS
+GONE_MS = KEPT_MS + EXPIRED_KEPT_MS
+BIG = Random(1).randbytes(1_500).hex()
+"""Too big for a segment, however it is packed."""
+PER_SEGMENT = 32
+
+
+@dataclass
+class World:
+    """A topic of one queue with a group, whose messages are kept for ten hours."""
+
+    store: MemoryStore = field(default_factory=MemoryStore)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.api = self.another()
+        self.api.put_topic("t", {"queues": 1, "retention_ms": KEPT_MS, "index_keys": True})
+        self.group("g")
+
+    def another(self) -> Api:
+        return instance(self.store, self.clock, seed=len(self.store._items))
+
+    def group(self, name: str, **settings: Any) -> None:
+        self.api.put_group("t", name, settings)
+
+    def produce(self, *bodies: str, **fields: Any) -> list[Produced]:
+        """Each in an entry of its own."""
+        return [self.api.produce("t", {"messages": [{"body": body, **fields}]})[0] for body in bodies]
+
+    def sweep(self) -> None:
+        """As every hour; DynamoDB then removes whose time is over."""
+        self.clock.sleep(HOUR_MS)
+        self.api.expire()
+        for part in self.store._items.values():
+            for sk in [sk for sk, item in part.items() if item.get("ttl", self.clock.ms) * 1_000 < self.clock.ms]:
+                del part[sk]
+
+    def items(self, prefix: str) -> list[Item]:
+        return [item for pk, part in self.store._items.items() if pk.startswith(prefix) for item in part.values()]
+
+    def take(self, count: int = 10, group: str = "g", api: Api | None = None) -> list[dict[str, Any]]:
+        return list((api or self.api).pop("t", group, {"max_messages": count})["messages"])
+
+    def ack(self, messages: list[dict[str, Any]]) -> None:
+        receipts = [each["receipt"] for each in messages]
+        assert self.api.ack("t", "g", {"receipts": receipts}) == {"acked": len(messages), "failed": []}
+
+    def progress(self, group: str = "g") -> dict[str, Any]:
+        return dict(self.api.get_group("t", group))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def bodies(messages: list[dict[str, Any]]) -> list[str]:
+    return [each["body"] for each in messages]
+
+
+def test_what_expired_a_day_ago_is_removed_and_the_log_goes_on_at_its_end(world: World) -> None:
+    world.produce(*["small"] * 3 * PER_SEGMENT, *[BIG] * 40, key="k")
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert len(world.items("log#")) == 1
+    assert world.items("payload#") == world.items("index#") == []
+    assert world.produce("new")[0].offset == 3 * PER_SEGMENT + 40
+    assert bodies(world.take(group="g", api=world.another())) == ["new"]
+
+
+def test_nothing_goes_within_the_day_after_it_expired(world: World) -> None:
+    world.produce(*["small"] * 3 * PER_SEGMENT, *[BIG] * 40, key="k")
+    before = {prefix: len(world.items(prefix)) for prefix in ("log#", "payload#", "index#")}
+    world.clock.sleep(GONE_MS - HOUR_MS - MINUTE_MS)
+    world.sweep()
+    assert {prefix: len(world.items(prefix)) for prefix in before} == before
+
+
+def test_a_segment_stays_as_long_as_one_of_its_messages(world: World) -> None:
+    world.produce(*["old"] * (PER_SEGMENT - 30))
+    world.clock.sleep(GONE_MS)
+    world.produce(*["new"] * 60)
+    world.sweep()
+    first = world.api.read_messages("t", {"queue": "0", "offset": "0"})["messages"][0]
+    assert (first["offset"], first["body"]) == (PER_SEGMENT - 30, "new")
+    assert len(world.items("log#")) > 1
+    assert min(item["sk"] for item in world.items("log#")).endswith("0" * 15)
+
+
+@pytest.mark.parametrize("count", [PER_SEGMENT, 5 * PER_SEGMENT, 60 * PER_SEGMENT])
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_a_group_that_lags_behind_the_beginning_goes_on_with_what_is_left(
+    world: World, count: int, is_fresh: bool
+) -> None:
+    """However far behind it is, and whether it has a cursor or not; also for an instance that knows the old log."""
+    world.produce(*["old"] * count)
+    if not is_fresh:
+        world.ack(world.take(7))
+    world.clock.sleep(GONE_MS)
+    world.produce(*["new"] * 2)
+    world.sweep()
+    assert world.progress()["ready"] == 2
+    assert bodies(world.take(api=world.another())) == ["new", "new"]
+    world.group("later")
+    assert bodies(world.take(group="later")) == ["new", "new"]
+
+
+def test_a_reset_to_what_is_gone_begins_with_what_is_left(world: World) -> None:
+    world.produce(*["old"] * 5 * PER_SEGMENT)
+    world.clock.sleep(GONE_MS)
+    world.produce("new")
+    world.sweep()
+    for to in ("earliest", {"at_ms": world.clock.ms - DAY_MS}):
+        world.api.reset("t", "g", {"to": to})
+        assert bodies(world.take()) == ["new"]
+    assert world.api.get_topic("t")["queue_offsets"][0]["first_offset"] == 5 * PER_SEGMENT
+
+
+def test_a_retry_of_a_message_that_is_gone_is_settled_and_others_are_delivered(world: World) -> None:
+    world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
+    taken = world.take(3)
+    receipts = [each["receipt"] for each in taken]
+    assert world.api.nack("t", "g", {"receipts": receipts, "delay_ms": 2 * GONE_MS})["nacked"] == 3
+    world.clock.sleep(2 * GONE_MS)
+    world.produce("new")
+    world.sweep()
+    assert bodies(world.take(1, api=world.another())) == ["new"]
+    found = world.progress()
+    assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
+
+
+def test_a_dead_letter_goes_with_its_message(world: World) -> None:
+    world.group("g", max_attempts=1)
+    world.produce("bad", *["small"] * 2 * PER_SEGMENT)
+    world.api.nack("t", "g", {"receipts": [world.take(1)[0]["receipt"]]})
+    assert world.progress()["dead"] == 1
+    world.clock.sleep(GONE_MS)
+    world.produce("new")
+    world.sweep()
+    assert (world.progress()["dead"], world.items("dead#")) == (0, [])
+
+
+def test_a_message_that_waited_has_its_retention_from_its_delivery_on(world: World) -> None:
+    [small, big] = [world.produce(body, delay_ms=30 * DAY_MS)[0].message_id for body in ("small", BIG)]
+    world.clock.sleep(29 * DAY_MS)
+    world.sweep()
+    world.clock.sleep(DAY_MS)
+    world.api.forward()
+    world.clock.sleep(KEPT_MS - 1)
+    assert set(bodies(world.take(api=world.another()))) == {"small", BIG}
+    world.clock.sleep(GONE_MS)
+    for message_id in (small, big):
+        with pytest.raises(MessageNotFound):
+            world.api.get_message("t", message_id)
+
+
+def test_of_what_was_decided_about_waiting_messages_the_newest_stays(world: World) -> None:
+    for number in range(5):
+        world.produce(*["small"] * PER_SEGMENT)
+        world.produce(f"waited {number}", delay_ms=MINUTE_MS)
+        world.clock.sleep(MINUTE_MS)
+        assert world.api.forward()["done"] == 1
+    assert len(world.items("promotions#")) == 5
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert len(world.items("promotions#")) == 1
+    found = world.produce("again", delay_ms=MINUTE_MS)[0].message_id
+    world.clock.sleep(MINUTE_MS)
+    assert "again" in bodies(world.take())
+    assert world.api.get_message("t", found)["body"] == "again"
+
+
+def test_a_longer_retention_keeps_what_is_stored(world: World) -> None:
+    world.produce(*[BIG] * 3, *["small"] * 2 * PER_SEGMENT, key="k")
+    world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})
+    world.clock.sleep(KEPT_MS)
+    world.sweep()
+    world.sweep()
+    world.clock.sleep(19 * DAY_MS)
+    world.sweep()
+    assert len(world.take(256, api=world.another())) == 3 + 2 * PER_SEGMENT
+    assert len(world.api.read_messages("t", {"key": "k", "limit": "5"})["messages"]) == 5
+    world.clock.sleep(2 * DAY_MS)
+    world.sweep()
+    assert world.items("payload#") == world.items("index#") == []
+    assert not [item for item in world.items("service") if item["sk"].startswith("rearming#")]
+
+
+def test_a_longer_retention_is_noted_though_the_sweep_runs_out_of_time(world: World) -> None:
+    world.produce(*[BIG] * 100)
+    world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})
+    world.clock.sleep(KEPT_MS)
+    for _ in range(10):
+        world.clock.sleep(HOUR_MS)
+        slow = world.another()
+        topic = slow._service.catalogue.topic("t")
+        slow._service.sweeps._expiry.tend(topic, until_ms=world.clock.ms - 1)
+    assert min(item["ttl"] for item in world.items("payload#")) * 1_000 > world.clock.ms + 20 * DAY_MS
+
+
+def test_trimming_what_is_idle_costs_half_a_read_unit_a_queue_once_an_hour() -> None:
+    world = World()
+    world.api.put_topic("wide", {"queues": 100, "retention_ms": KEPT_MS})
+    world.clock.sleep(GONE_MS)
+    world.api.expire()
+    before = world.store.meter.read_units
+    world.clock.sleep(HOUR_MS)
+    world.api.expire()
+    first = world.store.meter.read_units - before
+    world.api.expire()
+    again = world.store.meter.read_units - before - first
+    assert first <= again + 52
+    assert again <= 4
+
+
+def test_the_last_segment_stays_though_it_is_full(world: World) -> None:
+    while not Segment.of(world.items("log#")[-1]).is_sealed if world.items("log#") else True:
+        end = world.produce("old")[0].offset
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert len(world.items("log#")) == 1
+    assert instance(world.store, world.clock, 9).produce("t", {"messages": [{"body": "new"}]})[0].offset == end + 1
+
+
+def test_a_segment_that_was_read_as_it_once_was_stays() -> None:
+    class LaggingStore(MemoryStore):
+        """Reads that are not strong show some items as they were."""
+
+        old: ClassVar[dict[str, Item]] = {}
+
+        def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+            found = super().read(reads)
+            for read, items in zip(reads, found, strict=True):
+                if not read.strong:
+                    items[:] = [self.old.get(item["pk"] + item["sk"], item) for item in items]
+            return found
+
+    world = World(LaggingStore())
+    world.produce("old")
+    LaggingStore.old = {item["pk"] + item["sk"]: copy.deepcopy(item) for item in world.items("log#")}
+    world.clock.sleep(GONE_MS)
+    world.produce(*["new"] * PER_SEGMENT)
+    world.sweep()
+    LaggingStore.old = {}
+    assert len(world.api.read_messages("t", {"queue": "0", "offset": "0"})["messages"]) == PER_SEGMENT
