@@ -223,8 +223,32 @@ def _nothing_is_lost(case: Case) -> Iterator[str]:
             since = max((each.began_ms for each in resets if _surely_returns(case, each, place)), default=0)
             acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
             is_settled = any(each.outcome in ("ok", "unknown") and each.at_ms >= since for each in acks)
-            if not is_settled and not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
+            if is_settled or _may_be_purged(case, group, place):
+                continue
+            if not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
                 yield f"{group} never gets {place}; its acks were {[each.outcome for each in acks]}, new from {since}"
+
+
+def _may_be_purged(case: Case, group: str, place: Place) -> bool:
+    """Whether the message may have died before what was dead was forgotten. Deaths after attempts that no caller heard
+    of leave no trace, so only where attempts have no end it is known that a message did not die."""
+    purges = [each for each in case.history.purges if each.group == group]
+    if not purges or (rules := case.history.rules.get(group)) is None:
+        return bool(purges)
+    last_ms = max(each.at_ms for each in purges)
+    buried = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
+    is_buried = any(each.outcome in ("ok", "unknown") and each.began_ms <= last_ms for each in buried)
+    return is_buried or rules.max_attempts <= len(case.history.delivered)
+
+
+def _what_is_purged_is_gone(case: Case) -> Iterator[str]:
+    for purge in case.history.purges:
+        if _comes_back(case, purge.group):
+            continue
+        for place in case.history.dead.get(purge.group, ()):
+            burials = [each for each in case.settled.get((purge.group, place), ()) if each.verb == "bury"]
+            if purge.at_ms < NEVER_MS and any(each.outcome == "ok" and each.at_ms < purge.began_ms for each in burials):
+                yield f"{purge.group} {place} was dead when all was purged at {purge.began_ms}, and is dead still"
 
 
 def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
@@ -268,7 +292,7 @@ def _an_ordered_queue_waits_for_what_is_not_settled(case: Case) -> Iterator[str]
 def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
     """Whether this message, of a lower offset, stood in nobody's way."""
     group, answered_ms = delivered.group, max(delivered.at_ms, delivered.answered_ms)
-    if place in case.history.dead.get(group, {}):
+    if place in case.history.dead.get(group, {}) or _may_be_purged(case, group, place):
         return True
     acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
     if any(each.outcome in ("ok", "unknown") and each.began_ms <= answered_ms for each in acks):
@@ -356,7 +380,7 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
         ends |= {each.new_receipt: each.until_ms for each in settlements if each.new_receipt}
         for each in settlements:
             is_refused = each.outcome in ("LeaseLost", "ReceiptInvalid") and each.verb != "bury"
-            is_live = each.at_ms + SKEW_MS < ends.get(each.receipt, 0)
+            is_live = each.at_ms + SKEW_MS < ends.get(each.receipt, 0) and not _may_be_purged(case, group, place)
             if is_refused and is_live and not _was_shown(each, settlements):
                 yield f"{group} {place}: {each.verb} at {each.at_ms} was refused, before {ends[each.receipt]}"
 
@@ -492,5 +516,6 @@ CHECKS = (
     _attempts_have_an_end,
     _the_dead_were_tried_and_stay_dead,
     _the_dead_are_counted,
+    _what_is_purged_is_gone,
     _no_more_are_in_flight_than_allowed,
 )

@@ -102,6 +102,15 @@ class Redrive:
     at_ms: int
 
 
+@dataclass(slots=True)
+class Purge:
+    """All that was dead in a group is forgotten, if it was answered; perhaps, if it was not."""
+
+    group: str
+    began_ms: int
+    at_ms: int = NEVER_MS
+
+
 Fact = Sent | Delivered | Settled | Reset | Cancelled
 
 
@@ -123,6 +132,7 @@ class History:
     settled: list[Settled] = field(default_factory=list)
     resets: list[Reset] = field(default_factory=list)
     redrives: list[Redrive] = field(default_factory=list)
+    purges: list[Purge] = field(default_factory=list)
     cancels: list[Cancelled] = field(default_factory=list)
     dedup_ms: int = 300_000
     """How long a dedup id stands for the message that was stored with it."""

@@ -18,8 +18,8 @@ from chalicelib.service.tails import ends
 from chalicelib.store import Range
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
-from tests.history.caller import PADDED, Caller
-from tests.history.facts import History, Place
+from tests.history.caller import Caller
+from tests.history.facts import Place
 from tests.load.clock import now
 from tests.load.journal import Journal
 
@@ -30,7 +30,6 @@ DRAIN_SECONDS = 20
 
 _LEASE_MS = 60_000
 _WAIT_MS = 100
-_PAGE = 1_000
 
 
 class Outside:
@@ -48,15 +47,6 @@ class Outside:
 
     def ends(self) -> list[int]:
         return ends(self._service.store, self._topic)
-
-    def dead(self, group: str) -> dict[Place, int]:
-        """With the attempts of each."""
-        settings = next(each for each in self._groups if each.name == group)
-        letters = self._all(keys.dead_partition(self._topic.id, settings.id))
-        places = (item["sk"].split("#") for item in letters)
-        return {
-            (int(queue), int(offset)): item["attempts"] for (queue, offset), item in zip(places, letters, strict=True)
-        }
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
@@ -114,13 +104,3 @@ def drain(service: Service, topic: Topic, group: str, outside: Outside, journal:
 
 def _is_empty(cursors: Sequence[Cursor], limits: Sequence[int]) -> bool:
     return all(not cursor.owing and cursor.next >= end for cursor, end in zip(cursors, limits, strict=True))
-
-
-def read_log(service: Service, topic: Topic, outside: Outside, history: History) -> None:
-    history.ends = dict(enumerate(outside.ends()))
-    positions, is_all = dict.fromkeys(range(topic.queues), 0), False
-    while not is_all:
-        found = service.lookup.read(topic, positions, _PAGE)
-        for each in found.messages:
-            history.log[each.queue, each.offset] = each.message.body.decode().split(PADDED)[0]
-        positions, is_all = found.positions, found.is_all

@@ -17,9 +17,10 @@ from chalicelib.store.dynamodb import table
 from chalicelib.topic import Topic
 from tests.emulators import ROOT, client_of
 from tests.history import checker
+from tests.history.aftermath import read_dead, read_log
 from tests.history.facts import History, Rules
 from tests.load import journal, proxy
-from tests.load.aftermath import Outside, Watch, drain, read_log
+from tests.load.aftermath import Outside, Watch, drain
 from tests.load.clock import sleep
 from tests.load.proxy import Faults, Proxy
 from tests.load.worker import STOP_SECONDS, TABLE, Job, Worker, command, impatient, instance
@@ -78,9 +79,11 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         watch.look()
         history = journal.read(sorted(folder.glob("*.jsonl")))
         history.passed, history.drained = watch.passed, drained
-        history.dead = {group: outside.dead(group) for group in groups}
+        for group in groups:
+            read_dead(service, topic, group, history)
         history.rules = {group: Rules(_attempts(number), IN_FLIGHT_DEFAULT) for number, group in enumerate(groups)}
-        read_log(service, topic, outside, history)
+        history.ends = dict(enumerate(outside.ends()))
+        read_log(service, topic, history)
     with mock.patch.object(checker, "SKEW_MS", CLOCKS_DIFFER_BY_MS):
         return Report(history, checker.violations(history), between.did, exits)
 

@@ -12,7 +12,7 @@ from chalicelib import retries as steps
 from chalicelib.errors import StoreUnavailable
 from chalicelib.service import retries
 from chalicelib.service.service import Service
-from tests.history.facts import Redrive
+from tests.history.facts import NEVER_MS, Purge, Redrive
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -37,7 +37,23 @@ class Redriver:
             fact.at_ms = self._world.now
 
 
-NEVER_MS = 10**15
+class Purger:
+    """Forgets, now and then, what is dead in a group."""
+
+    def __init__(self, world: World, count: int, random: Random) -> None:
+        self._world, self._left, self._random = world, count, random
+
+    def work(self, service: Service) -> None:
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(2_500))
+            group = self._random.choice(self._world.groups)
+            self._world.history.purges.append(fact := Purge(group, self._world.now))
+            try:
+                service.letters.purge(self._world.topic, group)
+            except StoreUnavailable:
+                continue
+            fact.at_ms = self._world.now
 
 
 @contextmanager

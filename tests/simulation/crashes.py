@@ -1,7 +1,8 @@
 """Every operation, killed after each of its requests to the store: alone, and in the middle of another.
 
 The scene is a topic in which something of everything has happened: entries inside and outside of segments, a lease in
-somebody's hands, one that ran out, one partly acked, a message at its last attempt, a retry.
+somebody's hands, one that ran out, one partly acked, a message at its last attempt, a retry. In a second one there are
+a dead letter, messages that wait, and a dedup id besides.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from typing import TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from chalicelib import keys
 from chalicelib.errors import DecantError, TopicNotFound
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
-from chalicelib.store import Outcome, Range, Read
+from chalicelib.store import Outcome, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, Key, Write
 from tests.history import checker
-from tests.history.caller import PADDED, Caller
-from tests.history.facts import Delivered, History, Place, Rules
+from tests.history.aftermath import read_dead, read_log, take_all
+from tests.history.caller import Caller
+from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
 from tests.simulation.scheduler import Killed
 
 T = TypeVar("T")
@@ -114,14 +115,18 @@ class Held:
 
 
 class Scene:
-    def __init__(self, store: Quiet, history: History, held: Held, topic: Topic, now: int, seed: int) -> None:
+    def __init__(
+        self, store: Quiet, history: History, held: Held, topic: Topic, now: int, seed: int, waits: bool
+    ) -> None:
+        self._waits = waits
         self.store, self.history, self.held, self.topic, self.now = store, history, held, topic, now
         self._random = Random(seed)
         self._producers = 0
 
     @classmethod
-    def set_up(cls) -> Scene:
-        scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1)
+    def set_up(cls, waits: bool = False) -> Scene:
+        """`waits`: with messages that wait, and what goes with them."""
+        scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1, waits=waits)
         service = scene.instance()
         scene.topic, _ = service.topics.put("t", {"queues": 1})
         for group in ("g", "spare"):
@@ -145,11 +150,20 @@ class Scene:
         scene.now += 1_000
         caller.nack(_popped(scene.caller(scene.instance()), 1, 60_000), 500)
         service.consumer.pop(scene.topic, "spare", Pop(2, 1_000))
+        if waits:
+            scene._wait(caller)
         return scene
+
+    def _wait(self, caller: Caller) -> None:
+        caller.send(["s-6.0", "s-6.1", "s-6.2"], ["k"] * 3, "", ["taken", None, None])
+        caller.bury(_popped(caller, 1, 60_000))
+        self.now += 10
+        caller.send(["s-7.0", "s-7.1"], [None] * 2, "", (), [self.now + ms for ms in (5, 5_000)])
+        self.now += 10
 
     def copy(self) -> Scene:
         """With chance of its own: ids that were made once are not made again."""
-        return Scene(self.store.copy(), copy.deepcopy(self.history), self.held, self.topic, self.now, seed=2)
+        return Scene(self.store.copy(), copy.deepcopy(self.history), self.held, self.topic, self.now, 2, self._waits)
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return build(
@@ -157,12 +171,27 @@ class Scene:
         )
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self.topic, self.history, lambda: self.now)
+        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=self._waits)
 
     def bodies(self, count: int) -> list[str]:
         """Each producer has a name of its own: how their messages of one key mix is not known."""
         self._producers += 1
         return [f"p{self._producers}-1.{part}" for part in range(count)]
+
+    def redrive(self, service: Service) -> None:
+        self.history.redrives.append(fact := Redrive("g", self.now, NEVER_MS))
+        service.redrive.all(self.topic, "g")
+        fact.at_ms = self.now
+
+    def purge(self, service: Service) -> None:
+        self.history.purges.append(fact := Purge("g", self.now))
+        service.letters.purge(self.topic, "g")
+        fact.at_ms = self.now
+
+    def cancel(self, service: Service, last: bool) -> None:
+        """Of the two messages that wait: the one that is due, or the last."""
+        waiting = [each for each in self.history.sent if each.told_due_ms]
+        self.caller(service).cancel(waiting[-1 if last else 0].message_id or "")
 
     def verdict(self) -> list[str]:
         """What is wrong after everything has run out, and was drained."""
@@ -174,24 +203,16 @@ class Scene:
             return list(_wrong_after_deletion(service))
         self._drain(service)
         self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
-        found = service.lookup.read(current, {0: 0}, 1_000)
-        self.history.log = {
-            (each.queue, each.offset): each.message.body.decode().split(PADDED)[0] for each in found.messages
-        }
+        read_log(service, current, self.history)
         return checker.violations(self.history)
 
     def _drain(self, service: Service) -> None:
         came: set[Place] = set()
         for _ in range(2):
-            caller = self.caller(service)
-            while got := caller.pop("g", Pop(256, 60_000)):
-                came |= {each.place for each in got}
-                caller.ack(got)
+            came |= take_all(self.caller(service), "g")
             self.now += 70_000  # what a caller leased that died
-        group = service.catalogue.group(self.topic, "g")
-        letters = self.store.read([Range(keys.dead_partition(self.topic.id, group.id), keys.FIRST, keys.LAST)])[0]
         self.history.drained["g"] = came
-        self.history.dead["g"] = {(0, int(each["sk"].split("#")[1])): each["attempts"] for each in letters}
+        read_dead(service, self.topic, "g", self.history)
 
     def _sleep(self, ms: int) -> None:
         self.now += ms
@@ -244,6 +265,29 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
+LATER: dict[str, Operation] = {
+    "produce once": lambda scene, service: scene.caller(service).send(
+        scene.bodies(2), ["k", "k"], "", ["new", "newer"]
+    ),
+    "produce again": lambda scene, service: scene.caller(service).send(
+        scene.bodies(2), [None] * 2, "", ["taken", None]
+    ),
+    "produce for later": lambda scene, service: scene.caller(service).send(
+        scene.bodies(2), [None] * 2, "", ["late", None], [scene.now + 1_000] * 2
+    ),
+    "cancel": lambda scene, service: scene.cancel(service, last=True),
+    "cancel what is due": lambda scene, service: scene.cancel(service, last=False),
+    "redrive": lambda scene, service: scene.redrive(service),
+    "purge": lambda scene, service: scene.purge(service),
+}
+"""What the second scene is for."""
+
+MEETING = ("pop",)
+"""Operations that these may disturb, or be disturbed by."""
+
+EVERY = OPERATIONS | LATER
+
+
 def requests_of(scene: Scene, name: str) -> int:
     """How many requests the operation makes when nothing happens to it."""
     made = [0]
@@ -252,7 +296,7 @@ def requests_of(scene: Scene, name: str) -> int:
         made[0] += 1
 
     fresh = scene.copy()
-    OPERATIONS[name](fresh, fresh.instance(count))
+    EVERY[name](fresh, fresh.instance(count))
     return made[0]
 
 
@@ -261,7 +305,7 @@ def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
     fresh = scene.copy()
     _run_to(fresh, name, request)
     with suppress(DecantError):  # it may be done, or gone
-        OPERATIONS[name](fresh, fresh.instance())
+        EVERY[name](fresh, fresh.instance())
     return fresh.verdict()
 
 
@@ -279,7 +323,7 @@ def after_two_crashes(scene: Scene, names: tuple[str, str], requests: tuple[int,
 
     def first() -> None:
         with suppress(DecantError):
-            OPERATIONS[names[0]](fresh, fresh.instance(stop))
+            EVERY[names[0]](fresh, fresh.instance(stop))
 
     running = greenlet(first)
     running.switch()
@@ -300,4 +344,4 @@ def _run_to(scene: Scene, name: str, request: int) -> None:
             raise Killed
 
     with suppress(Killed, DecantError):
-        OPERATIONS[name](scene, scene.instance(stop))
+        EVERY[name](scene, scene.instance(stop))

@@ -3,11 +3,21 @@ lost, and the operation can be repeated."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
 import pytest
 
-from tests.simulation.crashes import OPERATIONS, Scene, after_a_crash, after_two_crashes, requests_of
+from tests.simulation.crashes import (
+    EVERY,
+    LATER,
+    MEETING,
+    OPERATIONS,
+    Scene,
+    after_a_crash,
+    after_two_crashes,
+    requests_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +25,14 @@ def scene() -> Scene:
     return Scene.set_up()
 
 
-def test_the_scene_itself_is_clean(scene: Scene) -> None:
+@pytest.fixture(scope="module")
+def later() -> Scene:
+    return Scene.set_up(waits=True)
+
+
+def test_the_scenes_themselves_are_clean(scene: Scene, later: Scene) -> None:
     assert scene.copy().verdict() == []
+    assert later.copy().verdict() == []
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -25,9 +41,24 @@ def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene,
         assert after_a_crash(scene, name, request) == [], f"{name}, dead after request {request}"
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_the_same_where_messages_wait(later: Scene, name: str) -> None:
+    for request in range(1, requests_of(later, name) + 1):
+        assert after_a_crash(later, name, request) == [], f"{name}, dead after request {request}"
+
+
 @pytest.mark.parametrize("first", OPERATIONS)
 def test_of_two_callers_each_may_die_after_any_request(scene: Scene, first: str) -> None:
-    for second in OPERATIONS:
+    _try_pairs(scene, first, OPERATIONS)
+
+
+@pytest.mark.parametrize("first", [*LATER, *MEETING])
+def test_of_two_where_messages_wait_too(later: Scene, first: str) -> None:
+    _try_pairs(later, first, [*LATER, *MEETING] if first in LATER else LATER)
+
+
+def _try_pairs(scene: Scene, first: str, others: Iterable[str]) -> None:
+    for second in others:
         points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 1))
         for requests, goes_on in product(points, (False, True)):
             found = after_two_crashes(scene, (first, second), requests, goes_on)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.emulators import ROOT
-from tests.simulation import mutants_producing  # noqa: F401 - they plant themselves
+from tests.simulation import mutants_afterlife, mutants_producing  # noqa: F401 - they plant themselves
 from tests.simulation.faulty_store import ALL, NONE, Faults, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play
@@ -36,7 +36,11 @@ CROWD = Plan(
 """For bugs that show where many are at one cursor at once, and nothing else happens."""
 WAITING = Plan(queues=1, delayed=0.8, sweepers=2, consumers=4, pops=6, faults=replace(ALL, zombie=0.2, kill=0.02))
 """For bugs that show where most messages wait, and many writes come late."""
+GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
+"""For bugs that show where much is buried."""
 PLANS = {
+    "purges_that_do_nothing": GRAVES,
+    "purges_of_what_is_gone": replace(GRAVES, redrives=6, faults=replace(ALL, latency_ms_max=200)),
     "cancels_that_leave_no_mark": WAITING,
     "delays_in_plain_writes": WAITING,
     "promotions_that_begin_at_the_end": WAITING,
@@ -122,7 +126,7 @@ def _is_found(violations: list[str]) -> bool:
     return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
 
 
-@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD, WAITING])
+@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD, WAITING, GRAVES])
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan) -> None:
     assert {seed: found for seed in range(100) if (found := play(seed, plan))} == {}
 

@@ -10,19 +10,18 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from chalicelib import keys
 from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service, build
-from chalicelib.store import Range
 from chalicelib.topic import Topic
 from tests.history import checker
-from tests.history.caller import PADDED, Caller
-from tests.history.facts import Delivered, History, Place, Rules
-from tests.simulation.afterlife import Redriver, small_pages
+from tests.history.aftermath import read_dead, read_log, take_all
+from tests.history.caller import Caller
+from tests.history.facts import Delivered, History, Rules
+from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.producing import Canceller, Producer, short_times
 from tests.simulation.scheduler import Endless, Killed, Scheduler
@@ -63,7 +62,10 @@ class Plan:
     """Pauses, settings changed, throw-away groups made and removed."""
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
+    burials: float = 0.03
+    """The share of what is delivered that consumers bury."""
     redrives: int = 0
+    purges: int = 0
     dedup_ids: int = 0
     """Producers take theirs from so many; 0: they use none."""
     dedup_ms: int = 300_000
@@ -95,6 +97,7 @@ class Plan:
             dedup_ids=random.choice((0, 0, 0, 3, 6)),
             dedup_ms=random.choice((300_000, 300_000, 2_000)),
             delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
+            purges=random.choice((0, 0, 0, 2)),
         )
 
 
@@ -139,6 +142,8 @@ class World:
             self._spawn(lambda random: Sweeper(self, random))
         if plan.redrives:
             self._spawn(lambda random: Redriver(self, plan.redrives, random))
+        if plan.purges:
+            self._spawn(lambda random: Purger(self, plan.purges, random))
         if plan.delayed:
             self._spawn(lambda random: Canceller(self, random))
         if plan.chores:
@@ -245,24 +250,13 @@ class World:
         service = self.instance(NONE)
         caller = self.caller(service)
         service.groups.put(self._topic, group, {"paused": False, **self.settings})
-        came: set[Place] = set()
-        while got := caller.pop(group, Pop(256, 60_000)):
-            came |= {each.place for each in got}
-            caller.ack(got)
-        self.history.drained[group] = came
-        partition = keys.dead_partition(self._topic.id, service.catalogue.group(self._topic, group).id)
-        letters = self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]
-        self.history.counted[group] = service.redrive.remaining(self._topic, group)
-        self.history.dead[group] = {_place(letter["sk"]): letter["attempts"] for letter in letters}
+        self.history.drained[group] = take_all(caller, group)
+        read_dead(service, self._topic, group, self.history)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
         self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
-        found = service.lookup.read(self._topic, dict.fromkeys(range(self._plan.queues), 0), 1_000)
-        self.history.log = {
-            (each.queue, each.offset): each.message.body.decode().split(PADDED)[0] for each in found.messages
-        }
-        self.history.ids = {(each.queue, each.offset): each.message_id for each in found.messages}
+        read_log(service, self._topic, self.history)
 
     def _passed(self) -> Iterator[str]:
         ends: dict[str, list[tuple[int, int]]] = {}
@@ -276,11 +270,6 @@ class World:
             end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
             if cursor["next"][0] > end:
                 yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
-
-
-def _place(sort_key: str) -> Place:
-    queue, offset = sort_key.split("#")
-    return int(queue), int(offset)
 
 
 class Working(Protocol):
@@ -349,7 +338,7 @@ class Consumer(Actor):
                 caller.ack(some)
             elif fate < 0.75:
                 caller.nack(some, random.choice(RETRIES_MS))
-            elif fate < 0.78:
+            elif fate < 0.75 + self._world.plan.burials:
                 caller.bury(some[:1])
             elif fate < 0.9:
                 self._acks += caller.extend(some, EXTENDED_MS)[:1]

@@ -1,0 +1,47 @@
+"""What is left when all is quiet: read past the callers, for the history."""
+
+from __future__ import annotations
+
+from chalicelib import keys
+from chalicelib.service.claimer import Pop
+from chalicelib.service.service import Service
+from chalicelib.store import Range
+from chalicelib.topic import Topic
+from tests.history.caller import PADDED, Caller
+from tests.history.facts import History, Place
+
+_PAGE = 1_000
+_LEASE_MS = 60_000
+
+
+def read_log(service: Service, topic: Topic, history: History) -> None:
+    """What lies in the log, and under which ids."""
+    positions, is_all = dict.fromkeys(range(topic.queues), 0), False
+    while not is_all:
+        found = service.lookup.read(topic, positions, _PAGE)
+        for each in found.messages:
+            history.log[each.queue, each.offset] = each.message.body.decode().split(PADDED)[0]
+            history.ids[each.queue, each.offset] = each.message_id
+        positions, is_all = found.positions, found.is_all
+
+
+def take_all(caller: Caller, group: str) -> set[Place]:
+    """Takes and acks what there is, until nothing comes."""
+    came: set[Place] = set()
+    while got := caller.pop(group, Pop(256, _LEASE_MS)):
+        came |= {each.place for each in got}
+        caller.ack(got)
+    return came
+
+
+def read_dead(service: Service, topic: Topic, group: str, history: History) -> None:
+    """The dead letters of a group, and how many its cursors count."""
+    partition = keys.dead_partition(topic.id, service.catalogue.group(topic, group).id)
+    letters = service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
+    history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
+    history.counted[group] = service.redrive.remaining(topic, group)
+
+
+def place_of(sort_key: str) -> Place:
+    queue, offset = sort_key.split("#")
+    return int(queue), int(offset)

@@ -1,0 +1,39 @@
+"""Bugs planted into what becomes of the dead."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib import changes, dead
+from chalicelib.service import letters
+from chalicelib.writes import RemoveItem, Write
+from tests.simulation.mutants import planted
+
+
+@planted
+def purges_that_do_not_count() -> Any:
+    """The letters go, and the cursor counts them still."""
+    return patch.object(letters, "purged", lambda cursor, _: changes.purged(cursor, 0))
+
+
+@planted
+def purges_that_do_nothing() -> Any:
+    """A purge is answered, and all that was dead is there."""
+    return patch.object(letters.Letters, "purge", lambda *_: 0)
+
+
+@planted
+def purges_of_what_is_gone() -> Any:
+    """A letter is counted as purged though it was redriven, or purged, since it was read."""
+
+    class Unguarded:
+        """The module `dead`, but for one thing."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(dead, name)
+
+        def remove(self, letter: Any) -> Write:
+            return Write(dead.remove(letter).key, (), (RemoveItem(),))
+
+    return patch.object(letters, "dead", Unguarded())
