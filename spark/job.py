@@ -79,10 +79,19 @@ class Run:
         items = dynamodb_export.items(self.spark, self.export.place.path)
         return items.where(F.col("kind").isin(*kinds)) if kinds else items
 
+    def pointing_items(self) -> DataFrame:
+        """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`. Other lines are passed over."""
+        return dynamodb_export.pointing_items(self.spark, self.export.place.path)
+
     @cached_property
     def quarantined(self) -> int:
         """How many rows of the quarantine this export has."""
         return self.tables.count_quarantine(self.export.id)
+
+    def quarantine(self, rows: DataFrame) -> None:
+        """Adds rows to the quarantine of this export, which this run has looked for anew."""
+        self.tables.append(rows, "quarantine", self.export.id)
+        self.__dict__.pop("quarantined", None)
 
     def write(self, rows: DataFrame, table: str) -> int:
         """Writes the table's partition of this export, in place of what a run before has written. How many rows."""

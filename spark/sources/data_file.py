@@ -21,17 +21,21 @@ QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
 _KEY = b'"pk":{"S":"'
 """As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
+_SEGMENT, _POINTER = items.PREFIXES_OF["segment"].encode(), b'"p":{"N":'
 _KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
 
 
 class FileReader:
     """Iterate once. `troubles` has what has been found so far, and is emptied by who reads it."""
 
-    def __init__(self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None) -> None:
+    def __init__(
+        self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None, is_pointing: bool = False
+    ) -> None:
+        """`kinds`: None, all. `is_pointing`: segments of which no entry points to a payload are passed over."""
         self._file, self._is_incremental, self._kinds = file, is_incremental, kinds
         self._lines = LineReader(file)
         self.troubles: list[Trouble] = self._lines.troubles
-        self._wanted = _prefixes(kinds)
+        self._wanted, self._is_pointing = _prefixes(kinds), is_pointing
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for block in self._lines:
@@ -43,6 +47,8 @@ class FileReader:
         for at, line in enumerate(block.lines):
             prefix = _prefix(line)
             if prefix and self._wanted is not None and prefix not in self._wanted:
+                continue
+            if self._is_pointing and prefix == _SEGMENT and _POINTER not in line:
                 continue
             kind = _KINDS_BY_PREFIX.get(prefix)
             is_bulk = kind is not None and (not self._is_incremental or b'"NewImage":' in line)

@@ -21,12 +21,17 @@ from spark.errors import BadInput
 from spark.sources.data_file import FileReader, quarantined
 from spark.sources.manifest import DataFile, read_export
 
-_ITEMS, _QUARANTINE = "items", "quarantine"
+_ITEMS, _POINTING, _QUARANTINE = "items", "pointing", "quarantine"
 
 
 def items(spark: SparkSession, path: str) -> DataFrame:
     """The items of the export in this folder: `schemas.ITEMS`."""
     return _load(spark, path, _ITEMS)
+
+
+def pointing_items(spark: SparkSession, path: str) -> DataFrame:
+    """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`."""
+    return _load(spark, path, _POINTING).where("kind in ('segment', 'payload')")
 
 
 def quarantine(spark: SparkSession, path: str) -> DataFrame:
@@ -40,7 +45,8 @@ def _load(spark: SparkSession, path: str, rows: str) -> DataFrame:
 
 
 class DynamoDbExport(DataSource):
-    """Options: `path`, the folder of one export; `rows`, `items` (the default) or `quarantine`."""
+    """Options: `path`, the folder of one export; `rows`, `items` (the default), `pointing` (of these,
+    payloads and what points to them; other segments may be left out) or `quarantine`."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,8 +61,8 @@ class DynamoDbExport(DataSource):
     @property
     def _rows(self) -> str:
         rows: str = self.options.get("rows", _ITEMS)
-        if rows not in (_ITEMS, _QUARANTINE):
-            raise BadInput(f"option rows is {rows!r}, not {_ITEMS} or {_QUARANTINE}")
+        if rows not in (_ITEMS, _POINTING, _QUARANTINE):
+            raise BadInput(f"option rows is {rows!r}, not {_ITEMS}, {_POINTING} or {_QUARANTINE}")
         return rows
 
 
@@ -74,7 +80,7 @@ class ExportReader(DataSourceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  it is PySpark's name
         """Takes those on `kind`; the others are left to Spark."""
         for each in filters:
-            kinds = _kinds(each) if self._rows == _ITEMS else None
+            kinds = _kinds(each) if self._rows != _QUARANTINE else None
             if kinds is None:
                 yield each
             else:
@@ -89,7 +95,8 @@ class ExportReader(DataSourceReader):
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         if self._rows == _QUARANTINE:
             return quarantined(partition.file, partition.is_incremental)
-        return iter(FileReader(partition.file, partition.is_incremental, self._kinds))
+        kinds, is_pointing = self._kinds, self._rows == _POINTING
+        return iter(FileReader(partition.file, partition.is_incremental, kinds, is_pointing))
 
 
 def _kinds(condition: Filter) -> frozenset[str] | None:

@@ -1,0 +1,82 @@
+"""Every message of an export, unpacked into the table `messages`, which keeps them for good."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+if not __package__:  # spark-submit runs this file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark import schemas
+from spark.job import Job, Outcome, Run, main
+from spark.sources.files import Place
+from spark.transforms import messages as unpacking
+
+ABOUT = """Unpacks every message of an export into the table messages (by topic, date, and the export that brought it
+first), and notes what cannot be read in the table quarantine. A message that another export has brought stays there."""
+
+_TABLE, _NAMES, _STAGED = "messages", "topics", "_staged_messages"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--blobs", metavar="PATH", help="where bodies too big for the table lie: here, or s3://bucket")
+
+
+def run(run: Run) -> Outcome:
+    items = run.items("segment", "payload", "topic")
+    if run.export.is_incremental:
+        items = items.transform(unpacking.only_newest)
+    names = items.transform(unpacking.topic_names)
+    run.tables.overwrite(names, _NAMES, run.export.id)
+    read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
+    elsewhere = run.pointing_items() if not run.export.is_incremental else items
+    inline, elsewhere = unpacking.unpacked_inline(items), unpacking.unpacked_elsewhere(elsewhere, read_blob)
+    with run.tables.staged(inline.unionByName(elsewhere), _STAGED, run.export.id) as unpacked:
+        return _keep(run, unpacked, _names(run))
+
+
+def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
+    known = _known(run, unpacked)
+    run.quarantine(unpacking.failures(unpacked).transform(unpacking.only_new, known).select(*schemas.QUARANTINE.names))
+    run.demand_clean()
+    found = unpacking.messages(unpacked, names)
+    fresh = found.transform(unpacking.only_new, known)
+    count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
+    gone = unpacked.where("reason is null").join(names, "topic_id", "left_anti").count()
+    left_out = f", {gone} of deleted topics left out" if gone else ""
+    total = unpacked.where("reason is null").count() - gone
+    return Outcome(f"{count} messages, {total - count} already there{left_out}", run.tables.path(_TABLE))
+
+
+def _known(run: Run, unpacked: DataFrame) -> DataFrame:
+    """The messages of these topics and dates that other exports have brought."""
+    dates = unpacked.select(F.to_date(F.timestamp_millis("stored_at_ms")).alias("date"))
+    first, last = dates.agg(F.min("date"), F.max("date")).collect()[0]
+    topics = [row["topic_id"] for row in unpacked.select("topic_id").distinct().collect()]
+    table = run.tables.of_others(_TABLE, schemas.MESSAGES, run.export.id)
+    return table.where(F.col("date").between(first, last) & F.col("topic_id").isin(topics))
+
+
+def _names(run: Run) -> DataFrame:
+    """Of the topics that there are. An incremental export has those that changed: others are as exports before it
+    had them."""
+    if run.export.is_incremental:
+        return run.tables.read(_NAMES).select("topic_id", "topic").distinct()
+    return run.tables.read(_NAMES).where(F.col("export") == run.export.id).select("topic_id", "topic")
+
+
+def _read_blob(root: str, topic_id: str, entry_id: bytes) -> bytes | None:
+    blob = Place(root) / f"payloads/{topic_id}/{entry_id.hex()}"
+    return None if blob.size() is None else blob.read()
+
+
+JOB = Job("messages", ABOUT, run, add_arguments)
+
+if __name__ == "__main__":
+    sys.exit(main(JOB))

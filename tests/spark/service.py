@@ -1,0 +1,136 @@
+"""The real service at work, so that its table holds items of every kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from chalicelib import keys
+from chalicelib import topic as topics
+from chalicelib.store.memory import MemoryStore
+from tests.http.client import Client, Json, Topic
+from tests.http.test_dead_letters import bury, redrive
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class World:
+    client: Client
+    topics: list[Topic]
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        return [item for part in self.client.store._items.values() for item in part.values()]
+
+    @property
+    def blobs(self) -> dict[str, bytes]:
+        return self.client.store._blobs
+
+    def messages(self) -> list[Json]:
+        """All that the logs have, as the service itself reads them."""
+        return [each for topic in self.topics for each in _read_all(topic)]
+
+
+def _read_all(topic: Topic) -> list[Json]:
+    found: list[Json] = []
+    after: dict[str, str] = {}
+    while True:
+        page = topic.read(limit=100, **after)
+        found += page["messages"]
+        if page["next"] is None:
+            return found
+        after = {"next": page["next"]}
+
+
+def busy_world() -> World:
+    """Every feature that leaves something in the table has been used."""
+    client = Client(MemoryStore(keeps_blobs=True))
+    made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client)]
+    for sweep in (client.api.revive, client.api.forward, client.api.expire):
+        sweep()
+    sweep = keys.sweep("revive")  # left by a sweep that ran out of time among more than a hundred topics
+    client.store.put_all([{"pk": sweep.pk, "sk": sweep.sk, "after": "news"}])
+    _half_deleted(client)
+    return World(client, made)
+
+
+def _orders(client: Client) -> Topic:
+    assert client.put("/topics/orders", queues=3, index_keys=True).status == 201
+    topic = Topic(client, "orders")
+    billing = topic.group("billing", rate_limit=1000)
+    topic.group("tagged", filter={"tags": ["paid"]}, backoff_ms=[1000, 2000])
+    for number in range(20):
+        topic.produce(
+            f"order {number}", key=f"k{number % 3}", tag=["paid", "new"][number % 2], properties={"n": str(number)}
+        )
+        client.clock.sleep(DAY_MS // 10)
+    topic.produce({"body": "once", "dedup_id": "a"}, {"body": "twice", "dedup_id": "b"})
+    topic.produce({"body": "once", "dedup_id": "a"})
+    billing.take(5)
+    return topic
+
+
+def _retried(client: Client) -> Topic:
+    topic = client.topic("retried")
+    group, ordered = topic.group("slow", max_attempts=2), topic.group("ordered", ordered=True)
+    topic.produce(*(f"message {number}" for number in range(100)))
+    for each in group.take(90):
+        group.nack(each, delay_ms=3_600_000)
+        client.clock.sleep(1)
+    taken = group.take(5)
+    group.ack(*taken[:2])
+    bury(group, *taken[2:4], reason="no such customer")
+    redrive(group, taken[3]["message_id"])
+    ordered.take(3)
+    return topic
+
+
+def _delayed(client: Client) -> Topic:
+    topic = client.topic("delayed", queues=2)
+    group = topic.group("late")
+    sent = topic.produce(*(f"soon {number}" for number in range(40)), delay_ms=1000)
+    topic.produce("never early", {"body_base64": "AAEC"}, delay_ms=50 * DAY_MS)
+    assert client.delete(f"{topic.path}/delayed/{sent[0]['message_id']}").status == 200
+    cancelled = topic.produce("not this one", delay_ms=20 * DAY_MS)
+    assert client.delete(f"{topic.path}/delayed/{cancelled[0]['message_id']}").status == 200
+    client.clock.sleep(2000)
+    client.api.forward()
+    group.pop(max_messages=100)
+    return topic
+
+
+def _broadcast(client: Client) -> Topic:
+    topic = client.topic("news")
+    group = topic.group("everyone", mode="broadcast", max_attempts=1)
+    topic.produce("extra", "extra 2")
+    for consumer in ("a", "b#ü"):
+        bury(group, group.take_one(consumer_id=consumer), reason="not mine")
+    return topic
+
+
+def _bodies(client: Client) -> Topic:
+    """All codecs, in segments, payloads of one and several pieces, and in S3."""
+    topic = client.topic("bodies")
+    noise = Random(7)
+    topic.produce(
+        {"body_base64": "3q2+7w=="}, {"body": " "}, {"body": 'zwei\nZeilen "ü" \U0001f600', "key": "k", "tag": "t"}
+    )
+    topic.produce(*(f'{{"number": {number}}}' for number in range(100)))
+    topic.produce(*({"body": noise.randbytes(500).hex(), "properties": {"a": "b", "": ""}} for _ in range(30)))
+    topic.produce(noise.randbytes(300_000).hex())
+    topic.client.store.keeps_blobs = False
+    topic.produce(noise.randbytes(400_000).hex())
+    topic.client.store.keeps_blobs = True
+    return topic
+
+
+def _half_deleted(client: Client) -> None:
+    """Its caller died after the topic was gone, and before its log was."""
+    gone = client.topic("gone")
+    gone.group("left")
+    gone.produce("rest", "of it")
+    item = client.store._items["topics"]["gone"]
+    found = topics.Topic.of(item)
+    client.store.write_together([topics.remove(found), topics.bury(found)])

@@ -1,0 +1,80 @@
+"""What the store writes, Spark reads: all kinds of item, all codecs, every message."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from chalicelib import keys
+from spark import schemas
+from spark.job import main
+from spark.jobs.messages import JOB
+from spark.sources import dynamodb_export
+from tests.spark.exports import ID, write_items
+from tests.spark.service import World, busy_world
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return busy_world()
+
+
+def test_every_kind_of_item_in_the_data_dictionary_is_known() -> None:
+    kinds = re.findall(r"^    (\w+(?: \w+)?) {2,}\w|^    (\w+ \w+) \w+#", keys.__doc__ or "", re.MULTILINE)
+    assert {(one or other).replace(" ", "_") for one, other in kinds} == set(schemas.KINDS)
+
+
+def test_what_the_service_has_written_is_read_whole(
+    spark: SparkSession, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_items(tmp_path / "export", world.items, files=3)
+    for name, body in world.blobs.items():
+        path = tmp_path / "blobs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    kinds = dynamodb_export.items(spark, str(folder)).groupBy("kind").count().collect()
+    assert {row["kind"] for row in kinds} == set(schemas.KINDS)
+    assert sum(row["count"] for row in kinds) == len(world.items)
+    tables = str(tmp_path / "tables")
+    code = main(JOB, ["--export", str(folder), "--tables", tables, "--blobs", str(tmp_path / "blobs")])
+    said = capsys.readouterr()
+    assert (code, said.err) == (0, "")
+    assert spark.read.parquet(f"{tables}/quarantine").count() == 0
+    expected = {each["message_id"]: each for each in world.messages()}
+    assert f"messages: {len(expected)} messages, 0 already there, 2 of deleted topics left out" in said.out
+    found = {row["message_id"]: as_json(row.asDict()) for row in spark.read.parquet(f"{tables}/messages").collect()}
+    assert found.keys() == expected.keys()
+    for message_id, message in found.items():
+        assert message == {name: expected[message_id].get(name) for name in message}
+    waited = spark.read.parquet(f"{tables}/messages/topic=delayed/").collect()
+    assert {row["stored_at_ms"] - row["due_ms"] for row in waited} == {1000}
+    assert {str(row["date"]) for row in spark.read.parquet(f"{tables}/messages/topic=orders").collect()} >= {
+        "2026-01-01",
+        "2026-01-02",
+    }
+
+
+def as_json(row: dict[str, Any]) -> dict[str, Any]:
+    body = {"body": row["body"].decode()} if row["is_text"] else {"body_base64": base64.b64encode(row["body"]).decode()}
+    same = ("topic", "queue", "offset", "message_id", "stored_at_ms", "key", "tag", "properties")
+    return {**body, **{name: row[name] for name in same}}
+
+
+def test_a_body_in_s3_that_is_nowhere_to_be_found_is_in_the_quarantine_and_nothing_else_is_written(
+    spark: SparkSession, world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blobs").mkdir()
+    folder = write_items(tmp_path / "export", world.items, files=1)
+    given = ["--export", str(folder), "--tables", str(tmp_path / "tables"), "--blobs", str(tmp_path / "blobs")]
+    assert main(JOB, given) == 1
+    assert "the messages are in S3, and were not found there. Nothing else was written" in capsys.readouterr().err
+    assert {path.name for path in (tmp_path / "tables").iterdir()} & {"messages"} == set()
+    assert main(JOB, [*given, "--allow-quarantine"]) == 0
+    assert "1 row in quarantine" in capsys.readouterr().out
+    (row,) = spark.read.parquet(f"{tmp_path}/tables/quarantine/export={ID}").collect()
+    assert (row["line"] > 0, row["file"]) == (True, f"{ID[-4:]}-0.json.gz")
