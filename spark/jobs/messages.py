@@ -48,18 +48,21 @@ def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
     found = unpacking.messages(unpacked, names)
     fresh = found.transform(unpacking.only_new, known)
     count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
-    gone = unpacked.where("reason is null").join(names, "topic_id", "left_anti").count()
+    of_known = F.col("topic_id").isin([row["topic_id"] for row in names.collect()])
+    counted = unpacked.where("reason is null").groupBy(of_known.alias("known")).count().collect()
+    sides = {row["known"]: row["count"] for row in counted}
+    gone, total = sides.get(False, 0), sides.get(True, 0)
     left_out = f", {gone} of deleted topics left out" if gone else ""
-    total = unpacked.where("reason is null").count() - gone
     return Outcome(f"{count} messages, {total - count} already there{left_out}", run.tables.path(_TABLE))
 
 
 def _known(run: Run, unpacked: DataFrame) -> DataFrame:
     """The messages of these topics and dates that other exports have brought."""
-    dates = unpacked.select(F.to_date(F.timestamp_millis("stored_at_ms")).alias("date"))
-    first, last = dates.agg(F.min("date"), F.max("date")).collect()[0]
-    topics = [row["topic_id"] for row in unpacked.select("topic_id").distinct().collect()]
+    date = F.to_date(F.timestamp_millis("stored_at_ms"))
+    dates_and_topics = unpacked.agg(F.min(date), F.max(date), F.collect_set("topic_id"))
+    (bounds,) = dates_and_topics.collect()
     table = run.tables.of_others(_TABLE, schemas.MESSAGES, run.export.id)
+    first, last, topics = bounds
     return table.where(F.col("date").between(first, last) & F.col("topic_id").isin(topics))
 
 

@@ -48,12 +48,12 @@ def busy_world() -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client)]
-    for sweep in (client.api.revive, client.api.forward, client.api.expire):
+    for sweep in (client.api.revive, client.api.forward, client.api.expire, client.api.check):
         sweep()
     sweep = keys.sweep("revive")  # left by a sweep that ran out of time among more than a hundred topics
     client.store.put_all([{"pk": sweep.pk, "sk": sweep.sk, "after": "news"}])
     _half_deleted(client)
-    return World(client, made)
+    return World(client, [*made, Topic(client, "decant.alarms")])
 
 
 def _orders(client: Client) -> Topic:
@@ -89,7 +89,7 @@ def _retried(client: Client) -> Topic:
 
 def _delayed(client: Client) -> Topic:
     topic = client.topic("delayed", queues=2)
-    group = topic.group("late")
+    group = topic.group("late", alarm={"ready": 3})
     sent = topic.produce(*(f"soon {number}" for number in range(40)), delay_ms=1000)
     topic.produce("never early", {"body_base64": "AAEC"}, delay_ms=50 * DAY_MS)
     assert client.delete(f"{topic.path}/delayed/{sent[0]['message_id']}").status == 200
@@ -97,7 +97,7 @@ def _delayed(client: Client) -> Topic:
     assert client.delete(f"{topic.path}/delayed/{cancelled[0]['message_id']}").status == 200
     client.clock.sleep(2000)
     client.api.forward()
-    group.pop(max_messages=100)
+    group.pop(max_messages=10)
     return topic
 
 
