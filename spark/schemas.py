@@ -1,8 +1,8 @@
 """What the pipeline reads and writes: the schemas of items and of tables, each spelled once.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) tell nothing that a job
-needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
+others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `rearming`, `secret`) tell nothing
+that a job needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ KINDS: dict[str, StructType | None] = {
         dead_at_ms=_LONG,
     ),
     "sweep": None,
+    "rearming": None,
     "secret": None,
 }
 """Each kind of item, with the struct of that name in `ITEMS`."""

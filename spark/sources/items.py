@@ -28,7 +28,7 @@ _PREFIXES = {
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
-    "service": {"sweep": "sweep", "signing-key": "secret"},
+    "service": {"sweep": "sweep", "rearming": "rearming", "signing-key": "secret"},
 }
 """Partitions that hold several kinds: the beginning of the sort key tells them apart."""
 

@@ -50,8 +50,11 @@ def busy_world() -> World:
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client)]
     for sweep in (client.api.revive, client.api.forward, client.api.expire, client.api.check):
         sweep()
-    sweep = keys.sweep("revive")  # left by a sweep that ran out of time among more than a hundred topics
-    client.store.put_all([{"pk": sweep.pk, "sk": sweep.sk, "after": "news"}])
+    unfinished = [  # left by sweeps that ran out of time among more than a hundred topics
+        {**keys.sweep("revive")._asdict(), "after": "news", "at": client.clock.now()},
+        {**keys.rearming("aaaaaaaa")._asdict(), "version": 1, "queue": 0, "base": 0},
+    ]
+    client.store.put_all(unfinished)
     _half_deleted(client)
     return World(client, [*made, Topic(client, "decant.alarms")])
 
