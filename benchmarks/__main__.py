@@ -14,12 +14,13 @@ from importlib.metadata import version
 from benchmarks.backlog import Plan, backlog
 from benchmarks.compression import compression
 from benchmarks.costs import costs
+from benchmarks.lateness import lateness
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
 from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression")
+PARTS = ("costs", "http", "backlog", "compression", "lateness")
 
 ABOUT = """
 parts:
@@ -27,6 +28,7 @@ parts:
   http          (b) the same loop over HTTP on Decant and on moto's SQS; needs moto's server
   backlog       (c) pops with 1 000 and with 100 000 messages stored
   compression   (d) bytes and CPU time of compression levels
+  lateness      (e) how late delayed messages arrive, and pops wake, over HTTP; needs the emulator
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -40,10 +42,13 @@ class Effort:
     rounds: int
     plan: Plan
     entries: int
+    wakes: int
 
 
-FULL = Effort(cycles=100, rounds=200, plan=Plan(100_000, singles=50_000, singles_seconds=180, pops=90), entries=40)
-QUICK = Effort(cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5)
+FULL = Effort(
+    cycles=100, rounds=200, plan=Plan(100_000, singles=50_000, singles_seconds=180, pops=90), entries=40, wakes=10
+)
+QUICK = Effort(cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5, wakes=2)
 """Under a minute."""
 
 
@@ -78,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demand(chosen: list[str]) -> None:
     """What is missing is said before minutes have passed."""
-    if "costs" in chosen:
+    if "costs" in chosen or "lateness" in chosen:
         demand_emulator()
     if "http" in chosen:
         demand_moto_server()
@@ -90,6 +95,7 @@ def _measure(chosen: list[str], effort: Effort) -> None:
         "http": lambda: side_by_side(effort.rounds),
         "backlog": lambda: backlog(effort.plan),
         "compression": lambda: compression(effort.entries),
+        "lateness": lambda: lateness(effort.wakes),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

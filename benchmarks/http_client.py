@@ -20,6 +20,9 @@ class Connection:
         if not is_kept:
             self._headers["connection"] = "close"
 
+    def close(self) -> None:
+        self._http.close()
+
     def ask(self, method: str, path: str, body: object, headers: dict[str, str] | None = None) -> Any:
         self._http.request(method, path, orjson.dumps(body), self._headers | (headers or {}))
         response = self._http.getresponse()

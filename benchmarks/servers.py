@@ -58,10 +58,18 @@ def emulated_store() -> Iterator[DynamoStore]:
 
 
 @contextmanager
-def decant() -> Iterator[int]:
-    """`python -m local` with its embedded store. The port it listens on."""
-    with _running([sys.executable, "-m", "local"], PORT="0") as process:
+def decant(**settings: str) -> Iterator[int]:
+    """`python -m local`, as `make run` starts it, with its embedded store. The port it listens on."""
+    with _running([sys.executable, "-m", "local"], PORT="0", **settings) as process:
         yield _announced_port(process)
+
+
+@contextmanager
+def decant_on_emulator() -> Iterator[int]:
+    """The same on an emulator of its own."""
+    demand_emulator()
+    with dynoxide() as endpoint, decant(AWS_ENDPOINT_URL_DYNAMODB=endpoint) as port:
+        yield port
 
 
 @contextmanager

@@ -143,7 +143,7 @@ DUE_KEPT_MS = 90 * DAY_MS
 """How long after it was due a payload is kept for whoever delivers it: as dear as to write its time to live anew."""
 
 PROMOTED_QUEUES_MAX = 4
-"""Queues in which one look of a pop promotes: it takes from one."""
+"""Queues in which a pop promotes one after another, as long as it finds nothing to take: it takes from one."""
 
 LATE_WRITE_MS_MAX = MINUTE_MS
 """A write that its sender has given up, or repeated, lands no later than this: a request may wait in a client for
@@ -242,7 +242,7 @@ MOVED_TOGETHER_MAX = 100
 
 HOME_MS = SECOND_MS
 """A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
-longer."""
+longer, nor twice as long: what is fresh should not become old for that."""
 
 _BACKOFF_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
 BACKOFF_MS = (10 * SECOND_MS, 30 * SECOND_MS, *(minutes * MINUTE_MS for minutes in _BACKOFF_MINUTES))
@@ -282,7 +282,7 @@ METADATA_AGE_MS_MAX = 5 * SECOND_MS
 
 POLL_MS_MIN = 10
 POLL_MS_MAX = 200
-"""A waiting pop looks again after this long, growing from the first to the second."""
+"""A waiting pop looks again after this long, growing from the first to the second; earlier, when something is due."""
 
 STORE_DEADLINE_MS = 10 * SECOND_MS
 """How long the store may keep one call waiting, retries included, before the caller is told 503. The last try may take

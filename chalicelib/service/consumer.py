@@ -9,7 +9,7 @@ from chalicelib import call
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN
+from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN, PROMOTED_QUEUES_MAX
 from chalicelib.log import Segment
 from chalicelib.message import Stored
 from chalicelib.receipt import Receipt
@@ -81,8 +81,9 @@ class Consumer:
         give_up_at = self._runtime.now() + ask.wait_ms
         pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
+        promoted: set[int] = set()
         while True:
-            view = self._look(topic, group, ask, strong)
+            view = self._look(topic, group, ask, strong, promoted)
             try:
                 popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
             except GroupNotFound:
@@ -92,23 +93,37 @@ class Consumer:
                 continue
             failed += self._settler.acknowledge(topic, group, acks)
             acks = []
-            left_ms = give_up_at - self._runtime.now()
-            if popped.deliveries or popped.is_paused or left_ms <= 0:
+            if not popped.deliveries and view.due(promoted) and len(promoted) % PROMOTED_QUEUES_MAX:
+                continue
+            if popped.deliveries or popped.is_paused or self._runtime.now() >= give_up_at:
                 popped.failed = failed
                 return popped
-            self._runtime.sleep(min(pause_ms, left_ms))
-            call.has_waited(min(pause_ms, left_ms))
+            self._wait(view, min(self._runtime.now() + pause_ms, give_up_at))
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
             if not topic.delays:  # another instance may just have stored the first message that waits
                 topic = self._catalogue.glanced_at(topic)
 
-    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool) -> View:
-        """The group now. What is due by then is in the log first."""
+    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> View:
+        """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
+        is one that is not among `promoted`, as long as there is another."""
         view = self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
-        if not view.has_due or view.group.paused:
+        if not view.due() or view.group.paused:
             return view
-        self._promoter.promote_seen(topic, view.glanced)
-        return self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
+        if not view.due(promoted):
+            promoted.clear()
+        queue = view.due(promoted)[0]
+        promoted.add(queue)
+        self._promoter.promote(topic, queue)
+        self._looker.look_again(view, queue, ask.max_messages)
+        return view
+
+    def _wait(self, view: View, until_ms: int) -> None:
+        """Sleeps, but not past the instant when something that waits is due."""
+        ready_at_ms = view.next_ready_at_ms()
+        wake_ms = until_ms if ready_at_ms is None else min(until_ms, ready_at_ms)
+        pause_ms = max(1, wake_ms - self._runtime.now())
+        self._runtime.sleep(pause_ms)
+        call.has_waited(pause_ms)
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""
@@ -132,7 +147,7 @@ class Consumer:
         waiting = {queue: instant for queue, instant in since.items() if instant is not None}
         is_limited = False
         while waiting:
-            queue = self._choose(waiting, acks)
+            queue = self._choose(waiting, acks, now)
             del waiting[queue]
             riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
             popped = self._throttled(view, queue, ask, riding)
@@ -199,12 +214,13 @@ class Consumer:
         self._settler.ack(view.topic, view.group.name, receipts)
         return bool(lost)
 
-    def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement]) -> int:
+    def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
         rides along for free, may be a little behind."""
         oldest = min(waiting.values())
+        until = oldest + min(HOME_MS, (now - oldest) // 2)
         for settlement in acks:
-            if settlement.queue in waiting and waiting[settlement.queue] <= oldest + HOME_MS:
+            if settlement.queue in waiting and waiting[settlement.queue] <= until:
                 return settlement.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 

@@ -4,6 +4,7 @@ Where this instance guessed right where the cursors stand, all of it comes in on
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from chalicelib import keys
@@ -13,11 +14,12 @@ from chalicelib.group import Group
 from chalicelib.limits import UNKNOWN_ITEMS_MAX
 from chalicelib.log import Segment
 from chalicelib.rate import Window
+from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.log_reader import LogReader, Seen, Want, stored_at
-from chalicelib.service.promoter import Promoter
+from chalicelib.service.promoter import Promoter, first_due
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
@@ -32,12 +34,23 @@ class View:
     chains: list[list[Segment]]
     """For each queue the segments from the cursor's `next` on, as far as was asked."""
     window: Window
-    glanced: list[list[Item]]
-    """For each queue the first message that is due and waits; empty where none ever waited."""
+    waits: list[int | None]
+    """For each queue when the first of its delayed messages is due; empty where there never were any."""
+    at_ms: int
+    """When the look began."""
 
-    @property
-    def has_due(self) -> bool:
-        return any(self.glanced)
+    def due(self, besides: Collection[int] = ()) -> list[int]:
+        """The queues with delayed messages that are due, the first first."""
+        due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]
+        return [queue for _, queue in sorted(due) if queue not in besides]
+
+    def next_ready_at_ms(self) -> int | None:
+        """When the next of what is known to wait may be had: a delayed message, a retry, a lease that runs out."""
+        instants = [ms for ms in self.waits if ms is not None]
+        for cursor in self.cursors:
+            instants += [lease.deadline for lease in cursor.owing]
+            instants += [page.due for page in cursor.pages.values()]
+        return min((ms for ms in instants if ms > self.at_ms), default=None)
 
     def end(self, queue: int) -> int:
         """How far the queue's log was read."""
@@ -58,6 +71,7 @@ class Looker:
     def __init__(
         self,
         store: Store,
+        runtime: Runtime,
         catalogue: Catalogue,
         reader: LogReader,
         beliefs: Beliefs,
@@ -65,6 +79,7 @@ class Looker:
         consumers: Consumers,
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._catalogue = catalogue
         self._reader = reader
         self._beliefs = beliefs
@@ -74,6 +89,7 @@ class Looker:
     def look(self, topic: Topic, group: str, count: int, consumer_id: str | None = None, strong: bool = False) -> View:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
         Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
+        at_ms = self._runtime.now()
         believed = self._beliefs.group(topic.id, group)
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
         guessed = self._reader.guess(self._guess(topic, believed, consumer, count))
@@ -98,8 +114,12 @@ class Looker:
         wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
         key = settings.window_key
         window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
-        glanced = answers[glances_at:]
-        return View(topic, settings, cursors, self._reader.chains(wants, seen), window, glanced)
+        chains = self._reader.chains(wants, seen)
+        return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms)
+
+    def look_again(self, view: View, queue: int, count: int) -> None:
+        """Reads on in the log of one queue, after something was put there."""
+        view.chains[queue] = self._reader.chains([want(view.topic, queue, view.cursors[queue], count)])[0]
 
     def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:
         if settings is None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from chalicelib import call, keys, log
 from chalicelib.delay import Decision, inline_bytes_max, is_cancelled, slot_of, together
 from chalicelib.errors import StoreUnavailable, TopicNotFound
-from chalicelib.limits import PROMOTED_QUEUES_MAX
 from chalicelib.log import Entry
 from chalicelib.message import ENTRY_ID_BYTES
 from chalicelib.packing import pack
@@ -19,6 +18,11 @@ from chalicelib.service.payloads import Payloads
 from chalicelib.store import Range, Read, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, Refused
+
+
+def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
+    """When the first message that waits is due, for each queue so glanced at; None: none waits."""
+    return [slot_of(items[0]).due_ms if items else None for items in glanced]
 
 
 class Promoter:
@@ -39,17 +43,10 @@ class Promoter:
         self._index = index
 
     def glances(self, topic: Topic) -> list[Read]:
-        """Reads of the first message that is due in each queue; none where none ever waited."""
+        """Reads of the first message that waits in each queue, for `first_due`; none where none ever waited."""
         if not topic.delays:
             return []
-        until = keys.due_until(self._runtime.now())
-        return [Range(keys.delays(topic.id, queue), keys.FIRST, until, limit=1) for queue in range(topic.queues)]
-
-    def promote_seen(self, topic: Topic, glanced: Sequence[Sequence[Item]]) -> None:
-        """Delivers what is due in the queues where such glances found something: in a few of them, the first first."""
-        due = sorted((slot_of(items[0]), queue) for queue, items in enumerate(glanced) if items)
-        for _, queue in due[:PROMOTED_QUEUES_MAX]:
-            self.promote(topic, queue)
+        return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.queues)]
 
     def promote(self, topic: Topic, queue: int) -> int:
         """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is

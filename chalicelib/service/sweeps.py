@@ -19,7 +19,7 @@ from chalicelib.service.burial import Burial
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.expiry import Expiry
 from chalicelib.service.looking import cursors_of
-from chalicelib.service.promoter import Promoter
+from chalicelib.service.promoter import Promoter, first_due
 from chalicelib.service.rounds import Rounds
 from chalicelib.service.topics import Topics
 from chalicelib.store import Range, Store
@@ -84,8 +84,10 @@ class Sweeps:
         for page in self._rounds.pages("forward", until_ms):
             places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.queues)]
             glances = self._store.read([read for topic in page for read in self._promoter.glances(topic)])
-            for (topic, queue), found in zip(places, glances, strict=True):
-                swept += Swept(1, self._forward(topic, queue, until_ms) if found else 0)
+            now = self._runtime.now()
+            for (topic, queue), due_ms in zip(places, first_due(glances), strict=True):
+                is_due = due_ms is not None and due_ms <= now
+                swept += Swept(1, self._forward(topic, queue, until_ms) if is_due else 0)
         return swept
 
     def _forward(self, topic: Topic, queue: int, until_ms: int) -> int:
