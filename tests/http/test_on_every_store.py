@@ -1,0 +1,277 @@
+"""Time and failure over the real routes, on each store: what the other modules show in detail on the one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from chalicelib import wiring
+from chalicelib.errors import InvalidField
+from chalicelib.message import Message
+from chalicelib.store import Store
+from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed
+from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
+
+__all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def client(store: Store) -> Iterator[Client]:
+    """Tests share a store, and must not draw the same ids."""
+    yield Client(store, seed=uuid4().int)  # type: ignore[arg-type]
+    wiring.use(None)
+
+
+@pytest.fixture
+def topic(client: Client) -> Topic:
+    return client.topic(f"t{uuid4().hex}")
+
+
+@pytest.fixture
+def group(topic: Topic) -> Group:
+    return topic.group("billing", backoff_ms=[1_000, 5_000], max_attempts=3)
+
+
+def waiting(topic: Topic) -> list[str]:
+    return bodies(topic.client.get(f"{topic.path}/delayed").json["messages"])
+
+
+def cancel(topic: Topic, message: Json) -> Any:
+    answer = topic.client.delete(f"{topic.path}/delayed/{message['message_id']}")
+    return answer.json if answer.status == 200 else answer.problem
+
+
+def test_a_delayed_message_is_listed_then_comes_to_the_millisecond(topic: Topic, group: Group, clock: Clock) -> None:
+    (sent,) = topic.produce("later", delay_ms=HOUR_MS)
+    assert (sent["offset"], sent["deliver_at_ms"], waiting(topic)) == (None, clock.ms + HOUR_MS, ["later"])
+    clock.sleep(HOUR_MS - 1)
+    assert group.pop()["messages"] == []
+    clock.sleep(1)
+    assert group.take_one()["message_id"] == sent["message_id"]
+    assert cancel(topic, sent) == (409, "AlreadyDelivered")
+    assert waiting(topic) == []
+
+
+def test_a_cancelled_message_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
+    (sent,) = topic.produce("later", delay_ms=1_000)
+    assert cancel(topic, sent) == {"cancelled": True}
+    assert cancel(topic, sent) == (404, "MessageNotFound")
+    clock.sleep(1_000)
+    assert group.pop()["messages"] == []
+
+
+@pytest.mark.parametrize("by_retry", [False, True])
+def test_a_pop_that_waits_wakes_when_something_is_due(topic: Topic, group: Group, clock: Clock, by_retry: bool) -> None:
+    topic.produce("a", delay_ms=0 if by_retry else 5_000)
+    if by_retry:
+        group.nack(group.take_one(), delay_ms=5_000)
+    due_ms = clock.ms + 5_000
+    assert bodies(group.take(1, wait_ms=20_000)) == ["a"]
+    assert due_ms <= clock.ms <= due_ms + 20
+
+
+def test_sweeps_deliver_and_bury_though_nobody_pops(client: Client, topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=1, invisible_ms=1_000)
+    topic.produce("leased")
+    group.take_one()
+    topic.produce("due", delay_ms=1_000)
+    clock.sleep(1_000)
+    assert client.api.forward()["done"] >= 1
+    assert client.api.revive()["done"] >= 1
+    assert group.totals() == (1, 0, 0, 1)
+
+
+def test_retries_wait_as_the_group_says_or_as_the_nack_does(topic: Topic, group: Group, clock: Clock) -> None:
+    (sent,) = topic.produce("a", properties={"x": "y"})
+    other = topic.group("other")
+    for wait_ms, own in ((1_000, {}), (77, {"delay_ms": 77})):
+        group.nack(group.take_one(), reason="no", **own)
+        clock.sleep(wait_ms - 1)
+        assert group.pop()["messages"] == []
+        clock.sleep(1)
+    last = group.take_one()
+    assert (last["attempt"], last["message_id"], last["properties"]) == (3, sent["message_id"], {"x": "y"})
+    group.nack(last, reason="never")
+    assert group.totals() == (0, 0, 0, 1)
+    assert other.take_one()["attempt"] == 1
+
+
+def test_dead_letters_are_listed_redriven_buried_and_purged(client: Client, topic: Topic, group: Group) -> None:
+    sent = topic.produce(*"abc")
+    taken = group.take(3)
+    buried = client.post(f"{group.path}/bury", receipts=[each["receipt"] for each in taken], reason="bad")
+    assert buried.json == {"buried": 3, "failed": []}
+    letters = client.get(f"{group.path}/dead", limit=2).json
+    rest = client.get(f"{group.path}/dead", limit=2, next=letters["next"]).json
+    found = letters["messages"] + rest["messages"]
+    assert sorted(each["message_id"] for each in found) == sorted(each["message_id"] for each in sent)
+    assert {(each["reason"], each["attempts"], each["queue"]) for each in found} == {("bad", 1, 0)}
+    chosen = client.post(f"{group.path}/dead/redrive", message_ids=[sent[0]["message_id"]])
+    assert chosen.json == {"redriven": 1, "remaining": 2}
+    again = group.take_one()
+    assert (again["body"], again["attempt"], again["offset"]) == ("a", 1, 0)
+    assert client.delete(f"{group.path}/dead").json == {"purged": 2}
+    assert group.totals() == (0, 1, 0, 0)
+
+
+def test_redriving_all_brings_all_back(client: Client, topic: Topic, group: Group) -> None:
+    topic.produce(*"ab")
+    client.post(f"{group.path}/bury", receipts=[each["receipt"] for each in group.take(2)])
+    assert client.post(f"{group.path}/dead/redrive").json == {"redriven": 2, "remaining": 0}
+    assert sorted(bodies(group.take(1) + group.take(1))) == ["a", "b"]
+
+
+def test_an_ordered_queue_waits_for_what_failed_until_that_is_dead(topic: Topic, clock: Clock) -> None:
+    group = topic.group("ordered", ordered=True, backoff_ms=[1_000], max_attempts=2)
+    topic.produce(*"abc")
+    first = group.take(2)
+    group.ack(first[1])
+    group.nack(first[0])
+    assert group.pop()["messages"] == []
+    clock.sleep(1_000)
+    again = group.take(2)
+    assert [(each["body"], each["attempt"]) for each in again] == [("a", 2), ("c", 1)]
+    group.nack(*again)
+    clock.sleep(1_000)
+    assert bodies(group.take(1)) == ["c"]
+    assert group.totals()[3] == 1
+
+
+def test_every_consumer_of_a_broadcast_group_gets_everything(client: Client, topic: Topic) -> None:
+    group = topic.group("all", mode="broadcast")
+    topic.produce(*"ab")
+    for consumer in ("one", "two"):
+        group.ack(*group.take(2, consumer_id=consumer))
+    assert group.pop(consumer_id="one")["messages"] == []
+    assert client.post(f"{group.path}/pop").problem == (400, "InvalidField")
+
+
+@pytest.mark.parametrize(
+    "wanted", [{"tags": ["good"]}, {"expression": "tag == 'good' && properties.region == 'eu' && key == 'k'"}]
+)
+def test_one_pop_looks_through_a_thousand_that_do_not_match(topic: Topic, wanted: Json) -> None:
+    group = topic.group("choosy", filter=wanted)
+    for _ in range(4):
+        topic.produce(*["bad"] * 256, tag="bad")
+    topic.produce("wanted", tag="good", key="k", properties={"region": "eu"})
+    assert bodies(group.take(1)) == ["wanted"]
+    assert group.totals() == (0, 1, 0, 0)
+
+
+def test_the_cap_in_flight_and_the_rate_hold(client: Client, topic: Topic, clock: Clock) -> None:
+    topic.produce(*["a"] * 200)
+    capped = topic.group("capped", max_in_flight=3)
+    assert len(capped.pop()["messages"]) == 3
+    assert capped.pop()["limited"] == "in_flight"
+    rated = topic.group("rated", rate_limit=20)
+    instances = [rated.seen_by(client), rated.seen_by(Client(client.store, clock, client.seed + 7))]
+    got = 0
+    for _ in range(30):
+        got += sum(len(each.pop(max_messages=5)["messages"]) for each in instances)
+        clock.sleep(100)
+    assert 0.8 * 60 <= got <= 1.2 * 60
+    rated.change(rate_limit=1)
+    assert rated.pop(max_messages=100)["limited"] == "rate"
+
+
+def test_a_paused_group_answers_so_and_its_acks_count(topic: Topic, group: Group) -> None:
+    topic.produce(*"ab")
+    held = group.take_one()
+    group.change(paused=True)
+    answer = group.pop(ack=[held["receipt"]])
+    assert (answer["messages"], answer["paused"], answer["acked"]) == ([], True, 1)
+    group.change(paused=False)
+    assert bodies(group.take(1)) == ["b"]
+
+
+def test_a_reset_voids_what_is_leased(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*"ab")
+    held = group.take(2)
+    group.nack(held[1])
+    assert group.reset("earliest")["ready"] == 2
+    assert failed(group.ack(held[0])) == ["LeaseLost"]
+    assert bodies(group.take(2)) == ["a", "b"]
+    clock.sleep(5_000)
+    assert group.totals() == (0, 2, 0, 0)
+
+
+def test_one_dedup_id_sent_by_many_at_once_is_stored_once(client: Client, topic: Topic, group: Group) -> None:
+    apis = [Client(client.store, client.clock, client.seed + number).api for number in range(1, 5)]
+    message: Json = {"messages": [{"body": "once", "dedup_id": "id"}]}
+    ids: list[str] = []
+    threads = [
+        Thread(target=lambda api=api: ids.append(api.produce(topic.name, message)[0].message_id)) for api in apis
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    ids.append(topic.produce("again", dedup_id="id")[0]["message_id"])
+    assert ids == [ids[0]] * 5
+    assert len(group.pop()["messages"]) == 1
+
+
+def test_messages_are_found_by_key_and_end_with_their_retention(client: Client, clock: Clock) -> None:
+    name = f"t{uuid4().hex}"
+    assert client.put(f"/topics/{name}", queues=2, index_keys=True, retention_ms=60_000).status == 201
+    topic = Topic(client, name)
+    topic.produce("a", "b", key="k")
+    topic.produce("other", key="l")
+    topic.produce("later", key="k", delay_ms=30_000)
+    assert bodies(topic.read(key="k")["messages"]) == ["a", "b"]
+    group = topic.group("billing")
+    clock.sleep(60_000)
+    assert bodies(group.take(1)) == ["later"]
+    assert bodies(topic.read(key="k")["messages"]) == ["later"]
+    clock.sleep(60_000)
+    assert topic.read(key="k")["messages"] == []
+
+
+def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, group: Group) -> None:
+    def refuse(_topic: str, messages: Sequence[Message]) -> None:
+        if any(message.tag == "secret" for message in messages):
+            raise InvalidField("field 'tag' must not be \"secret\"")
+
+    seen: list[int] = []
+    client.api._service.hooks.before.append(refuse)
+    client.api._service.hooks.after.append(lambda _topic, messages, _outcome: seen.append(len(messages)))
+    topic.produce("a", "b")
+    secret = [{"body": "c"}, {"body": "d", "tag": "secret"}]
+    assert client.post(f"{topic.path}/messages", messages=secret).problem == (400, "InvalidField")
+    assert seen[0] == 2
+    assert bodies(group.take(2)) == ["a", "b"]
+    assert group.pop()["messages"] == []
+
+
+BAD_GROUPS: list[Json] = [
+    {"filter": {"expression": "tag == "}},
+    {"filter": {"tags": []}},
+    {"backoff_ms": []},
+    {"backoff_ms": {"initial_ms": 0}},
+    {"mode": "broadcast"},
+    {"ordered": True},
+]
+
+
+@pytest.mark.parametrize("settings", BAD_GROUPS)
+def test_bad_settings_of_a_group_change_nothing(client: Client, group: Group, settings: Json) -> None:
+    before = client.get(group.path).json
+    code = "InvalidFilter" if "filter" in settings else "InvalidField"
+    assert client.put(group.path, **settings).problem == (400, code)
+    assert client.get(group.path).json == before
+
+
+def test_bad_requests_have_no_effect(client: Client, topic: Topic, group: Group) -> None:
+    too_far = {"body": "a", "delay_ms": 365 * 24 * HOUR_MS + 1}
+    assert client.post(f"{topic.path}/messages", messages=[{"body": "b"}, too_far]).problem == (400, "InvalidField")
+    assert client.put(f"{topic.path}/groups/new", filter={"expression": "a b"}).problem == (400, "InvalidFilter")
+    assert client.get(f"{topic.path}/groups/new").problem == (404, "GroupNotFound")
+    assert (waiting(topic), group.pop()["messages"]) == ([], [])
+    unknown = client.post(f"{group.path}/dead/redrive", message_ids=["unknown"])
+    assert unknown.problem == (404, "MessageNotFound")
