@@ -40,20 +40,17 @@ _WAKE_HEADERS = ("store", "what is due", "times", "median ms", "latest ms")
 @dataclass(frozen=True, slots=True)
 class Arrivals:
     """What came of `MESSAGES`: for each message that arrived, in ms, how late it was in the consumer's hands, and how
-    late the service put it into the log. `again`: deliveries too many."""
+    late the service put it into the log. `again`: deliveries too many. `lost`: messages that never came."""
 
     late_ms: list[int]
     stored_late_ms: list[int]
     again: int
+    lost: int
 
     @property
     def early(self) -> int:
         """By the clock of the service, or by the consumer's."""
         return sum(1 for late in [*self.late_ms, *self.stored_late_ms] if late < 0)
-
-    @property
-    def lost(self) -> int:
-        return MESSAGES - len(self.late_ms)
 
     @property
     def late_ms_p99(self) -> int:
@@ -144,7 +141,7 @@ def _consume(consumer: Connection, path: str, due: Sequence[int]) -> Arrivals:
             stored_late.append(message["stored_at_ms"] - due[number])
     rest = consumer.ask("POST", f"{path}/pop", {"wait_ms": 300, "ack": receipts or None})["messages"]
     seen.update(number for each in rest if (number := int(each["body"])) in seen)
-    return Arrivals(late, stored_late, sum(seen.values()) - len(seen))
+    return Arrivals(late, stored_late, sum(seen.values()) - len(seen), len(due) - len(seen))
 
 
 def _now() -> int:
