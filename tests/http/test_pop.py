@@ -359,7 +359,20 @@ def test_a_pop_stays_with_the_queue_that_it_acks_while_no_other_waits_much_longe
     topic.produce("b", queue=3)
     clock.sleep(1_000)
     topic.produce("c", queue=1)
+    clock.sleep(1_000)
     assert bodies(group.pop(ack=receipts(first))["messages"]) == ["c"]
+
+
+def test_what_is_fresh_does_not_wait_for_a_pop_that_stays_with_its_queue(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders", queues=4)
+    group = topic.group("billing")
+    topic.produce("a", queue=1)
+    first = group.take_one()
+    topic.produce("b", queue=3)
+    clock.sleep(100)
+    topic.produce("c", queue=1)
+    clock.sleep(99)
+    assert bodies(group.pop(ack=receipts(first))["messages"]) == ["b"]
 
 
 def test_a_pop_says_which_of_its_acks_did_not_count(topic: Topic, group: Group, clock: Clock) -> None:
