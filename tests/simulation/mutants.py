@@ -98,9 +98,9 @@ def payloads_after_their_pointers() -> Any:
     put, append = payloads.Payloads.put, log_writer.LogWriter.append
     late: list[Any] = []
 
-    def put_later(self: Any, topic_id: str, entries: Any) -> Any:
+    def put_later(self: Any, topic_id: str, entries: Any, *ttl: Any) -> Any:
         kept = list(entries)
-        late.append(lambda: put(self, topic_id, kept))
+        late.append(lambda: put(self, topic_id, kept, *ttl))
         return [each.pointing(len(log.pieces_of(each.data))) for each in kept]
 
     def append_first(self: Any, *args: Any) -> Any:
@@ -311,7 +311,11 @@ def pruning_of_what_has_run_out() -> Any:
         over = [each for each in self.owing if self.last_pop_at_ms and each.deadline + 500 < self.last_pop_at_ms]
         return [*true.func(self), *over]
 
-    return patch.object(cursor.Cursor, "inert", property(inert))
+    return together(
+        patch.object(cursor.Cursor, "inert", property(inert)),
+        patch.object(claimer, "INERT_MAX", 0),
+        patch.object(settlement, "INERT_MAX", 0),
+    )
 
 
 # -- resets and dead letters ------------------------------------------------------------------------------------------
