@@ -231,9 +231,7 @@ LATENESS = _struct(
 LATENESS_HISTOGRAM = _struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, below_ms=_LONG, messages=_LONG)
 """Messages by lateness; a null bound is none: table `delay_histogram`."""
 
-WAITING = _struct(
-    topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG
-)
+WAITING = _struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
 """What still waits, by the hour in which it is due: table `delay_waiting`."""
 
 DEAD_LETTERS = _struct(

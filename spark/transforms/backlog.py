@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, StringType, StructType
 
 from spark import schemas
 from spark.transforms.audit.cursors import owed
@@ -99,8 +102,11 @@ def _with_owing(standing: DataFrame, now_ms: int) -> DataFrame:
     """With `owing`: leases, those of retry pages that are due among them, as structs `offsets`, `deadline_ms`,
     `parked`; and `noted`: retry pages of which only the cursor's note counts, as they are not due, or not there."""
     held = F.coalesce("held", F.array().cast(_HELD))
-    is_open = lambda page: (page["due_ms"] <= now_ms) & F.array_contains(held["page_id"], page["page_id"])  # noqa: E731
     pages = F.coalesce("pages", F.array().cast(_PAGES))
+
+    def is_open(page: Column) -> Column:
+        return (page["due_ms"] <= now_ms) & F.array_contains(held["page_id"], page["page_id"])
+
     due_ids = F.filter(pages, is_open)["page_id"]
     opened = F.filter(held, lambda page: F.array_contains(due_ids, page["page_id"]))
     retries = F.transform(F.flatten(opened["retries"]), _as_retry)
@@ -109,10 +115,9 @@ def _with_owing(standing: DataFrame, now_ms: int) -> DataFrame:
     return standing.withColumns({"owing": live, "noted": F.filter(pages, lambda page: ~is_open(page))})
 
 
-_CURSOR = schemas.KINDS["cursor"]
-assert _CURSOR is not None
+_CURSOR = cast(StructType, schemas.ITEMS["cursor"].dataType)
 _LEASES, _PAGES = _CURSOR["leases"].dataType, _CURSOR["pages"].dataType
-_HELD = "array<struct<page_id: string, retries: array<struct<start: bigint, count: int, deadline_ms: bigint, attempt: int>>>>"
+_HELD = ArrayType(StructType().add("page_id", StringType()).add("retries", ArrayType(schemas.LEASE)))
 
 
 def _as_owing(lease: Column) -> Column:
@@ -122,9 +127,7 @@ def _as_owing(lease: Column) -> Column:
 
 def _as_retry(retry: Column) -> Column:
     offsets = F.sequence(retry["start"], retry["start"] + retry["count"] - 1)
-    return F.struct(
-        offsets.alias("offsets"), retry["deadline_ms"].alias("deadline_ms"), F.lit(True).alias("parked")
-    )
+    return F.struct(offsets.alias("offsets"), retry["deadline_ms"].alias("deadline_ms"), F.lit(True).alias("parked"))
 
 
 def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
@@ -132,7 +135,10 @@ def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
     taken and has expired does not. Of a forgotten consumer nothing counts but its dead letters."""
     none, owing, noted = F.lit(0).cast("long"), F.col("owing"), F.col("noted")
     holds = ~F.col("is_forgotten")
-    is_due = lambda lease: lease["deadline_ms"] <= now_ms  # noqa: E731
+
+    def is_due(lease: Column) -> Column:
+        return lease["deadline_ms"] <= now_ms
+
     untaken = F.coalesce(F.col("end") - F.col("untaken"), none)
     ready = untaken + _messages(F.filter(owing, is_due))
     in_flight = _messages(F.filter(owing, lambda lease: ~is_due(lease) & ~lease["parked"]))
