@@ -164,9 +164,9 @@ def parser(job: Job) -> argparse.ArgumentParser:
         made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
         made.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
     made.add_argument("--tables", default="tables", metavar="PATH", help="root of all tables (default: tables)")
-    made.add_argument("--now", type=_instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
+    made.add_argument("--now", type=instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
     where = made.add_mutually_exclusive_group()
-    where.add_argument("--cores", type=_positive, metavar="N", help="use so many of this machine (default: all)")
+    where.add_argument("--cores", type=positive, metavar="N", help="use so many of this machine (default: all)")
     where.add_argument("--master", metavar="URL", help="run on this cluster instead")
     made.add_argument("--traceback", action="store_true", help="of an error, say all there is")
     if job.add_arguments:
@@ -174,7 +174,7 @@ def parser(job: Job) -> argparse.ArgumentParser:
     return made
 
 
-def _instant(text: str) -> int:
+def instant(text: str) -> int:
     """Ms since the epoch. A time without a zone is UTC."""
     if text.isascii() and text.isdigit():
         return int(text)
@@ -185,7 +185,7 @@ def _instant(text: str) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return int(text)

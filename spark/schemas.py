@@ -171,14 +171,17 @@ BACKLOG = _struct(
     consumer=_STRING,  # hash of a consumer_id in a broadcast group; else empty
     end=_LONG,
     next=_LONG,
-    committed=_LONG,  # the lowest offset that is not settled
+    committed=_LONG,  # the lowest offset that is not settled, as the service says it
     ready=_LONG,
     in_flight=_LONG,
     retrying=_LONG,
     dead=_LONG,
-    oldest_at_ms=_LONG,  # when the oldest message that is not settled was stored; null: there is none
+    oldest_at_ms=_LONG,  # when it was stored; null: there is none, or the log has let go of it
     oldest_age_ms=_LONG,
     last_pop_at_ms=_LONG,
+    is_forgotten=_BOOL,  # a consumer that its group does not wait for any more: of it only `dead` counts
+    lag=_LONG,  # ready + in_flight
+    oldest_offset=_LONG,  # of what is neither acked nor dead, retries too; null: there is none
 )
 """How far each group is, by queue: table `backlog`."""
 
@@ -186,6 +189,30 @@ TRAFFIC = _struct(
     topic=_STRING, topic_id=_STRING, queue=_INT, minute_ms=_LONG, tag=_STRING, messages=_LONG, body_bytes=_LONG
 )
 """Messages stored, by topic, queue, minute and tag: table `traffic`."""
+
+HOT_KEYS = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    rank=_INT,
+    key=_STRING,
+    messages=_LONG,
+    body_bytes=_LONG,
+    share=DoubleType(),  # of all messages of the topic: 0 to 1
+)
+"""The keys of a topic with the most messages: table `hot_keys`."""
+
+SKEW = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    queues=_INT,
+    messages=_LONG,
+    fullest_queue=_INT,
+    max_over_mean=DoubleType(),  # messages of the fullest queue, by those of a queue on average
+    variation=DoubleType(),  # standard deviation of messages per queue, by their mean
+    peak_appends=_LONG,  # entries in the busiest second of a queue
+    suggested_queues=_INT,
+)
+"""How evenly messages lie in the queues, and how many queues the busiest second asks for: table `skew`."""
 
 LATENESS = _struct(
     topic=_STRING,
@@ -197,13 +224,52 @@ LATENESS = _struct(
     max_ms=_LONG,
     waiting=_LONG,
     overdue=_LONG,  # of those that wait: past their time
+    early=_LONG,  # before their time: must be none
 )
 """How much later than due messages that waited came into the log, by topic: table `delays`."""
+
+LATENESS_HISTOGRAM = _struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, below_ms=_LONG, messages=_LONG)
+"""Messages by lateness; a null bound is none: table `delay_histogram`."""
+
+WAITING = _struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
+"""What still waits, by the hour in which it is due: table `delay_waiting`."""
 
 DEAD_LETTERS = _struct(
     topic=_STRING, topic_id=_STRING, group=_STRING, reason=_STRING, hour_ms=_LONG, letters=_LONG, attempts_max=_INT
 )
 """Dead letters by group, reason and the hour in which they died: table `dead_letters`."""
 
-COST = _struct(topic=_STRING, topic_id=_STRING, kind=_STRING, items=_LONG, bytes=_LONG, usd_per_month=DoubleType())
-"""What is stored, by topic and kind of item, and what that costs: table `cost`."""
+DEAD_MESSAGES = _struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    group=_STRING,
+    consumer=_STRING,
+    queue=_INT,
+    offset=_LONG,
+    reason=_STRING,
+    attempts=_INT,
+    dead_at_ms=_LONG,
+    message_id=_STRING,  # this and all below: null where `messages` does not have it
+    key=_STRING,
+    tag=_STRING,
+    stored_at_ms=_LONG,
+    body_bytes=_LONG,
+)
+"""Each dead letter with what its message says: table `dead_messages`."""
+
+COST = _struct(
+    topic=_STRING,  # null: of the service as a whole
+    topic_id=_STRING,
+    group=_STRING,  # null: of no group
+    kind=_STRING,
+    size=_STRING,  # class of the items' size
+    items=_LONG,
+    bytes=_LONG,
+    write_units=DoubleType(),
+    read_units=DoubleType(),
+    write_usd=DoubleType(),
+    read_usd=DoubleType(),
+    usd_per_month=DoubleType(),
+    basis=_STRING,  # derived: from what the items hold; assumed: from how consumers usually pop
+)
+"""What is stored, what that costs a month, and the units that it has taken: table `cost`."""

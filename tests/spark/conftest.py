@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from spark.session import open_session
 
 _SETTINGS = {
+    "spark.sql.codegen.wholeStage": "false",  # nor is compiling a plan for ten rows: a query takes a third of the time
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1",  # what runs for a minute is not worth optimising
 }

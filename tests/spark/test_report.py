@@ -29,16 +29,16 @@ TABLES: dict[str, tuple[StructType, list[tuple[Any, ...]]]] = {
     "backlog": (
         schemas.BACKLOG,
         [
-            ("orders", "T", "billing", 0, "", 1300, 66, 60, 1234, 5, 1, 2, AT - 90_000, 90_000, AT),
-            ("orders", "T", "billing", 1, "", 20, 10, 10, 10, 0, 0, 0, AT - 5000, 5000, AT),
-            ("orders", "T", "audit", 0, "", 1300, 1300, 1300, 0, 0, 0, 0, None, None, AT),
+            ("orders", "T", "billing", 0, "", 1300, 66, 60, 1234, 5, 1, 2, AT - 90_000, 90_000, AT, False, 1239, 60),
+            ("orders", "T", "billing", 1, "", 20, 10, 10, 10, 0, 0, 0, AT - 5000, 5000, AT, False, 10, 10),
+            ("orders", "T", "audit", 0, "", 1300, 1300, 1300, 0, 0, 0, 0, None, None, AT, False, 0, None),
         ],
     ),
     "traffic": (
         schemas.TRAFFIC,
         [("orders", "T", 0, AT // 60_000 * 60_000 + 60_000 * minute, "eu", 40 + minute, 9000) for minute in range(20)],
     ),
-    "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 3, 1)]),
+    "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 3, 1, 0)]),
     "dead_letters": (schemas.DEAD_LETTERS, [("orders", "T", "billing", f"no route {EVIL}", AT, 2, 16)]),
 }
 """All but `cost`, whose job has not run."""

@@ -1,0 +1,31 @@
+"""How far each group is in each queue: what is ready, in flight, retrying and dead, and how old the oldest of it is."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if not __package__:  # spark-submit runs this file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from spark.errors import BadInput
+from spark.job import Job, Outcome, Run, main
+from spark.transforms.backlog import KINDS, backlog
+from spark.transforms.entries import without_data
+
+TABLE = "backlog"
+
+
+def run(run: Run) -> Outcome:
+    if run.export.is_incremental:
+        raise BadInput(f"{run.export.place} is incremental; a backlog needs a full export, which has all cursors")
+    items = run.items(*KINDS).transform(without_data).persist()
+    rows = run.write(backlog(items, run.now_ms).repartition(1), TABLE)
+    items.unpersist()
+    return Outcome(f"{rows} rows", run.where(TABLE))
+
+
+JOB = Job("backlog", __doc__ or "", run)
+
+if __name__ == "__main__":
+    sys.exit(main(JOB))

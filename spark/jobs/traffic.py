@@ -1,0 +1,45 @@
+"""What was stored, by topic, queue, minute and tag; the keys with the most messages; how evenly queues are used."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+if not __package__:  # spark-submit runs this file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from pyspark.sql import functions as F
+
+from spark import schemas
+from spark.job import Job, Outcome, Run, instant, main, positive
+from spark.transforms.audit.log import topics
+from spark.transforms.traffic import hot_keys, only_between, skew, traffic
+
+TOP = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--from", dest="from_ms", type=instant, metavar="TIME", help="stored then or later")
+    parser.add_argument("--to", dest="to_ms", type=instant, metavar="TIME", help="stored before (default: all)")
+    parser.add_argument(
+        "--top", type=positive, default=TOP, metavar="N", help=f"how many keys of each topic (default: {TOP})"
+    )
+
+
+def run(run: Run) -> Outcome:
+    given = run.given
+    archive = run.tables.read("messages", schemas.MESSAGES)
+    messages = archive.transform(only_between, given.from_ms, given.to_ms)
+    rows = run.write(messages.transform(traffic).repartition(1), "traffic")
+    run.write(messages.transform(hot_keys, given.top).repartition(1), "hot_keys")
+    run.write(messages.transform(skew, topics(run.items("topic"))).repartition(1), "skew")
+    written = run.spark.read.schema(schemas.TRAFFIC).parquet(run.where("traffic"))
+    (total,) = written.agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0]
+    return Outcome(f"{total} messages in {rows} rows; hot_keys and skew beside them", run.where("traffic"))
+
+
+JOB = Job("traffic", __doc__ or "", run, add_arguments)
+
+if __name__ == "__main__":
+    sys.exit(main(JOB))

@@ -1,0 +1,38 @@
+"""Messages that a group will not be given again, with what the archive knows of them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark import schemas
+from spark.transforms.audit.log import topics
+from spark.transforms.traffic import body_bytes
+
+KINDS = ("topic", "group", "dead_letter")
+"""What `dead_messages` reads of an export."""
+
+HOUR_MS = 3_600_000
+
+
+def dead_messages(items: DataFrame, messages: DataFrame) -> DataFrame:
+    """Each dead letter of a group that there is: `schemas.DEAD_MESSAGES`. `messages`: `schemas.MESSAGES`; of a letter
+    whose message it lacks, all that comes from there is null."""
+    groups = items.where("kind = 'group'").select("topic_id", "group.group_id", F.col("group.name").alias("group"))
+    letters = items.where("kind = 'dead_letter'").select("topic_id", "dead_letter.*")
+    named = letters.join(F.broadcast(groups), ["topic_id", "group_id"]).join(F.broadcast(topics(items)), "topic_id")
+    place = ["topic_id", "queue", "offset"]
+    wanted = F.broadcast(named.select(*place).distinct())
+    said = messages.join(wanted, place, "left_semi").select(
+        *place, "message_id", "key", "tag", "stored_at_ms", body_bytes().alias("body_bytes")
+    )
+    return named.join(said, place, "left").select(*schemas.DEAD_MESSAGES.fieldNames())
+
+
+def dead_letters(dead: DataFrame) -> DataFrame:
+    """How many died of what, when: `schemas.DEAD_LETTERS`, from rows of `schemas.DEAD_MESSAGES`."""
+    hour = (F.col("dead_at_ms") - F.col("dead_at_ms") % HOUR_MS).alias("hour_ms")
+    counted = dead.groupBy("topic", "topic_id", "group", "reason", hour).agg(
+        F.count("*").alias("letters"), F.max("attempts").alias("attempts_max")
+    )
+    return counted.select(*schemas.DEAD_LETTERS.fieldNames())

@@ -1,0 +1,72 @@
+"""Messages that wait for their time: how late they came, and what still waits."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark import schemas
+from spark.transforms.audit.log import topics
+
+KINDS = ("topic", "delayed", "decision")
+"""What `waiting` reads of an export."""
+
+BOUNDS_MS = (0, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000)
+"""Where the bars of the histogram end. Below the first: early."""
+
+HOUR_MS = 3_600_000
+_ACCURACY = 10_000
+"""Of a percentile: its rank is right to a ten-thousandth, whatever the number of messages."""
+_TOPIC = ["topic", "topic_id"]
+
+
+def with_lateness(messages: DataFrame) -> DataFrame:
+    """Those that waited, with `late_ms`: how long after their time they came into the log; below 0: before it."""
+    waited = messages.where("due_ms is not null")
+    return waited.select(*_TOPIC, (F.col("stored_at_ms") - F.col("due_ms")).alias("late_ms"))
+
+
+def lateness(late: DataFrame, waits: DataFrame) -> DataFrame:
+    """`schemas.LATENESS`, from `with_lateness` and `only_waiting`: a row for each topic that has any of the two."""
+    p50, p90, p99 = (
+        F.percentile_approx("late_ms", rank, _ACCURACY).alias(f"p{int(100 * rank)}_ms") for rank in (0.5, 0.9, 0.99)
+    )
+    early, latest = F.count_if(F.col("late_ms") < 0).alias("early"), F.max("late_ms").alias("max_ms")
+    delivered = late.groupBy(*_TOPIC).agg(F.count("*").alias("messages"), early, p50, p90, p99, latest)
+    due = waits.groupBy(*_TOPIC).agg(F.count("*").alias("waiting"), F.count_if("is_overdue").alias("overdue"))
+    counts = ("messages", "early", "waiting", "overdue")
+    return delivered.join(due, _TOPIC, "full").na.fill(0, list(counts)).select(*schemas.LATENESS.fieldNames())
+
+
+def histogram(late: DataFrame) -> DataFrame:
+    """`schemas.LATENESS_HISTOGRAM`: bars without messages are left out."""
+    bounds = F.array(*[F.lit(bound).cast("long") for bound in BOUNDS_MS])
+    bar = F.size(F.filter(bounds, lambda bound: bound <= F.col("late_ms")))
+    counted = late.groupBy(*_TOPIC, bar.alias("bar")).agg(F.count("*").alias("messages"))
+    below = F.get(bounds, F.col("bar")).alias("below_ms")
+    from_ms = F.get(bounds, F.col("bar") - 1).alias("from_ms")
+    return counted.select(*_TOPIC, from_ms, below, "messages").select(*schemas.LATENESS_HISTOGRAM.fieldNames())
+
+
+def only_waiting(items: DataFrame, now_ms: int) -> DataFrame:
+    """What waits in an export: `topic`, `topic_id`, `due_ms`, `is_overdue`. Not what was cancelled, nor what a
+    decision has delivered already, and only its item was not removed yet."""
+    place = ["topic_id", "queue", "due_ms", "entry_id"]
+    delayed = items.where("kind = 'delayed' and not coalesce(delayed.cancelled, false)")
+    due = delayed.select("topic_id", "delayed.queue", "delayed.due_ms", F.col("delayed.entry.id").alias("entry_id"))
+    slots = items.where("kind = 'decision'").select(
+        "topic_id", "decision.queue", F.inline("decision.slots").alias("due_ms", "entry_id")
+    )
+    waits = due.join(slots, place, "left_anti").join(F.broadcast(topics(items)), "topic_id")
+    return waits.select(*_TOPIC, "due_ms", (F.col("due_ms") <= now_ms).alias("is_overdue"))
+
+
+def waiting(waits: DataFrame) -> DataFrame:
+    """`schemas.WAITING`, from `only_waiting`."""
+    hour = (F.col("due_ms") - F.col("due_ms") % HOUR_MS).alias("due_hour_ms")
+    counted = waits.groupBy(*_TOPIC, hour).agg(
+        F.count("*").alias("messages"),
+        F.count_if("is_overdue").alias("overdue"),
+        F.min("due_ms").alias("first_due_ms"),
+    )
+    return counted.select(*schemas.WAITING.fieldNames())

@@ -1,0 +1,98 @@
+"""What was stored when, and how evenly it lies in the queues: from rows of `schemas.MESSAGES`."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark import schemas
+
+MINUTE_MS = 60_000
+SECOND_MS = 1000
+
+PARTITION_UNITS = 1000
+"""Write units a second that one partition key carries: the log of a queue has one."""
+UNITS_PER_APPEND = 2
+"""An append is charged the whole segment: one unit up to a kilobyte, two where the last entry goes beyond it."""
+TARGET_LOAD = 0.5
+"""How much of that a queue shall be used for in its busiest second, so that retries and growth have room."""
+APPENDS_PER_SECOND = int(PARTITION_UNITS * TARGET_LOAD / UNITS_PER_APPEND)
+QUEUES_MAX = 128
+
+_TOPIC = ["topic", "topic_id"]
+
+
+def only_between(messages: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFrame:
+    """Those stored at `from_ms` or later, and before `to_ms`; None: without this bound. Whole days that lie outside
+    are not read."""
+    for bound, is_lower in ((from_ms, True), (to_ms, False)):
+        if bound is not None:
+            day = F.to_date(F.timestamp_millis(F.lit(bound)))
+            stored, date = F.col("stored_at_ms"), F.col("date")
+            within = (stored >= bound) & (date >= day) if is_lower else (stored < bound) & (date <= day)
+            messages = messages.where(within)
+    return messages
+
+
+def body_bytes() -> Column:
+    return F.coalesce(F.octet_length("body"), F.lit(0)).cast("long")
+
+
+def traffic(messages: DataFrame) -> DataFrame:
+    """Messages by topic, queue, minute and tag: `schemas.TRAFFIC`."""
+    stored = F.col("stored_at_ms")
+    minute = (stored - stored % MINUTE_MS).alias("minute_ms")
+    counted = messages.groupBy(*_TOPIC, "queue", minute, "tag").agg(*_totals())
+    return counted.select(*schemas.TRAFFIC.fieldNames())
+
+
+def _totals() -> list[Column]:
+    return [F.count("*").alias("messages"), F.sum(body_bytes()).alias("body_bytes")]
+
+
+def hot_keys(messages: DataFrame, top: int) -> DataFrame:
+    """The `top` keys of each topic: `schemas.HOT_KEYS`. Of keys with as many messages, the first by name."""
+    by_topic = messages.groupBy(*_TOPIC).agg(F.count("*").alias("total"))
+    by_key = messages.where("key is not null").groupBy(*_TOPIC, "key").agg(*_totals())
+    order = Window.partitionBy("topic_id").orderBy(F.desc("messages"), "key")
+    ranked = by_key.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= top)
+    shared = ranked.join(F.broadcast(by_topic), _TOPIC).withColumn("share", F.col("messages") / F.col("total"))
+    return shared.select(*schemas.HOT_KEYS.fieldNames())
+
+
+def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
+    """How evenly messages lie in the queues of each topic that has any: `schemas.SKEW`. `topics`: `topic_id` and
+    `queues` of those that there are; of one that was deleted since, the queues are those that have messages.
+
+    The busiest second of any queue, shared out evenly, says how many queues it would have taken at
+    `APPENDS_PER_SECOND` each: `queues` times its appends over that. Queues are never suggested away."""
+    busiest = _appends(messages).groupBy("topic_id", "queue").agg(F.max("appends").alias("peak"))
+    counts = messages.groupBy(*_TOPIC, "queue").agg(F.count("*").alias("in_queue"))
+    summed = (
+        counts.join(busiest, ["topic_id", "queue"])
+        .groupBy(*_TOPIC)
+        .agg(
+            F.sum("in_queue").alias("messages"),
+            F.max("queue").alias("last_queue"),
+            F.max_by("queue", F.struct("in_queue", -F.col("queue"))).alias("fullest_queue"),
+            F.max("in_queue").alias("most"),
+            F.sum(F.pow("in_queue", F.lit(2))).alias("squares"),
+            F.max("peak").alias("peak_appends"),
+        )
+        .join(F.broadcast(topics.select("topic_id", F.col("queues").alias("has"))), "topic_id", "left")
+    )
+    queues = F.greatest(F.coalesce("has", F.lit(1)), F.col("last_queue") + 1)
+    mean = F.col("messages") / queues
+    variance = F.greatest(F.col("squares") / queues - mean * mean, F.lit(0.0))
+    asked = F.ceil(queues * F.col("peak_appends") / APPENDS_PER_SECOND)
+    suggested = F.least(F.greatest(asked, queues), F.lit(QUEUES_MAX)).cast("int")
+    named = {"queues": queues, "max_over_mean": F.col("most") / mean, "variation": F.sqrt(variance) / mean}
+    return summed.select(
+        "*", *[value.alias(name) for name, value in named.items()], suggested.alias("suggested_queues")
+    ).select(*schemas.SKEW.fieldNames())
+
+
+def _appends(messages: DataFrame) -> DataFrame:
+    """`appends`: entries that went into a queue within one second. All messages of an entry are of one instant."""
+    second = F.floor(F.col("stored_at_ms") / SECOND_MS).alias("second")
+    return messages.groupBy("topic_id", "queue", second).agg(F.countDistinct("entry_id").alias("appends"))
