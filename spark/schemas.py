@@ -273,3 +273,6 @@ COST = _struct(
     basis=_STRING,  # derived: from what the items hold; assumed: from how consumers usually pop
 )
 """What is stored, what that costs a month, and the units that it has taken: table `cost`."""
+
+ARRIVED = _struct(path=_STRING, at=_STRING, is_done=_BOOL)
+"""Exports that the job `incremental` has seen: `at` as their manifest has it; not done: it is to be tried again."""

@@ -19,7 +19,8 @@ def of_entries(items: DataFrame, moment: Moment) -> DataFrame:
     is_gone = moment.has_expired(F.col("at_ms"), F.col("ttl"), retention_ms)
     was_gone = moment.has_expired(F.col("decided_at_ms"), F.lit(None).cast("long"), retention_ms)
     is_partial = (in_log > 0) & ~is_gone & _is_partial("wanted")
-    is_orphan = (F.col("pointers") == 0) & (F.size("pieces") > 0)
+    is_kept = F.coalesce(F.col("payload_ttl") * 1000 > moment.now_ms, F.lit(True))
+    is_orphan = (F.col("pointers") == 0) & (F.size("pieces") > 0) & is_kept
     waits = (F.col("due_ms") > moment.after_ms) & _is_partial("delayed_wanted")
     is_lost = (in_log == 0) & F.col("next_at_ms").isNotNull() & ~was_gone
     twice = _said("entry %s is in the log %d times", in_log)
@@ -72,6 +73,7 @@ def _side_by_side(items: DataFrame) -> DataFrame:
             for name in (
                 "at_ms",
                 "ttl",
+                "payload_ttl",
                 "wanted",
                 "due_ms",
                 "waits_since_ms",
@@ -107,7 +109,13 @@ def _logged(items: DataFrame) -> DataFrame:
 
 def _payloads(items: DataFrame) -> DataFrame:
     held = items.where("kind = 'payload'")
-    return held.select("topic_id", "payload.entry_id", F.lit("payload").alias("role"), "payload.piece")
+    return held.select(
+        "topic_id",
+        "payload.entry_id",
+        F.lit("payload").alias("role"),
+        "payload.piece",
+        F.col("ttl").alias("payload_ttl"),
+    )
 
 
 def _waiting(items: DataFrame) -> DataFrame:

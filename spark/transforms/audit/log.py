@@ -72,8 +72,8 @@ def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _hole(moment: Moment) -> Column:
-    """What is missing was stored between its neighbours. If the one before has not expired, it cannot have; if both
-    have, it may have been removed before them, since DynamoDB keeps no order."""
+    """What is missing was stored between its neighbours. If the one before has not expired, it cannot have. The oldest
+    are removed first: where one older is there all the same, it was read before that."""
     retention_ms, prior_end, base = F.col("retention_ms"), F.col("prior_end"), F.col("base")
     before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"), retention_ms)
     after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"), retention_ms)

@@ -1,0 +1,47 @@
+"""Exports that arrive one by one: each is read once, in the order of their times, whatever is wrong with others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.job import main
+from spark.jobs.incremental import JOB
+from tests.spark.exports import change, write_export, write_items
+from tests.spark.items import entry, segment, topic
+
+FIRST, SECOND, BROKEN, UNFINISHED = (f"0176722560000{number}-0a1b2c3{number}" for number in range(4))
+
+
+def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arriving, tables = tmp_path / "arriving here", tmp_path / "tables"
+    one, two = entry(b'{"b":"one"}'), entry(b'{"b":"two"}', b"two bytes"[:8])
+
+    def run() -> tuple[int, str, str]:
+        code = main(JOB, ["--arriving", str(arriving), "--tables", str(tables)])
+        said = capsys.readouterr()
+        return code, said.out.rpartition("incremental: ")[2].partition(" in ")[0], said.err
+
+    assert run()[0] == 1
+    write_items(arriving / "full", [topic(), segment(one)], export_id=FIRST)
+    write_export(arriving, [[change(segment(one, two), 1)]], SECOND, is_incremental=True)
+    broken = write_items(arriving, [topic(), segment(one)], export_id=BROKEN) / "manifest-summary.md5"
+    checksum = broken.read_text()
+    broken.write_text("wrong")
+    (write_items(arriving, [topic()], export_id=UNFINISHED) / "manifest-summary.json").unlink()
+
+    code, said, error = run()
+    assert (code, said) == (1, "2 exports, 1 more that cannot be read")
+    assert f"{BROKEN}/manifest-summary.json does not have the checksum" in error
+    assert error.count("\n") == 1
+    found = spark.read.parquet(str(tables / "messages")).orderBy("offset").collect()
+    assert [(row["body"].decode(), row["export"]) for row in found] == [("one", FIRST), ("two", SECOND)]
+
+    broken.write_text(checksum)
+    assert run() == (0, "1 export", "")
+    assert run() == (0, "0 exports", "")
+    assert spark.read.parquet(str(tables / "messages")).count() == 2
