@@ -23,7 +23,6 @@ from typing import NamedTuple, NoReturn
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark.errors import BadInput
 from spark.session import open_session
@@ -76,8 +75,7 @@ class Run:
     def items(self, *kinds: str) -> DataFrame:
         """The items of these kinds that the export has, of all kinds if none is named: `schemas.ITEMS`. Of an
         incremental export, what has changed."""
-        items = dynamodb_export.items(self.spark, self.export.place.path)
-        return items.where(F.col("kind").isin(*kinds)) if kinds else items
+        return dynamodb_export.items(self.spark, self.export.place.path, *kinds)
 
     def pointing_items(self) -> DataFrame:
         """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`. Other lines are passed over."""

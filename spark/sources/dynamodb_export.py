@@ -3,17 +3,21 @@
     spark.read.format("dynamodb_export").load("exports/AWSDynamoDB/01700000000000-abcdef12")
 
 Rows are `schemas.ITEMS`; with `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read.
-A filter on `kind` (`=` or `IN`) is pushed down: lines of other kinds are passed over without being parsed.
+With `.option("kinds", "segment,topic")` lines of other kinds are passed over without being parsed.
+
+The kinds are an option, and no filter that Spark pushes down: Spark 4.3 keeps one reader for all scans of a DataFrame.
+In a plan that reads it twice, with a filter one kind here and another there, both scans would get the last filter,
+and rows would be missing without a word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, Filter, In, InputPartition, IsNotNull
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark import schemas
@@ -24,14 +28,14 @@ from spark.sources.manifest import DataFile, read_export
 _ITEMS, _POINTING, _QUARANTINE = "items", "pointing", "quarantine"
 
 
-def items(spark: SparkSession, path: str) -> DataFrame:
-    """The items of the export in this folder: `schemas.ITEMS`."""
-    return _load(spark, path, _ITEMS)
+def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
+    """The items of these kinds, or of all, of the export in this folder: `schemas.ITEMS`."""
+    return _load(spark, path, _ITEMS, kinds)
 
 
 def pointing_items(spark: SparkSession, path: str) -> DataFrame:
     """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`."""
-    return _load(spark, path, _POINTING).where("kind in ('segment', 'payload')")
+    return _load(spark, path, _POINTING, ("segment", "payload"))
 
 
 def quarantine(spark: SparkSession, path: str) -> DataFrame:
@@ -39,14 +43,15 @@ def quarantine(spark: SparkSession, path: str) -> DataFrame:
     return _load(spark, path, _QUARANTINE)
 
 
-def _load(spark: SparkSession, path: str, rows: str) -> DataFrame:
+def _load(spark: SparkSession, path: str, rows: str, kinds: Sequence[str] = ()) -> DataFrame:
     spark.dataSource.register(DynamoDbExport)
-    return spark.read.format(DynamoDbExport.name()).option("rows", rows).load(path)
+    reader = spark.read.format(DynamoDbExport.name()).option("rows", rows)
+    return (reader.option("kinds", ",".join(kinds)) if kinds else reader).load(path)
 
 
 class DynamoDbExport(DataSource):
-    """Options: `path`, the folder of one export; `rows`, `items` (the default), `pointing` (of these,
-    payloads and what points to them; other segments may be left out) or `quarantine`."""
+    """Options: `path`, the folder of one export; `kinds`, with commas (default: all); `rows`, `items` (the default),
+    `pointing` (payloads and what points to them; other segments may be left out) or `quarantine`."""
 
     @classmethod
     def name(cls) -> str:
@@ -56,7 +61,16 @@ class DynamoDbExport(DataSource):
         return schemas.QUARANTINE if self._rows == _QUARANTINE else schemas.ITEMS
 
     def reader(self, schema: StructType) -> ExportReader:  # noqa: ARG002  it is PySpark's, and always the one above
-        return ExportReader(self.options["path"], self._rows)
+        return ExportReader(self.options["path"], self._rows, self._kinds)
+
+    @property
+    def _kinds(self) -> frozenset[str] | None:
+        if not (given := self.options.get("kinds")):
+            return None
+        kinds = frozenset(given.split(","))
+        if unknown := kinds - schemas.KINDS.keys():
+            raise BadInput(f"option kinds names {min(unknown)!r}, which is no kind of item")
+        return kinds
 
     @property
     def _rows(self) -> str:
@@ -73,18 +87,8 @@ class FilePartition(InputPartition):
 
 
 class ExportReader(DataSourceReader):
-    def __init__(self, path: str, rows: str) -> None:
-        self._path, self._rows = path, rows
-        self._kinds: frozenset[str] | None = None
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  it is PySpark's name
-        """Takes those on `kind`; the others are left to Spark."""
-        for each in filters:
-            kinds = _kinds(each) if self._rows != _QUARANTINE else None
-            if kinds is None:
-                yield each
-            else:
-                self._kinds = kinds if self._kinds is None else self._kinds & kinds
+    def __init__(self, path: str, rows: str, kinds: frozenset[str] | None) -> None:
+        self._path, self._rows, self._kinds = path, rows, kinds
 
     def partitions(self) -> list[InputPartition]:
         """Large files first: they end together."""
@@ -97,17 +101,3 @@ class ExportReader(DataSourceReader):
             return quarantined(partition.file, partition.is_incremental)
         kinds, is_pointing = self._kinds, self._rows == _POINTING
         return iter(FileReader(partition.file, partition.is_incremental, kinds, is_pointing))
-
-
-def _kinds(condition: Filter) -> frozenset[str] | None:
-    """The kinds that it lets through; null: it is no condition on them. Those that nobody knows are none."""
-    match condition:
-        case EqualTo(("kind",), value):
-            wanted = {value}
-        case In(("kind",), values):
-            wanted = set(values)
-        case IsNotNull(("kind",)):
-            return frozenset(schemas.KINDS)
-        case _:
-            return None
-    return frozenset(wanted & schemas.KINDS.keys())

@@ -1,0 +1,74 @@
+"""`python -m benchmarks.pipeline`: how fast the data pipeline reads and unpacks an export, and in how much memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.pipeline_export import export
+from benchmarks.progress import shown
+from benchmarks.report import table
+
+FULL, QUICK = 2_000_000, 200_000
+WARM = 20_000
+PER_ENTRY = (1, 10, 100)
+ROOT = Path(__file__).parent.parent
+CONTENDERS = (("plain", 1), ("ours", 1), ("ours", 2), ("read.json", 1), ("DuckDB", 1))
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK} messages in place of {FULL}")
+    total = QUICK if parser.parse_args(arguments).quick else FULL
+    print(
+        f"{total} messages, {os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} when it began.\n", flush=True
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for per_entry in PER_ENTRY:
+            print(measured(Path(folder), total, per_entry), flush=True)
+    return 0
+
+
+def measured(folder: Path, total: int, per_entry: int) -> str:
+    """One table: each contender on entries of so many messages."""
+    warm = export(folder / f"warm{per_entry}", WARM, per_entry)
+    large = export(folder / f"export{per_entry}", total, per_entry)
+    small = export(folder / f"small{per_entry}", total // 10, per_entry)
+    found = {}
+    for who, cores in shown(CONTENDERS, len(CONTENDERS), f"entries of {per_entry}"):
+        found[who, cores] = _run(who, cores, large, warm)
+    tenth = _run("ours", 1, small, warm)
+    base = found["plain", 1]["seconds"]
+    rows = [
+        [f"{who}, {cores} cores", f"{each['seconds']:.1f}", f"{base / each['seconds']:.2f}", _memory(each)]
+        for (who, cores), each in found.items()
+    ]
+    rows.append(["ours, 1 core, a tenth of the messages", f"{tenth['seconds']:.1f}", "", _memory(tenth)])
+    title = f"{total} messages in entries of {per_entry}"
+    scale = found["ours", 1]["seconds"] / found["ours", 2]["seconds"]
+    head = ["contender", "seconds", "times as fast as the loop", "peak MB"]
+    load = f"Load average now {os.getloadavg()[0]:.1f}."
+    return f"{table(title, head, rows)}\nTwo cores are {scale:.2f} times as fast as one. {load}\n"
+
+
+def _run(who: str, cores: int, folder: Path, warm: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.pipeline_contenders", who, str(cores), str(folder), str(warm)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own
+    if done.returncode:
+        raise SystemExit(f"benchmarks.pipeline: {who} failed\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def _memory(found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {peak}" for name, peak in sorted(found["peak_mb"].items()))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
