@@ -1,0 +1,52 @@
+"""What commands have in common that are no Spark jobs: their arguments, a bar that says how far they are."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import NoReturn
+
+MISUSED = 64
+_WIDTH = 30
+_EVERY_SECONDS = 0.2
+
+
+class Parser(argparse.ArgumentParser):
+    """Ends with 64 and one line where arguments are wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"{self.prog}: {message}; --help says more\n")
+
+
+def positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+class Bar:
+    """On stderr, when that is a terminal. `total` 0: nobody knows how much it will be."""
+
+    def __init__(self, total: int, unit: str) -> None:
+        self._total, self._unit = total, unit
+        self._done, self._shown_at = 0, 0.0
+        self._is_shown = sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        if self._is_shown and time.monotonic() - self._shown_at > _EVERY_SECONDS:
+            self._shown_at = time.monotonic()
+            sys.stderr.write(f"\r{self._text()}\x1b[K")
+            sys.stderr.flush()
+
+    def close(self) -> None:
+        if self._is_shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def _text(self) -> str:
+        if not self._total:
+            return f"{self._done} {self._unit}"
+        filled = min(_WIDTH, self._done * _WIDTH // self._total)
+        return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {self._done} of some {self._total} {self._unit}"

@@ -1,0 +1,46 @@
+"""Items in DynamoDB's typed JSON, and the lines that exports have of them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+Item = Mapping[str, Any]
+Typed = dict[str, Any]
+
+
+def typed(value: Any) -> Typed:
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, int):
+        return {"N": str(value)}
+    if isinstance(value, bytes):
+        return {"B": base64.b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {"M": typed_item(value)}
+    return {"L": [typed(element) for element in value]}
+
+
+def typed_item(item: Item) -> Typed:
+    return {name: typed(value) for name, value in item.items()}
+
+
+def full_line(image: Typed) -> bytes:
+    return orjson.dumps({"Item": image}, default=_in_base64)
+
+
+def change_line(written_us: int, keys: Typed, image: Typed | None) -> bytes:
+    """`image`: the item as it now is; None: it is gone."""
+    changed = {"Metadata": {"WriteTimestampMicros": {"N": str(written_us)}}, "Keys": keys}
+    return orjson.dumps(changed if image is None else {**changed, "NewImage": image}, default=_in_base64)
+
+
+def _in_base64(value: object) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} is no value of an item")

@@ -1,0 +1,130 @@
+"""Synthetic exports: the same for the same arguments, read whole, and their answers are true."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark.errors import BadInput
+from spark.sources import dynamodb_export
+from spark.sources.manifest import read_export
+from spark.synthetic import Defect, Shape, answers, generate
+from spark.synthetic.__main__ import main
+
+SMALL = Shape(4_000, files=3, topics=1, queues=2)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_arguments_give_the_same_export_and_another_seed_another(tmp_path: Path) -> None:
+    first = contents(generate(tmp_path / "a", SMALL))
+    assert first == contents(generate(tmp_path / "b", SMALL))
+    assert len(first) == 3 + 1 + 4 + 1
+    other = generate(tmp_path / "c", Shape(4_000, files=3, topics=1, queues=2, seed=8))
+    assert first.keys() & contents(other).keys() == {
+        "_started",
+        "answers.json",
+        "manifest-files.json",
+        "manifest-files.md5",
+        "manifest-summary.json",
+        "manifest-summary.md5",
+    }
+
+
+def test_a_clean_export_is_read_whole(spark: SparkSession, tmp_path: Path) -> None:
+    folder = generate(tmp_path, SMALL)
+    known = answers(folder)
+    items = dynamodb_export.items(spark, str(folder))
+    assert {row["kind"]: row["count"] for row in items.groupBy("kind").count().collect()} == known["kinds"]
+    ends = (
+        items.where("kind = 'segment'")
+        .groupBy("topic_id", "segment.queue")
+        .agg(
+            F.max("segment.end").alias("end"),
+            F.sum(F.aggregate("segment.entries", F.lit(0), lambda sum_, entry: sum_ + entry["count"])).alias(
+                "messages"
+            ),
+        )
+    )
+    found = {(row["topic_id"], row["queue"]): (row["end"], row["messages"]) for row in ends.collect()}
+    assert found == {(each["topic_id"], each["queue"]): (each["messages"],) * 2 for each in known["queues"]}
+    assert sum(known["topics"].values()) == known["messages"] == 4_000
+    assert dynamodb_export.quarantine(spark, str(folder)).count() == 0
+
+
+def test_an_incremental_export_has_what_came_after_a_smaller_one(spark: SparkSession, tmp_path: Path) -> None:
+    generate(tmp_path, Shape(2_000, files=3, topics=1, queues=2))
+    folder = generate(tmp_path, Shape(4_000, files=3, topics=1, queues=2, since=2_000))
+    known, export = answers(folder), read_export(str(folder))
+    assert export.is_incremental
+    assert known["new_messages"] == 2_000
+    items = dynamodb_export.items(spark, str(folder))
+    assert items.where("is_deleted").count() == 6
+    first = items.where("kind = 'segment'").agg(F.min("segment.end"), F.min("segment.base")).first()
+    assert first is not None
+    assert first[0] > 1_000 >= first[1]
+
+
+IN_ITEMS = frozenset(Defect) - {
+    *(Defect.NO_MANIFEST, Defect.WRONG_MANIFEST, Defect.MISSING_FILE, Defect.TRUNCATED_FILE, Defect.CORRUPT_LINE),
+    *(Defect.WRONG_CHECKSUM, Defect.WRONG_COUNT),
+}
+
+
+def test_every_defect_of_items_is_planted_where_the_answers_say(tmp_path: Path) -> None:
+    folder = generate(tmp_path, Shape(8_000, files=2, topics=1, queues=2, defects=IN_ITEMS))
+    planted = {each["defect"]: each for each in answers(folder)["planted"]}
+    assert set(planted) == {defect.value for defect in IN_ITEMS}
+    items = {}
+    for path in folder.glob("data/*.gz"):
+        for line in gzip.decompress(path.read_bytes()).splitlines():
+            item = orjson.loads(line)["Item"]
+            items[item["pk"]["S"], item["sk"]["S"]] = item
+    hole = planted["hole"]
+    log = f"log#{hole['topic_id']}#0"
+    assert (log, f"{hole['offset']:015d}") not in items
+    assert (log, f"{hole['end']:015d}") in items
+    assert (log, f"{planted['overlap']['offset']:015d}") in items
+    missing = planted["missing_payload"]
+    assert (f"payload#{hole['topic_id']}#{missing['entry']}", "00") not in items
+    doubled = planted["duplicate_entry"]["entry"]
+    entries = [entry["M"]["i"]["B"] for (pk, _), item in items.items() if pk == log for entry in item["entries"]["L"]]
+    assert len(entries) == len(set(entries)) + 1, doubled
+
+
+@pytest.mark.parametrize(
+    ("defect", "reason"),
+    [
+        (Defect.NO_MANIFEST, "there is no manifest-summary.json"),
+        (Defect.WRONG_MANIFEST, "does not have the checksum"),
+        (Defect.MISSING_FILE, "misses the data file"),
+    ],
+)
+def test_an_export_with_broken_manifests_is_refused(tmp_path: Path, defect: Defect, reason: str) -> None:
+    folder = generate(tmp_path, Shape(500, files=1, defects=frozenset({defect})))
+    with pytest.raises(BadInput, match=reason):
+        read_export(str(folder))
+
+
+def test_the_command_says_what_it_has_written_and_what_is_wrong(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--to", str(tmp_path), "--messages", "300", "--files", "2", "--queues", "1", "--topics", "1"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith("synthetic: 300 messages in ")
+    assert main(arguments) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert main([*arguments, "--plant", "missing_payload", "--entries", "1"]) == 1
+    assert "no place for: missing_payload" in capsys.readouterr().err
+    for wrong in (["--messages", "0"], ["--plant", "rust"], ["--entries", "1,500"], ["--since", "300"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, *wrong])
+        assert ended.value.code == 64
+        assert len(capsys.readouterr().err.splitlines()) == 1
