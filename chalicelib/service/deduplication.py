@@ -16,22 +16,20 @@ from dataclasses import dataclass, replace
 from chalicelib import keys
 from chalicelib.dedup import Record, claim
 from chalicelib.delay import wait
-from chalicelib.errors import StoreUnavailable, TopicNotFound
+from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import CROWDED_BYTES_MAX, DEDUP_INLINE_BYTES_MAX
-from chalicelib.log import Entry, Segment, entry
+from chalicelib.log import Entry, entry
 from chalicelib.message import ENTRY_ID_BYTES, Message
 from chalicelib.packing import pack
 from chalicelib.runtime import Runtime
 from chalicelib.service.delays import Delays
 from chalicelib.service.key_index import KeyIndex
-from chalicelib.service.log_writer import LogWriter
+from chalicelib.service.log_joiner import LogJoiner
+from chalicelib.service.log_writer import LogWriter, Tail
 from chalicelib.service.payloads import Payloads
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
-
-_FIRST_PAGE, _PAGE = 2, 64
-"""Segments read at once. Most entries are in the segment where they were tried first, or in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,19 @@ class Kept:
 
 class Deduplication:
     def __init__(
-        self, store: Store, runtime: Runtime, writer: LogWriter, payloads: Payloads, index: KeyIndex, delays: Delays
+        self,
+        store: Store,
+        runtime: Runtime,
+        writer: LogWriter,
+        joiner: LogJoiner,
+        payloads: Payloads,
+        index: KeyIndex,
+        delays: Delays,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._writer = writer
+        self._joiner = joiner
         self._payloads = payloads
         self._index = index
         self._delays = delays
@@ -151,37 +157,14 @@ class Deduplication:
     def _landed(self, topic: Topic, record: Record, others_may_help: bool = True) -> int | StoreUnavailable:
         """The offset of the entry's first message. If that cannot be said, others may help the entry in later."""
         try:
-            return self._writer.append_from(topic, record.queue, record.entry, record.base, record.may_create)
+            tail = Tail(record.base, record.may_create, self._runtime.now())
+            return self._joiner.append(topic, record.queue, record.entry, tail)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
 
     def _first_of(self, topic: Topic, record: Record) -> int | StoreUnavailable:
         """Where the entry of a record begins; it is appended if it is not there yet."""
         try:
-            found = self._search(topic, record)
+            return self._joiner.append_from(topic, record.queue, record.entry, record.base)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown")
-        return found if isinstance(found, int) else self._landed(topic, found)
-
-    def _search(self, topic: Topic, record: Record) -> int | Record:
-        """The offset of the entry's first message; or the record with the segment where the log ends without it."""
-        log = topic.log(record.queue)
-        self._demand_there(topic)
-        base, limit = record.base, _FIRST_PAGE
-        while True:
-            ahead = Range(log, keys.segment(log, base).sk, keys.LAST, limit=limit, strong=True)
-            segments = [Segment.of(item) for item in self._store.read([ahead])[0]]
-            for segment in segments:
-                if (first := segment.offset_of(record.entry.id)) is not None:
-                    return first
-                is_sealed = segment.is_sealed
-                record = replace(record, base=segment.end if is_sealed else segment.base, may_create=is_sealed)
-            if len(segments) < limit or not record.may_create:
-                return record
-            base, limit = record.base, _PAGE
-
-    def _demand_there(self, topic: Topic) -> None:
-        """A log that is gone with its topic must not be begun again."""
-        found = self._store.read([Keys([keys.topic(topic.name)], strong=True)])[0]
-        if not found or found[0]["id"] != topic.id:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist")

@@ -17,7 +17,8 @@ from chalicelib.store import Keys, Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
 
-_PAGE = 32
+_FIRST_PAGE, _PAGE = 2, 64
+"""Segments read at once. Most entries are in the segment where they were tried first, or in the next."""
 
 
 class LogJoiner:
@@ -26,8 +27,9 @@ class LogJoiner:
         self._runtime = runtime
         self._writer = writer
 
-    def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> None:
-        """Makes sure that the entry is in the log; it is not before `tail`. Raises TopicNotFound, StoreUnavailable."""
+    def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
+        """Makes sure that the entry is in the log, and answers with its first offset; it is not before `tail`. Raises
+        TopicNotFound, StoreUnavailable."""
         log = topic.log(queue)
         deadline = call.give_up_at_ms(self._runtime.now())
         while self._runtime.now() <= deadline:
@@ -35,19 +37,18 @@ class LogJoiner:
                 item = self._store.write(append(log, tail.base, entry, tail.may_create))
             except Refused as refused:
                 if refused.before is None:  # the segment of an old tail is gone
-                    self.append_from(topic, queue, entry, tail.base)
-                    return
-                tail = self._writer.saw(Segment.of(refused.before))
+                    return self.append_from(topic, queue, entry, tail.base)
+                tail = self._writer.met(Segment.of(refused.before))
             else:
-                self._writer.saw(Segment.of(item))
-                return
+                segment = Segment.of(item)
+                self._writer.saw(segment)
+                return {each.id: offset for offset, each in segment.placed}[entry.id]
         raise StoreUnavailable("too many writers compete for one queue")
 
-    def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> None:
+    def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
         """The same for one who does not know where the log ends: the entry is not before `base`."""
-        tail = self._end(topic, topic.log(queue), entry, base)
-        if tail is not None:
-            self.append(topic, queue, entry, tail)
+        found = self._found(topic, topic.log(queue), entry, base)
+        return found if isinstance(found, int) else self.append(topic, queue, entry, found)
 
     def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
         """Where the entry begins, which is not before `base`; None: it is not in the log yet."""
@@ -57,29 +58,30 @@ class LogJoiner:
                     return offset
         return None
 
-    def _end(self, topic: Topic, log: str, entry: Entry, base: int) -> Tail | None:
-        """Where the log ends, of a topic that is surely there; None: the entry is in it.
+    def _found(self, topic: Topic, log: str, entry: Entry, base: int) -> int | Tail:
+        """The entry's first offset; or where the log ends without it, of a topic that is surely there.
 
         Where nothing is at `base` or after it, nothing ever was: the last segment of a log is never removed."""
         if not self._is_there(topic):
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         tail = Tail(base, may_create=True, seen_at_ms=self._runtime.now())
         for segments in self._pages(log, base):
-            if any(segment.offset_of(entry.id) is not None for segment in segments):
-                return None
+            for segment in segments:
+                if (first := segment.offset_of(entry.id)) is not None:
+                    return first
             tail = self._writer.saw(segments[-1])
         return tail
 
     def _pages(self, log: str, base: int) -> Iterator[list[Segment]]:
-        low = keys.segment(log, base).sk
+        low, limit = keys.segment(log, base).sk, _FIRST_PAGE
         while True:
-            found = self._store.read([Range(log, low, keys.LAST, limit=_PAGE, strong=True)])[0]
+            found = self._store.read([Range(log, low, keys.LAST, limit=limit, strong=True)])[0]
             segments = [Segment.of(item) for item in found]
             if segments:
                 yield segments
             if not segments or not segments[-1].is_sealed:
                 return
-            low = keys.segment(log, segments[-1].end).sk
+            low, limit = keys.segment(log, segments[-1].end).sk, _PAGE
 
     def _is_there(self, topic: Topic) -> bool:
         found = self._store.read([Keys([keys.topic(topic.name)], strong=True)])[0]

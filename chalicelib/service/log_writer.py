@@ -61,28 +61,6 @@ class LogWriter:
                     each.done = StoreUnavailable(trouble.detail)
         return [each.done for each in pending if each.done is not None]
 
-    def append_from(self, topic: Topic, queue: int, entry: Entry, base: int, may_create: bool) -> int:
-        """Makes sure that this entry, as it is, is in the log, and answers with its first offset. `base`: the segment
-        that it was tried in first, by whoever, or a later one, if all between were seen full without it.
-
-        Who else does the same begins there too, so the entry gets in once. Raises StoreUnavailable, TopicNotFound."""
-        log = topic.log(queue)
-        deadline = call.give_up_at_ms(self._runtime.now())
-        while self._runtime.now() <= deadline:
-            try:
-                segment = Segment.of(self._store.write(append(log, base, entry, may_create)))
-            except Refused as refused:
-                if refused.before is None:  # the last segment of a log goes only with its topic
-                    raise TopicNotFound(f"topic '{topic.name}' does not exist") from None
-                segment = Segment.of(refused.before)
-                self._crowded_until[log] = self._runtime.now() + CONTENDED_MS
-                base, may_create = segment.end, True
-                self.saw(segment)
-            else:
-                self.saw(segment)
-                return {each.id: offset for offset, each in segment.placed}[entry.id]
-        raise StoreUnavailable("too many writers compete for one queue")
-
     def _round(self, topic: Topic, waiting: list[_Pending], deadline: int) -> None:
         """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
         if self._runtime.now() > deadline:
@@ -122,6 +100,11 @@ class LogWriter:
             self._tails[segment.log] = tail
         return tail
 
+    def met(self, segment: Segment) -> Tail:
+        """The same of a segment that somebody else has made full."""
+        self._crowded_until[segment.log] = self._runtime.now() + CONTENDED_MS
+        return self.saw(segment)
+
     def _write(self, topic: Topic, pending: _Pending) -> Write:
         tail = self.tail(topic, pending.log)
         return append(pending.log, tail.base, pending.entry, tail.may_create)
@@ -145,9 +128,9 @@ class LogWriter:
             self._tails.pop(pending.log, None)
             return
         segment = Segment.of(item)
-        self.saw(segment)
         if isinstance(outcome, Refused):
-            self._crowded_until[pending.log] = self._runtime.now() + CONTENDED_MS
+            self.met(segment)
             pending.crowded = True
         else:
+            self.saw(segment)
             pending.done = segment.offset_of(pending.entry.id)

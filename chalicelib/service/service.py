@@ -69,18 +69,17 @@ class Service:
 
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
     """One instance of the service: its caches are its own, everything else is in the store."""
-    payloads = Payloads(store)
-    reader = LogReader(store, runtime, payloads)
-    writer = LogWriter(store, runtime, payloads)
-    index = KeyIndex(store, writer)
+    payloads, reader, writer, joiner, index = _log(store, runtime)
     beliefs = Beliefs()
     catalogue = Catalogue(store, runtime)
     receipts = Receipts(store, runtime, signing_key)
     burial = Burial(store, runtime)
     retries = Retries(store, runtime)
     settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
-    joiner, decisions, promoter = _promoting(store, runtime, writer, payloads, index)
+    decisions = Decisions(store, joiner, payloads)
+    promoter = Promoter(store, runtime, decisions, writer, payloads, index)
     delays = Delays(store, runtime, catalogue, payloads)
+    deduplication = Deduplication(store, runtime, writer, joiner, payloads, index, delays)
     delayed = Delayed(store, runtime, payloads, decisions, joiner)
     consumers = Consumers(store, runtime, retries)
     looker = Looker(store, runtime, catalogue, reader, beliefs, promoter, consumers)
@@ -98,7 +97,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         catalogue,
         topics,
         groups,
-        Producer(runtime, writer, index, Deduplication(store, runtime, writer, payloads, index, delays), delays),
+        Producer(runtime, writer, index, deduplication, delays),
         consumers,
         Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
         settler,
@@ -114,10 +113,9 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     )
 
 
-def _promoting(
-    store: Store, runtime: Runtime, writer: LogWriter, payloads: Payloads, index: KeyIndex
-) -> tuple[LogJoiner, Decisions, Promoter]:
-    """What brings messages that waited into the log."""
+def _log(store: Store, runtime: Runtime) -> tuple[Payloads, LogReader, LogWriter, LogJoiner, KeyIndex]:
+    """What reads and writes logs."""
+    payloads = Payloads(store)
+    writer = LogWriter(store, runtime, payloads)
     joiner = LogJoiner(store, runtime, writer)
-    decisions = Decisions(store, joiner, payloads)
-    return joiner, decisions, Promoter(store, runtime, decisions, writer, payloads, index)
+    return payloads, LogReader(store, runtime, payloads), writer, joiner, KeyIndex(store, writer)

@@ -57,11 +57,11 @@ def dedup_ids_noted_after_the_append() -> Any:
 def helpers_that_append_without_looking() -> Any:
     """Who meets a record appends its entry at the end of the log, wherever it lies already."""
 
-    def search(self: Any, topic: Any, record: Record) -> Record:
+    def first_of(self: Any, topic: Any, record: Record) -> Any:
         tail = self._writer.tail(topic, topic.log(record.queue))
-        return dataclasses.replace(record, base=tail.base, may_create=tail.may_create)
+        return self._landed(topic, dataclasses.replace(record, base=tail.base, may_create=tail.may_create))
 
-    return patch.object(Deduplication, "_search", search)
+    return patch.object(Deduplication, "_first_of", first_of)
 
 
 @planted
@@ -69,7 +69,8 @@ def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
     def first_of(self: Any, topic: Any, record: Record) -> int:
-        found = self._search(topic, record)
+        log = topic.log(record.queue)
+        found = self._joiner._found(topic, log, record.entry, record.base)
         return found if isinstance(found, int) else int(found.base)
 
     return patch.object(Deduplication, "_first_of", first_of)
@@ -134,7 +135,7 @@ def promotions_before_they_are_due() -> Any:
 def promotions_that_begin_at_the_end() -> Any:
     """Who helps looks for the entry only where it believes the log to end."""
 
-    def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> None:
-        self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue)))
+    def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
+        return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue))))
 
     return patch.object(decisions.LogJoiner, "append_from", append_from)
