@@ -1,0 +1,175 @@
+"""Sends a plan of messages, in its order, each once.
+
+A batch is noted in the journal before it is sent, and noted again once it is stored. In between it is in doubt, when
+the answer was lost or the sender died. What becomes of a doubt depends on how old it is:
+
+    up to `DEDUP_SURE_MS`     the batch is sent again. Every message has a `dedup_id` made of the run and its own id,
+                              which the service knows for five minutes: what is stored stays as it is
+    later                     the batch is not sent before `SETTLED_MS` have passed since its last attempt. By then no
+                              late request can store any of it. The topic is read from just before the first attempt
+                              on; what of the batch is there, by its property, is not sent again, the rest is
+
+The property is `decant-replay-id`. Reading only proves something where the topic still has what was stored then, so
+behind its retention the doubt is for a person to settle (`--doubtful`), and nothing is sent. All this takes for granted
+that the clocks of the sender and of the service are less than `SKEW_MS` apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from spark.errors import BadInput
+from spark.replaying.journal import Doubt, Journal
+from spark.replaying.service import Refused, Unavailable
+
+PROPERTY = "decant-replay-id"
+
+SKEW_MS = 30_000
+DEDUP_MS = 5 * 60_000
+"""How long the service knows a `dedup_id`."""
+DEDUP_SURE_MS = DEDUP_MS - 2 * SKEW_MS
+SETTLED_MS = DEDUP_MS + 60_000 + 2 * SKEW_MS
+"""The service may finish a produce call that died for as long as its `dedup_id` stands, and a call's time more."""
+
+BATCH_MAX = 100
+BATCH_BYTES_MAX = 1_000_000
+SEND, SKIP = "send", "skip"
+ATTEMPTS_MAX = 6
+PAUSE_MS, PAUSE_MS_MAX = 500, 10_000
+"""Between attempts, doubling."""
+
+Message = dict[str, Any]
+"""As the service takes it; and `id`, what it was in the archive."""
+
+
+class Target(Protocol):
+    def settings(self) -> dict[str, Any]: ...
+    def produce(self, messages: Sequence[Message]) -> None: ...
+    def stored_since(self, at_ms: int) -> Iterable[Message]: ...
+
+
+@dataclass(frozen=True)
+class Clock:
+    now: Callable[[], int]
+    sleep: Callable[[int], None]
+    """For so many ms."""
+
+
+class Sender:
+    """`rate`: messages a second. `say`: is told how many are stored, after each batch. `doubtful`: what a person has
+    said to do with a batch whose doubt has grown old, `SEND` or `SKIP`."""
+
+    def __init__(
+        self,
+        run_id: str,
+        target: Target,
+        journal: Journal,
+        clock: Clock,
+        rate: float,
+        say: Callable[[int], None] = lambda _: None,
+        doubtful: str | None = None,
+    ) -> None:
+        self._run_id, self._target, self._journal, self._clock = run_id, target, journal, clock
+        self._rate, self._say, self._doubtful = rate, say, doubtful
+        self._free_at = float(clock.now())
+
+    def run(self, plan: Iterable[Message]) -> int:
+        """Sends what of the plan is not stored. How many it has sent. Raises `BadInput` where it cannot go on; the
+        same run may be resumed."""
+        before = self._journal.stored
+        batch: list[Message] = []
+        for index, message in enumerate(plan):
+            if index < before:
+                continue
+            if self._is_complete(batch, index):
+                self._send(batch, index)
+                batch = []
+            batch.append(message)
+        if batch:
+            self._send(batch, self._journal.stored + len(batch))
+        return self._journal.stored - before
+
+    def _is_complete(self, batch: list[Message], end: int) -> bool:
+        """A batch in doubt is made up again exactly as it was."""
+        doubt = self._journal.doubt
+        if not batch or doubt:
+            return doubt is not None and end == doubt.end
+        is_heavy = sum(_weight(each) for each in batch) >= BATCH_BYTES_MAX
+        return is_heavy or len(batch) >= min(BATCH_MAX, max(1, int(self._rate)))
+
+    def _send(self, batch: list[Message], end: int) -> None:
+        doubt = self._journal.doubt
+        left = self._not_stored(batch, doubt) if doubt else batch
+        if left:
+            self._pace(len(left))
+            self._store(left, end - len(batch), end)
+        self._journal.sent(end)
+        self._say(end)
+
+    def _store(self, left: list[Message], first: int, end: int) -> None:
+        """All of them, in one call, repeated while its `dedup_id`s stand."""
+        began, pause, was_sent = self._clock.now(), PAUSE_MS, self._journal.doubt is not None
+        for _ in range(ATTEMPTS_MAX):
+            self._journal.sending(first, end, self._clock.now())
+            try:
+                return self._target.produce([self._as_sent(each) for each in left])
+            except Unavailable as error:
+                said, was_sent = error, True
+            except Refused as error:
+                if not was_sent:
+                    self._journal.refused(end)
+                raise BadInput(f"the service refuses a batch from {left[0]['id']} on: {error}") from error
+            if self._clock.now() + pause - began > DEDUP_SURE_MS:
+                break
+            self._clock.sleep(pause)
+            pause = min(2 * pause, PAUSE_MS_MAX)
+        raise BadInput(f"the service stores nothing: {said}; the same command goes on from here")
+
+    def _not_stored(self, batch: list[Message], doubt: Doubt) -> list[Message]:
+        """What of a batch in doubt is to be sent, though it may be stored already where that does no harm."""
+        if self._clock.now() - doubt.first_at_ms <= DEDUP_SURE_MS:
+            return batch
+        if self._doubtful is not None:
+            return batch if self._doubtful == SEND else []
+        self._clock.sleep(max(0, doubt.last_at_ms + SETTLED_MS - self._clock.now()))
+        since = doubt.first_at_ms - SKEW_MS
+        retention_ms = self._target.settings()["retention_ms"]
+        if since <= self._clock.now() - retention_ms + SKEW_MS:
+            raise BadInput(
+                f"messages {batch[0]['id']} to {batch[-1]['id']} may have been stored, and the topic does not keep "
+                f"what was stored then; --doubtful {SEND} or {SKIP} settles it"
+            )
+        there = self._stored_between(since, doubt.last_at_ms + SETTLED_MS)
+        return [each for each in batch if self._name(each) not in there]
+
+    def _stored_between(self, from_ms: int, to_ms: int) -> set[str]:
+        found: set[str] = set()
+        try:
+            for each in self._target.stored_since(from_ms):
+                if each["stored_at_ms"] > to_ms:
+                    break
+                found.add(each["properties"].get(PROPERTY, ""))
+        except (Unavailable, Refused) as error:
+            raise BadInput(f"the topic cannot be read: {error}; the same command goes on from here") from error
+        return found
+
+    def _pace(self, count: int) -> None:
+        """Waits until so many may be sent."""
+        now = self._clock.now()
+        if self._free_at > now:
+            self._clock.sleep(round(self._free_at - now))
+        self._free_at = max(self._free_at, now) + count * 1000 / self._rate
+
+    def _name(self, message: Message) -> str:
+        return f"{self._run_id}/{message['id']}"
+
+    def _as_sent(self, message: Message) -> Message:
+        name = self._name(message)
+        sent = {field: value for field, value in message.items() if field != "id"}
+        return {**sent, "dedup_id": name, "properties": {**message["properties"], PROPERTY: name}}
+
+
+def _weight(message: Message) -> int:
+    return len(message.get("body") or message.get("body_base64", ""))

@@ -1,0 +1,57 @@
+"""Which messages are looked for, and in which order they are shown or sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark.transforms.traffic import only_between
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All that is given must hold; of several topics, keys or tags, one of them. `text`: within a body that is text."""
+
+    topics: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    text: str | None = None
+    ignores_case: bool = False
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+def only_selected(messages: DataFrame, wanted: Selection) -> DataFrame:
+    """Those of the archive that are wanted. Topics and times choose the files to read."""
+    found = messages.transform(only_between, wanted.from_ms, wanted.to_ms)
+    for name, values in (("topic", wanted.topics), ("key", wanted.keys), ("tag", wanted.tags)):
+        if values:
+            found = found.where(F.col(name).isin(*values))
+    for name, value in wanted.properties.items():
+        found = found.where(F.col("properties")[name] == value)
+    if wanted.text is not None:
+        body, text = F.col("body").cast("string"), F.lit(wanted.text)
+        holds = F.contains(F.lower(body), F.lower(text)) if wanted.ignores_case else F.contains(body, text)
+        found = found.where(F.col("is_text") & holds)
+    return found
+
+
+def in_order(messages: DataFrame) -> DataFrame:
+    """Sorted by when they were stored. Within a queue that is by offset, even where clocks say otherwise, so what has
+    one key stays in order too, also when it moved to another queue of a topic that grew."""
+    before = Window.partitionBy("topic_id", "queue").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
+    by = F.max("stored_at_ms").over(before)
+    return messages.withColumn("_by", by).orderBy("_by", "topic_id", "queue", "offset").drop("_by")
+
+
+def newest_of_keys(messages: DataFrame) -> DataFrame:
+    """The last message of each key of each topic: by time, then queue and offset. Messages without a key are left
+    out. There are no tombstones: a key that was used once has a last message for good."""
+    latest = F.struct("stored_at_ms", "offset", "queue")
+    every = F.struct(*messages.columns)
+    newest = messages.where("key is not null").groupBy("topic_id", "key").agg(F.max_by(every, latest).alias("newest"))
+    return newest.select("newest.*")
