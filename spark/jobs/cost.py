@@ -36,8 +36,9 @@ def run(run: Run) -> Outcome:
     if run.export.is_incremental:
         raise BadInput(f"{run.export.place} is incremental; cost needs a full export, which has all items")
     prices = Prices(given.write_price, given.read_price, given.storage_price)
-    items = run.items().transform(without_data)
+    items = run.items().transform(without_data).persist()
     rows = run.write(cost(items, prices, given.pop_size).repartition(1), TABLE)
+    items.unpersist()
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 

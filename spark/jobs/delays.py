@@ -18,10 +18,11 @@ def run(run: Run) -> Outcome:
     if run.export.is_incremental:
         raise BadInput(f"{run.export.place} is incremental; what waits is known from a full export only")
     late = run.tables.read("messages", schemas.MESSAGES).transform(with_lateness)
-    waits = run.items(*KINDS).transform(only_waiting, run.now_ms)
+    waits = run.items(*KINDS).transform(only_waiting, run.now_ms).persist()
     rows = run.write(lateness(late, waits).repartition(1), "delays")
     run.write(late.transform(histogram).repartition(1), "delay_histogram")
     run.write(waits.transform(waiting).repartition(1), "delay_waiting")
+    waits.unpersist()
     return Outcome(f"{rows} topics; delay_histogram and delay_waiting beside them", run.where("delays"))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.job import Job, main
-from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, search, traffic
-from tests.http.client import Json
+from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, replay, search, traffic
+from tests.http.client import Client, Json
 from tests.spark.exports import ID, write_items
 from tests.spark.service import World, busy_world
 
@@ -119,3 +122,56 @@ def test_a_message_is_found_by_all_that_it_says(
     with pytest.raises(SystemExit) as refused:
         main(search.JOB, ["--property", "n"])
     assert refused.value.code == 64
+
+
+class _Bridge(BaseHTTPRequestHandler):
+    """Passes calls on to the service in this process."""
+
+    def do_POST(self) -> None:
+        self._pass_on("POST", self.rfile.read(int(self.headers["content-length"])))
+
+    def do_GET(self) -> None:
+        self._pass_on("GET", b"")
+
+    def _pass_on(self, method: str, body: bytes) -> None:
+        answer = self.server.client.ask(method, self.path, raw=body)  # type: ignore[attr-defined]
+        self.send_response(answer.status)
+        self.end_headers()
+        self.wfile.write(orjson.dumps(answer.json))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Client, str]]:
+    client = Client()
+    with HTTPServer(("127.0.0.1", 0), _Bridge) as server:
+        server.client = client  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield client, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_replay_puts_back_what_was_archived_once(
+    given: Given, served: tuple[Client, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, url = served
+    copy = client.topic("copy", queues=3)
+    asked = ["--tables", given[3], "--run-id", "r1", "--url", url, "--to-topic", "copy", "--rate", "1000"]
+    selected = ["--topic", "orders", "--tag", "paid"]
+    assert main(replay.JOB, [*asked, *selected, "--keep-queues"]) == 0
+    assert "replay: 10 messages sent, 10 in all of run r1" in capsys.readouterr().out
+    found = [each for queue in range(3) for each in copy.read(queue=queue, offset=0, limit=100)["messages"]]
+    assert sorted(each["body"] for each in found) == sorted(f"order {number}" for number in range(0, 20, 2))
+    for key in ("k0", "k1", "k2"):
+        numbers = [int(each["properties"]["n"]) for each in found if each["key"] == key]
+        assert numbers == sorted(numbers)
+    assert main(replay.JOB, [*asked, *selected, "--keep-queues"]) == 0
+    assert "replay: 0 messages sent, 10 in all" in capsys.readouterr().out
+    assert main(replay.JOB, [*asked, "--topic", "news"]) == 1
+    assert "replay: run r1 was begun with keep_queues True, not False" in capsys.readouterr().err
+    assert main(replay.JOB, [*asked[:-4], "--to-topic", "nowhere"]) == 1
+    assert "404 topic 'nowhere' does not exist" in capsys.readouterr().err
