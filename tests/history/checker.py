@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.history import alarms
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -485,6 +486,18 @@ def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) 
             yield each.at_ms, end
 
 
+def _every_change_of_an_alarm_is_told_once(case: Case) -> Iterator[str]:
+    yield from alarms.every_change_of_an_alarm_is_told_once(case.history)
+
+
+def _alarms_are_raised_and_cleared_in_turn(case: Case) -> Iterator[str]:
+    yield from alarms.alarms_are_raised_and_cleared_in_turn(case.history)
+
+
+def _an_alarm_fits_the_backlog(case: Case) -> Iterator[str]:
+    yield from alarms.an_alarm_fits_the_backlog(case.history)
+
+
 _FOR_EVER_MS = 10**15
 
 _CALL_MS_MAX = 30_000
@@ -518,4 +531,7 @@ CHECKS = (
     _the_dead_are_counted,
     _what_is_purged_is_gone,
     _no_more_are_in_flight_than_allowed,
+    _every_change_of_an_alarm_is_told_once,
+    _alarms_are_raised_and_cleared_in_turn,
+    _an_alarm_fits_the_backlog,
 )

@@ -111,6 +111,14 @@ class Purge:
     at_ms: int = NEVER_MS
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class AlarmChange:
+    """The alarm of a group was raised or cleared."""
+
+    at_ms: int
+    state: str
+
+
 Fact = Sent | Delivered | Settled | Reset | Cancelled
 
 
@@ -123,6 +131,8 @@ class Rules:
     unwanted_key: str | None = None
     """Of messages that the group's filter passes."""
     ordered: bool = False
+    alarm_ready: int = 0
+    """Its alarm is raised where so many messages are ready; 0: it has none."""
 
 
 @dataclass(slots=True)
@@ -151,6 +161,12 @@ class History:
     """Group -> its dead letters in the end, each with its attempts."""
     counted: dict[str, int] = field(default_factory=dict)
     """Group -> how many dead letters its cursors count in the end."""
+    alarms_changed: dict[str, list[AlarmChange]] = field(default_factory=dict)
+    """Group -> each change of its alarm, in their order."""
+    alarms_told: dict[str, list[AlarmChange]] = field(default_factory=dict)
+    """Group -> what the topic of alarms says, in its order."""
+    alarms_quiet: dict[str, str | None] = field(default_factory=dict)
+    """Group -> the state of its alarm when all was quiet, before the drain."""
     defects: list[str] = field(default_factory=list)
     """What no caller should ever meet."""
 

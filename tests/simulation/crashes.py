@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from greenlet import getcurrent, greenlet
 
+from chalicelib import alarm
 from chalicelib.errors import DecantError, TopicNotFound
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
@@ -29,6 +30,7 @@ from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
 from tests.simulation.scheduler import Killed
+from tests.simulation.watching import read_told, untold
 
 T = TypeVar("T")
 
@@ -129,8 +131,9 @@ class Scene:
         scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1, waits=waits)
         service = scene.instance()
         scene.topic, _ = service.topics.put("t", {"queues": 1})
-        for group in ("g", "spare"):
-            service.groups.put(scene.topic, group, {"max_attempts": 2})
+        service.topics.put(alarm.TOPIC, {"queues": 1})
+        service.groups.put(scene.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
+        service.groups.put(scene.topic, "spare", {"max_attempts": 2})
         scene.history.rules["g"] = Rules(2, 1_000)
         caller = scene.caller(service)
         for number, size in enumerate((0, _LARGE, 300, 300, 0, _LARGE)):
@@ -204,7 +207,8 @@ class Scene:
         self._drain(service)
         self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
         read_log(service, current, self.history)
-        return checker.violations(self.history)
+        read_told(service, self.history)
+        return [*checker.violations(self.history), *untold(service, current, "g", self.history)]
 
     def _drain(self, service: Service) -> None:
         came: set[Place] = set()
@@ -279,6 +283,7 @@ LATER: dict[str, Operation] = {
     "cancel what is due": lambda scene, service: scene.cancel(service, last=False),
     "redrive": lambda scene, service: scene.redrive(service),
     "purge": lambda scene, service: scene.purge(service),
+    "check": lambda _, service: service.sweeps.check(),
 }
 """What the second scene is for."""
 

@@ -27,7 +27,7 @@ def planted(plant: Mutant) -> Mutant:
     return plant
 
 
-def _without(guarded: Any, *kinds: type) -> Any:
+def without(guarded: Any, *kinds: type) -> Any:
     """The write or change without its guards of these kinds."""
     return dataclasses.replace(guarded, guards=tuple(each for each in guarded.guards if not isinstance(each, kinds)))
 
@@ -40,7 +40,7 @@ def appends_without_dedup() -> Any:
     """A repeated append lands twice."""
 
     def append(*args: Any) -> Write:
-        return dataclasses.replace(_without(log.append(*args), Lacks), landed=never_landed)
+        return dataclasses.replace(without(log.append(*args), Lacks), landed=never_landed)
 
     return patch.object(log_writer, "append", append)
 
@@ -165,7 +165,7 @@ def claims_that_forget_the_cap() -> Any:
 @planted
 def takeovers_without_a_fence() -> Any:
     """A lease is taken over although it was acked, or taken over, since it was seen."""
-    return patch.object(picking, "move", lambda *args: _without(changes.move(*args), SizeIs))
+    return patch.object(picking, "move", lambda *args: without(changes.move(*args), SizeIs))
 
 
 @planted
@@ -201,13 +201,13 @@ def attempts_that_begin_anew() -> Any:
 @planted
 def moves_without_a_fence() -> Any:
     """A message is nacked or extended although its lease has lost it since."""
-    return patch.object(settlement, "move", lambda *args: _without(changes.move(*args), SizeIs))
+    return patch.object(settlement, "move", lambda *args: without(changes.move(*args), SizeIs))
 
 
 @planted
 def acks_of_a_whole_lease_without_its_size() -> Any:
     """The last ack removes the lease although others have marked it since."""
-    return patch.object(settlement, "ack", lambda *args: _without(changes.ack(*args), SizeIs))
+    return patch.object(settlement, "ack", lambda *args: without(changes.ack(*args), SizeIs))
 
 
 @planted
@@ -408,7 +408,7 @@ def burials_without_a_fence() -> Any:
     """A message is buried although it was acked since its lease was seen."""
 
     def buried(*args: Any) -> Change:
-        return _without(changes.buried(*args), SizeIs)
+        return without(changes.buried(*args), SizeIs)
 
     return patch.object(burial, "buried", buried)
 
@@ -467,7 +467,7 @@ def pages_that_nobody_notes() -> Any:
 @planted
 def pages_that_come_back_twice() -> Any:
     """Two pops at once bring back one page."""
-    return patch.object(retries, "bring_back", lambda *args: _without(steps.bring_back(*args), changes.Exists))
+    return patch.object(retries, "bring_back", lambda *args: without(steps.bring_back(*args), changes.Exists))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

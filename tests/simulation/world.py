@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
+from chalicelib.alarm import Alarm
 from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
@@ -25,6 +26,7 @@ from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.producing import Canceller, Producer, short_times
 from tests.simulation.scheduler import Endless, Killed, Scheduler
+from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 
 _KEY = b"0123456789abcdef"
 
@@ -74,6 +76,8 @@ class Plan:
     """The share of messages that wait."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
+    alarm_ready: int = 0
+    """Groups have an alarm, raised where so many messages are ready; 0: they have none."""
     faults: Faults = ALL
 
     @classmethod
@@ -98,6 +102,7 @@ class Plan:
             dedup_ms=random.choice((300_000, 300_000, 2_000)),
             delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
             purges=random.choice((0, 0, 0, 2)),
+            alarm_ready=random.choice((0, 0, 0, 1, 4)),
         )
 
 
@@ -136,18 +141,13 @@ class World:
             self._spawn(lambda random, number=number, group=group: Consumer(self, f"c{number}", group, random))
         for number in range(plan.late_groups):
             self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
-        for _ in range(plan.resets):
-            self._spawn(lambda random: Resetter(self, random))
-        for _ in range(plan.sweepers):
-            self._spawn(lambda random: Sweeper(self, random))
-        if plan.redrives:
-            self._spawn(lambda random: Redriver(self, plan.redrives, random))
-        if plan.purges:
-            self._spawn(lambda random: Purger(self, plan.purges, random))
-        if plan.delayed:
-            self._spawn(lambda random: Canceller(self, random))
-        if plan.chores:
-            self._spawn(lambda random: Housekeeper(self, plan.chores, random))
+        self._spawn_some(plan.resets, lambda random: Resetter(self, random))
+        self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
+        self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
+        self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
+        self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
+        self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
+        self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
 
     # -- what actors use ----------------------------------------------------------------------------------------------
 
@@ -166,19 +166,22 @@ class World:
     @property
     def settings(self) -> dict[str, Any]:
         plan = self._plan
-        settings = {
+        settings: dict[str, Any] = {
             "max_attempts": plan.max_attempts,
             "max_in_flight": plan.max_in_flight,
             "invisible_ms": 1_000,
             "ordered": plan.ordered,
         }
+        if plan.alarm_ready:
+            settings["alarm"] = Alarm(plan.alarm_ready)
         if plan.unwanted_key is None:
             return settings
         return {**settings, "filter": Filter({"expression": f"key != '{plan.unwanted_key}'"})}
 
     @property
     def rules(self) -> Rules:
-        return Rules(self._plan.max_attempts, self._plan.max_in_flight, self._plan.unwanted_key, self._plan.ordered)
+        plan = self._plan
+        return Rules(plan.max_attempts, plan.max_in_flight, plan.unwanted_key, plan.ordered, plan.alarm_ready)
 
     @property
     def plan(self) -> Plan:
@@ -222,6 +225,10 @@ class World:
         self._scheduler.run(_STEPS_MAX)
         return made[0]
 
+    def _spawn_some(self, count: int, make: Callable[[Random], Working]) -> None:
+        for _ in range(count):
+            self._spawn(make)
+
     def _spawn(self, make: Callable[[Random], Working]) -> None:
         self._scheduler.spawn(partial(self._live, make(self._random)), self._random.randrange(200))
 
@@ -241,6 +248,8 @@ class World:
 
     def _drain(self) -> None:
         """No more faults: whatever is not settled comes within the longest lease and retry."""
+        if self._plan.alarm_ready:
+            self._scheduler.spawn(partial(self._judged, self._look_before_the_drain), QUIET_MS - 1_000)
         for group in self._groups:
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
@@ -257,6 +266,11 @@ class World:
         service = self.instance(NONE)
         self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
         read_log(service, self._topic, self.history)
+        if self._plan.alarm_ready:
+            read_alarms(service, self._store, self.history)
+
+    def _look_before_the_drain(self) -> None:
+        look_before_the_drain(self.instance(NONE), self.history, self._groups)
 
     def _passed(self) -> Iterator[str]:
         ends: dict[str, list[tuple[int, int]]] = {}

@@ -1,0 +1,37 @@
+"""Judges what was told of the alarms of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.history.facts import AlarmChange, History
+
+
+def every_change_of_an_alarm_is_told_once(history: History) -> Iterator[str]:
+    """In the order of the changes; nothing else is told."""
+    for group, changes in history.alarms_changed.items():
+        told = history.alarms_told.get(group, [])
+        if told != changes:
+            yield f"{group}: its alarm changed {_shown(changes)}, and told was {_shown(told)}"
+
+
+def alarms_are_raised_and_cleared_in_turn(history: History) -> Iterator[str]:
+    for group, told in history.alarms_told.items():
+        states = [each.state for each in told]
+        if states != [("raised", "cleared")[place % 2] for place in range(len(states))]:
+            yield f"{group} was told of {_shown(told)}"
+
+
+def an_alarm_fits_the_backlog(history: History) -> Iterator[str]:
+    """What was ready before the drain is at least what the drain brought; after it there is nothing."""
+    for group, state in history.alarms_quiet.items():
+        rules, drained = history.rules.get(group), len(history.drained.get(group, ()))
+        if rules and rules.alarm_ready and drained >= rules.alarm_ready and state != "raised":
+            yield f"{group} had {drained} messages ready before the drain, and its alarm was {state}"
+    for group, told in history.alarms_told.items():
+        if told and told[-1].state != "cleared":
+            yield f"{group} is drained, and the last that was told of it is {_shown(told[-1:])}"
+
+
+def _shown(changes: list[AlarmChange]) -> str:
+    return ", ".join(f"{each.state} at {each.at_ms}" for each in changes) or "nothing"
