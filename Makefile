@@ -4,6 +4,7 @@
 PYTHON ?= python3
 MINUTES ?= 10
 SEED ?= 1000000
+EXPORT_TO ?= exports
 # Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
 WORKERS_MAX ?= 8
 
@@ -15,13 +16,17 @@ EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test lint soak bench emulators emulators-if-possible clean
+.PHONY: help run export test lint soak bench emulators emulators-if-possible clean
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(VENV)/.run ## serve on 127.0.0.1:8000, or on PORT, until Ctrl-C
 	@exec $(BIN)/python -m local
+
+export: $(VENV)/.run ## export the table at ENDPOINT (what make run offers) into EXPORT_TO (exports); INCREMENTAL=1
+	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
+		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 
 test: lint emulators-if-possible ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)

@@ -12,20 +12,27 @@ from errno import EADDRINUSE
 from chalice.local import LocalDevServer
 
 from app import app
-from local import server, sweeping
+from chalicelib import wiring
+from local import endpoint, server, sweeping
+from local.endpoint import Endpoint
 from local.store import StoreUnusable, open_store
 
 HELP = """
 environment:
   PORT                        port to listen on, 0 for any free one (default 8000)
+  DYNAMODB_PORT               port on which the embedded store can be read as a DynamoDB endpoint, 0 for any free one
+                              (default: the one after PORT, or any if that is taken)
   AWS_ENDPOINT_URL_DYNAMODB   a DynamoDB endpoint to use; without it, the store is an embedded one, in memory
   DECANT_TABLE                name of the table, which is made if it is missing (default decant)
   DECANT_STORE                'dynamodb', without an endpoint: the one of AWS
   LOG                         1: a line on stderr for each request
 """
 
+PORT_MAX = 65_535
+
 READY = """Decant listens on http://{host}:{port}
 store: {store}
+DynamoDB endpoint{access}: {endpoint}
 Try, each in its turn:
   curl -s -X PUT localhost:{port}/topics/orders && curl -s -X PUT localhost:{port}/topics/orders/groups/billing
   curl -s localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
@@ -61,15 +68,37 @@ def serve() -> None:
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.server.server_address[1]
-    print(READY.format(host=server.HOST, port=port, store=store), end="", flush=True)
+    offered = offer_store(port)
+    access = ", to be read only" if offered else ""
+    where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "the one of AWS"
+    print(READY.format(host=server.HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
     sweeping.start()
     listening.server.serve_forever()
 
 
-def port_of(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text) <= 65_535):
-        raise Unstartable(f"PORT must be a number from 0 to 65535; it is {text!r}")
+def port_of(text: str, name: str = "PORT") -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) <= PORT_MAX):
+        raise Unstartable(f"{name} must be a number from 0 to {PORT_MAX}; it is {text!r}")
     return int(text)
+
+
+def offer_store(port: int) -> Endpoint | None:
+    """The embedded store as a DynamoDB endpoint; None where the store is a real one, which has an endpoint."""
+    if not wiring.is_embedded():
+        return None
+    from chalicelib.store import embedded_wire
+
+    chosen = os.environ.get("DYNAMODB_PORT")
+    wanted = port_of(chosen, "DYNAMODB_PORT") if chosen else (port + 1) % (PORT_MAX + 1)
+    try:
+        offered = Endpoint(wanted, embedded_wire.answer)
+    except OSError as error:
+        if chosen:
+            reason = "it is taken" if error.errno == EADDRINUSE else error.strerror
+            raise Unstartable(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
+        offered = Endpoint(0, embedded_wire.answer)
+    endpoint.start(offered)
+    return offered
 
 
 def listen(port: int) -> LocalDevServer:

@@ -90,7 +90,7 @@ class DataFile:
     """Takes lines, one item each. The same lines make the same file, to the byte."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._raw = _Hashed(path.open("wb"))
         self._zipped = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0)
         self._lines: list[bytes] = []
@@ -109,7 +109,7 @@ class DataFile:
         self._flush()
         self._zipped.close()
         self._raw.close()
-        return Written(self._path, self._items, self._raw.md5.digest(), self._raw.size)
+        return Written(self.path, self._items, self._raw.md5.digest(), self._raw.size)
 
     def _flush(self) -> None:
         if self._lines:

@@ -31,16 +31,16 @@ def typed_item(item: Item) -> Typed:
 
 
 def full_line(image: Typed) -> bytes:
-    return orjson.dumps({"Item": image}, default=_in_base64)
+    return orjson.dumps({"Item": image}, default=in_base64)
 
 
 def change_line(written_us: int, keys: Typed, image: Typed | None) -> bytes:
     """`image`: the item as it now is; None: it is gone."""
     changed = {"Metadata": {"WriteTimestampMicros": {"N": str(written_us)}}, "Keys": keys}
-    return orjson.dumps(changed if image is None else {**changed, "NewImage": image}, default=_in_base64)
+    return orjson.dumps(changed if image is None else {**changed, "NewImage": image}, default=in_base64)
 
 
-def _in_base64(value: object) -> str:
+def in_base64(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     raise TypeError(f"{type(value).__name__} is no value of an item")

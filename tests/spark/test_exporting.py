@@ -1,0 +1,176 @@
+"""A table of any DynamoDB endpoint becomes an export that the pipeline reads: all of it, or what has changed."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import boto3
+import orjson
+import pytest
+from mypy_boto3_dynamodb import DynamoDBClient
+
+from chalicelib.store import embedded, embedded_wire
+from chalicelib.store.dynamodb import table as tables
+from local import endpoint
+from spark.exporting.__main__ import main
+from spark.exporting.state import State
+from spark.sources.manifest import Export, read_export
+from tests.emulators import client_of, free_port
+
+
+@pytest.fixture(scope="module")
+def embedded_endpoint() -> Iterator[str]:
+    embedded.start()
+    offered = endpoint.Endpoint(0, embedded_wire.answer)
+    serving = endpoint.start(offered)
+    yield offered.url
+    offered.shutdown()
+    offered.server_close()
+    serving.join()
+
+
+@pytest.fixture(params=["embedded", "emulator"])
+def place(request: pytest.FixtureRequest) -> tuple[str, DynamoDBClient]:
+    """An endpoint, and a client that may write there."""
+    if request.param == "embedded":
+        url: str = request.getfixturevalue("embedded_endpoint")
+        return url, boto3.client("dynamodb")
+    url = request.getfixturevalue("dynoxide")
+    return url, client_of(url)
+
+
+@pytest.fixture
+def table(place: tuple[str, DynamoDBClient]) -> Iterator[str]:
+    name = f"t-{uuid4()}"
+    tables.ensure(place[1], name)
+    yield name
+    place[1].delete_table(TableName=name)
+
+
+def put(client: DynamoDBClient, table: str, pk: str, sk: str, **attributes: Any) -> None:
+    client.put_item(TableName=table, Item={"pk": {"S": pk}, "sk": {"S": sk}, **attributes})
+
+
+def exported(
+    capsys: pytest.CaptureFixture[str], root: Path, url: str, table: str, *more: str
+) -> tuple[Export, list[dict[str, Any]]]:
+    arguments = ["--endpoint", url, "--table", table, "--to", str(root), "--files", "3", "--segments", "2", *more]
+    assert main(arguments) == 0
+    export = read_export(capsys.readouterr().out.split(" -> ")[1].strip())
+    lines = [gzip.decompress(Path(file.place.path).read_bytes()).splitlines() for file in export.files]
+    assert [len(each) for each in lines] == [file.items for file in export.files]
+    return export, [orjson.loads(line) for each in lines for line in each]
+
+
+def test_all_items_of_a_table_of_many_pages_are_exported_once(
+    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, client = place
+    for number in range(40):
+        put(client, table, f"payload#{number % 7}", f"{number:02d}", data={"B": bytes([number]) * 100_000})
+    export, lines = exported(capsys, tmp_path, url, table)
+    assert export.items == 40
+    assert not export.is_incremental
+    assert len(export.files) == 3
+    assert sorted(line["Item"]["sk"]["S"] for line in lines) == [f"{number:02d}" for number in range(40)]
+    assert (export.place / "_started").size() == 0
+    assert lines[0].keys() == {"Item"}
+    assert isinstance(lines[0]["Item"]["data"]["B"], str)
+
+
+def test_an_incremental_export_has_what_changed_and_the_keys_of_what_is_gone(
+    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, client = place
+    for sk in ("stays", "changes", "goes"):
+        put(client, table, "one", sk, n={"N": "1"}, m={"M": {"a": {"L": [{"BOOL": True}]}}})
+    full, _ = exported(capsys, tmp_path, url, table)
+    put(client, table, "one", "changes", n={"N": "2"})
+    put(client, table, "one", "comes", n={"N": "3"})
+    client.delete_item(TableName=table, Key={"pk": {"S": "one"}, "sk": {"S": "goes"}})
+    export, lines = exported(capsys, tmp_path, url, table, "--incremental")
+    assert export.is_incremental
+    assert export.at_ms >= full.at_ms
+    found = {line["Keys"]["sk"]["S"]: line for line in lines}
+    assert found.keys() == {"changes", "comes", "goes"}
+    assert found["changes"]["NewImage"]["n"] == {"N": "2"}
+    assert found["goes"].keys() == {"Metadata", "Keys"}
+    assert found["goes"]["Metadata"] == {"WriteTimestampMicros": {"N": str(export.at_ms * 1000)}}
+    arguments = ["--endpoint", url, "--table", table, "--to", str(tmp_path), "--incremental"]
+    assert main(arguments) == 0
+    assert "nothing has changed" in capsys.readouterr().out
+    assert len(list(tmp_path.glob("AWSDynamoDB/0*"))) == 2
+    assert len(list(tmp_path.glob("AWSDynamoDB/data/*"))) == 3
+
+
+def test_the_signing_key_is_not_written(
+    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(place[1], table, "service", "signing-key", value={"B": b"secret secret"})
+    _, lines = exported(capsys, tmp_path, place[0], table)
+    assert lines == [{"Item": {"pk": {"S": "service"}, "sk": {"S": "signing-key"}, "value": {"S": "redacted"}}}]
+
+
+def test_the_endpoint_only_reads(embedded_endpoint: str) -> None:
+    client = client_of(embedded_endpoint)
+    with pytest.raises(client.exceptions.ClientError, match="this endpoint only reads"):
+        client.put_item(TableName="decant", Item={"pk": {"S": "a"}, "sk": {"S": "b"}})
+    assert isinstance(client.list_tables()["TableNames"], list)
+
+
+def test_what_cannot_be_exported_is_said_in_one_line_and_leaves_nothing(
+    embedded_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    name = f"t-{uuid4()}"
+    tables.ensure(boto3.client("dynamodb"), name)
+    nobody = f"http://127.0.0.1:{free_port()}"
+    cases = [
+        (["--endpoint", nobody, "--to", str(tmp_path)], f"{nobody} cannot be read"),
+        (["--endpoint", "nonsense", "--to", str(tmp_path)], "'nonsense' is no endpoint"),
+        (["--endpoint", embedded_endpoint, "--table", "none", "--to", str(tmp_path)], "there is no table 'none'"),
+        (["--endpoint", embedded_endpoint, "--table", name, "--to", f"{tmp_path}/file/x"], "Not a directory"),
+        (["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"], "no export yet"),
+    ]
+    for arguments, reason in cases:
+        assert main(arguments) == 1
+        said = capsys.readouterr().err
+        assert reason in said
+        assert len(said.splitlines()) == 1
+    with State(tmp_path / "busy"):
+        assert main(["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path / "busy")]) == 1
+    assert "is under way" in capsys.readouterr().err
+    for wrong in ([], ["--to", "x", "--files", "0"], ["--to", "x", "--segments", "65"]):
+        with pytest.raises(SystemExit) as ended:
+            main(wrong)
+        assert ended.value.code == 64
+    assert not list(tmp_path.rglob("AWSDynamoDB/*"))
+    boto3.client("dynamodb").delete_table(TableName=name)
+
+
+def test_an_export_that_fails_midway_leaves_nothing_and_what_changed_is_in_the_next(
+    embedded_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: DynamoDBClient = boto3.client("dynamodb")
+    name = f"t-{uuid4()}"
+    tables.ensure(client, name)
+    put(client, name, "one", "first")
+    exported(capsys, tmp_path, embedded_endpoint, name)
+    put(client, name, "one", "second")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("spark.exporting.layout.finish", full_disk)
+        assert main(["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"]) == 1
+    assert "No space left" in capsys.readouterr().err
+    assert len(list(tmp_path.glob("AWSDynamoDB/*"))) == 2, "the full one, and an empty folder of data"
+    assert not list(tmp_path.glob("AWSDynamoDB/data/*"))
+    _, lines = exported(capsys, tmp_path, embedded_endpoint, name, "--incremental")
+    assert [line["Keys"]["sk"]["S"] for line in lines] == ["second"]
+    client.delete_table(TableName=name)
