@@ -27,3 +27,8 @@ def expire(_event: Any) -> dict[str, Any]:
 @app.schedule("rate(1 minute)")
 def check(_event: Any) -> dict[str, Any]:
     return wiring.api().check()
+
+
+@app.schedule("cron(0 3 * * ? *)")
+def export(_event: Any) -> dict[str, Any]:
+    return wiring.export()

@@ -3,7 +3,8 @@ packaging imports the application too.
 
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
-in the table), and what boto3 reads.
+in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not), and what boto3
+reads.
 """
 
 from __future__ import annotations
@@ -75,6 +76,16 @@ def store() -> Store:
     if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(dynamodb, name)
     return DynamoStore(dynamodb, name, system(), client.s3() if bucket else None, bucket)
+
+
+def export() -> dict[str, Any]:
+    """Asks AWS for the export of the day, see `store.dynamodb.exports`."""
+    bucket = os.environ.get("DECANT_EXPORT_BUCKET")
+    if not bucket:
+        return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
+    from chalicelib.store.dynamodb import client, exports
+
+    return exports.export(client.dynamodb(), os.environ.get("DECANT_TABLE", TABLE_DEFAULT), bucket, system().now())
 
 
 def is_embedded() -> bool:
