@@ -275,15 +275,6 @@ TRIMMED_EVERY_MS = HOUR_MS
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic goes on removing its log."""
 
-# -- exports ----------------------------------------------------------------------------------------------------------
-
-EXPORT_MS_MIN = 15 * MINUTE_MS
-EXPORT_MS_MAX = DAY_MS
-"""What an incremental export of AWS covers."""
-
-EXPORTS_AT_ONCE_MAX = 7
-"""Asked for by one call, where some were missed; the rest are left to the next day."""
-
 # -- time -------------------------------------------------------------------------------------------------------------
 
 METADATA_AGE_MS_MAX = 5 * SECOND_MS

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import app
-from chalicelib.limits import DAY_MS, EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, HOUR_MS, MINUTE_MS
+from chalicelib.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from chalicelib.store import embedded
 from chalicelib.store.dynamodb import exports
 from chalicelib.store.dynamodb import table as tables
-from chalicelib.store.dynamodb.exports import Restorable, Span, due
+from chalicelib.store.dynamodb.exports import EXPORT_MS_MIN, EXPORTS_AT_ONCE_MAX, Restorable, Span, due
 
 TODAY = 20_000 * DAY_MS
 NOW = TODAY + 3 * HOUR_MS
@@ -67,6 +67,17 @@ def test_whatever_was_missed_spans_follow_each_other_and_are_as_long_as_aws_want
     assert len(wanted) == EXPORTS_AT_ONCE_MAX or 0 <= TODAY - end < EXPORT_MS_MIN
 
 
+def with_times(given: dict[str, Any]) -> dict[str, Any]:
+    """As boto3 reads what it was given in seconds."""
+
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, dict):
+            return with_times(value)
+        return datetime.fromtimestamp(value, UTC) if name.endswith("Time") else value
+
+    return {name: read(name, value) for name, value in given.items()}
+
+
 class Aws:
     """What AWS says of exports, in a few lines: moto tells no times, and takes every request for a new one."""
 
@@ -92,7 +103,7 @@ class Aws:
         return {"ExportSummaries": listed, **more}
 
     def describe_export(self, ExportArn: str) -> Any:  # noqa: N803
-        return {"ExportDescription": self.asked[ExportArn]}
+        return {"ExportDescription": with_times(self.asked[ExportArn])}
 
     def export_table_to_point_in_time(self, ClientToken: str, **given: Any) -> Any:  # noqa: N803
         assert self.asked.setdefault(ClientToken, given) == given, "the same token for another export"
