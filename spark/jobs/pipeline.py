@@ -11,9 +11,9 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark.job import DONE, VIOLATED, main
-from spark.jobs import audit, backlog, dead_letters, delays, messages, report, traffic
+from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
 
-_JOBS = (messages, audit, backlog, traffic, delays, dead_letters)
+_JOBS = (messages, audit, backlog, traffic, delays, dead_letters, cost, compact)
 """`messages` first: others look there for what the queue has let go of."""
 
 NAMES = tuple(module.JOB.name for module in _JOBS)
