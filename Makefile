@@ -2,9 +2,13 @@
 # where there is npm. PYTHON= names another interpreter; PORT= and the other settings of the server pass through.
 
 PYTHON ?= python3
+TABLES ?= tables
+REPORT ?= report.html
 MINUTES ?= 10
 SEED ?= 1000000
 EXPORT_TO ?= exports
+# The newest that is there: the ids of exports begin with their time.
+EXPORT ?= $(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*)))
 # Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
 WORKERS_MAX ?= 8
 
@@ -16,7 +20,7 @@ EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export test lint soak bench emulators emulators-if-possible clean
+.PHONY: help run export pipeline test lint soak bench emulators emulators-if-possible clean
 
 help: ## say what there is to make
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -42,6 +46,10 @@ soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
 	@exec $(BIN)/python -m benchmarks
 
+pipeline: $(VENV)/.spark ## run all jobs on the newest export, or EXPORT, and make REPORT (report.html); needs Java 17
+	@test -n "$(EXPORT)" || { echo "decant: there is no export in $(EXPORT_TO); make export makes one, EXPORT= names another" >&2; exit 64; }
+	@$(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
+
 emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against
 
 clean: ## remove what the others have made
@@ -63,6 +71,10 @@ $(VENV)/.run: requirements.txt requirements-run.txt
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-run.txt
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.run requirements-spark.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-spark.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt

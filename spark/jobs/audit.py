@@ -33,7 +33,8 @@ def run(run: Run) -> Outcome:
     if run.export.is_incremental:
         raise BadInput(f"{run.export.place} is incremental; the audit needs a full export, to see what is missing")
     items = light(run.items(*KINDS)).persist()
-    run.write(violations(items, Moment(run.now_ms, run.given.slack)).repartition(1), TABLE)
+    contents = run.items("segment", "payload")
+    run.write(violations(items, Moment(run.now_ms, run.given.slack), contents).repartition(1), TABLE)
     items.unpersist()
     found = run.spark.read.schema(schemas.VIOLATIONS).parquet(run.where(TABLE))
     _print(found)

@@ -23,7 +23,7 @@ def audit(violations: DataFrame | None) -> Section:
         return _not_run(title, about, "audit")
     rows = violations.transform(worst_first).collect()
     if not rows:
-        return Section(title, about, "0 findings", "Everything holds: nothing was found.", "good")
+        return Section(title, about, "0 findings", "Everything holds. Nothing was found.", "good")
     wrong = sum(row["severity"] == VIOLATION for row in rows)
     verdict = (
         f"Violations: {words.count(wrong)} of {words.counted(len(rows), 'finding')}. The table must never look"

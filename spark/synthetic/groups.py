@@ -124,10 +124,11 @@ def _page_id(next_: int) -> str:
 def _plant(shape: Shape, queue: Queue, standing: Standing, told: Told, end: int) -> None:
     next_, now = standing.next, shape.now_ms
     place = {"topic_id": shape.topic_id(queue.topic), "queue": queue.number, "group": "billing"}
+    ahead = end + 5 if shape.has(Defect.CURSOR_BEYOND_END, queue) else next_
     if next_ >= _BUSY_FROM:
         if shape.has(Defect.LEASE_BEYOND_NEXT, queue):
-            standing.leases["tokenEEE"] = [next_, 2, now + 20_000, 1]
-            told.planted.append({"defect": Defect.LEASE_BEYOND_NEXT.value, **place, "offset": next_})
+            standing.leases["tokenEEE"] = [ahead, 2, now + 20_000, 1]
+            told.planted.append({"defect": Defect.LEASE_BEYOND_NEXT.value, **place, "offset": ahead})
         if shape.has(Defect.OWED_TWICE, queue):
             standing.leases["tokenFFF"] = [next_ - 14, 1, now + 20_000, 1]
             told.planted.append({"defect": Defect.OWED_TWICE.value, **place, "offset": next_ - 14})
@@ -135,8 +136,8 @@ def _plant(shape: Shape, queue: Queue, standing: Standing, told: Told, end: int)
             standing.leases["~tokenGGGsplit3"] = [next_ - 30, 1, now + 60_000, 2]
             told.planted.append({"defect": Defect.PARKED_TWICE.value, **place, "offset": next_ - 30})
     if shape.has(Defect.CURSOR_BEYOND_END, queue):
-        standing.next = end + 5
-        told.planted.append({"defect": Defect.CURSOR_BEYOND_END.value, **place, "offset": end + 5})
+        standing.next = ahead
+        told.planted.append({"defect": Defect.CURSOR_BEYOND_END.value, **place, "offset": ahead})
 
 
 def _write(shape: Shape, queue: Queue, group: Group, consumer: str, standing: Standing, told: Told, emit: Emit) -> None:

@@ -16,6 +16,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.transforms.audit.contents import of_contents
 from spark.transforms.audit.cursors import of_cursors, of_groups
 from spark.transforms.audit.decisions import of_decisions, of_waiting
 from spark.transforms.audit.entries import of_entries
@@ -68,9 +69,12 @@ def _stub(data: Column) -> Column:
     return F.when(data.isNotNull(), F.unhex(F.lit("")))
 
 
-def violations(items: DataFrame, moment: Moment) -> DataFrame:
-    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`."""
-    rows = reduce(DataFrame.unionByName, [check(items, moment) for check in _CHECKS])
+def violations(items: DataFrame, moment: Moment, contents: DataFrame | None = None) -> DataFrame:
+    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`. `contents`:
+    segments and payloads with all that is in them, to look into, too."""
+    found = [check(items, moment) for check in _CHECKS]
+    found += [] if contents is None else [of_contents(contents)]
+    rows = reduce(DataFrame.unionByName, found)
     named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
     return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
 
