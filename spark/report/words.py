@@ -52,4 +52,4 @@ def clock(ms: int) -> str:
 
 
 def money(usd: float) -> str:
-    return f"${usd:,.2f}" if usd >= 1 or usd == 0 else f"${usd:.2g}"
+    return "under $0.01" if 0 < usd < 0.01 else f"${usd:,.2f}"

@@ -123,3 +123,8 @@ def test_an_axis_begins_at_0_and_ends_at_a_round_number(largest: float, last: fl
 )
 def test_a_span_is_said_in_its_own_unit(ms: int, said: str) -> None:
     assert words.span(ms).replace("\u202f", " ") == said
+
+
+@pytest.mark.parametrize(("usd", "said"), [(0, "$0.00"), (6e-7, "under $0.01"), (0.01, "$0.01"), (1234.5, "$1,234.50")])
+def test_money_is_said_to_the_cent(usd: float, said: str) -> None:
+    assert words.money(usd) == said
