@@ -211,7 +211,10 @@ class Consumer:
             if chain and (chain[0].base > offset or stored_at(chain, offset) <= expired_ms)
         ]
         receipts = [self._receipt(view, cursor, by_offset[offset], queue, offset) for offset in lost]
-        self._settler.ack(view.topic, view.group.name, receipts)
+        settled, _ = self._settler.open(view.topic, view.group.name, receipts)
+        self._settler.acknowledge(view.topic, view.group.name, settled)
+        for each in settled:  # what is settled does not hold up an ordered queue any more
+            view.cursors[queue] = each.cursor
         return bool(lost)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:

@@ -29,7 +29,7 @@ def an_alarm_fits_the_backlog(history: History) -> Iterator[str]:
         if rules and rules.alarm_ready and drained >= rules.alarm_ready and state != "raised":
             yield f"{group} had {drained} messages ready before the drain, and its alarm was {state}"
     for group, told in history.alarms_told.items():
-        if told and told[-1].state != "cleared":
+        if group in history.drained and told and told[-1].state != "cleared":
             yield f"{group} is drained, and the last that was told of it is {_shown(told[-1:])}"
 
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.history import alarms
+from tests.history import alarms, expiry
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -63,6 +63,13 @@ class Case:
     def sent_ms(self, place: Place) -> int:
         """When its produce began; it is stored later."""
         return self.began.get(self.history.log[place], 0)
+
+    def expires_ms(self, place: Place) -> int:
+        """The earliest that the message can have expired; what waited was stored when it was due."""
+        if not self.history.retention_ms:
+            return NEVER_MS
+        sent = self.sent.get(self.history.log[place])
+        return (max(sent.began_ms, sent.due_ms) if sent else 0) + self.history.retention_ms
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -224,10 +231,32 @@ def _nothing_is_lost(case: Case) -> Iterator[str]:
             since = max((each.began_ms for each in resets if _surely_returns(case, each, place)), default=0)
             acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
             is_settled = any(each.outcome in ("ok", "unknown") and each.at_ms >= since for each in acks)
-            if is_settled or _may_be_purged(case, group, place):
+            if is_settled or _may_be_purged(case, group, place) or _may_be_expired(case, group, place):
                 continue
             if not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
                 yield f"{group} never gets {place}; its acks were {[each.outcome for each in acks]}, new from {since}"
+
+
+def _may_be_expired(case: Case, group: str, place: Place) -> bool:
+    """By the end of the drain."""
+    return case.expires_ms(place) <= case.history.drained_ms.get(group, 0) + SKEW_MS
+
+
+def _may_have_died_unseen(case: Case, group: str, place: Place) -> bool:
+    """Whether its letter may have gone with it when it expired."""
+    if not case.history.retention_ms or not _may_be_expired(case, group, place):
+        return False
+    rules = case.history.rules.get(group)
+    is_buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
+    return is_buried or rules is None or rules.max_attempts <= len(case.history.delivered)
+
+
+def _what_has_not_expired_stays(case: Case) -> Iterator[str]:
+    yield from expiry.what_has_not_expired_stays(case.history, case.expires_ms, SKEW_MS)
+
+
+def _what_has_expired_does_not_come(case: Case) -> Iterator[str]:
+    yield from expiry.what_has_expired_does_not_come(case.history, SKEW_MS)
 
 
 def _may_be_purged(case: Case, group: str, place: Place) -> bool:
@@ -297,6 +326,8 @@ def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
         return True
     acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
     if any(each.outcome in ("ok", "unknown") and each.began_ms <= answered_ms for each in acks):
+        return True
+    if case.expires_ms(place) <= answered_ms + SKEW_MS or _may_have_died_unseen(case, group, place):
         return True
     same = (delivered.began_ms, delivered.answered_ms)
     return any((each.began_ms, each.answered_ms) == same for each in case.delivered.get((group, place), ()))
@@ -517,6 +548,8 @@ CHECKS = (
     _an_answer_keeps_the_order_of_a_queue,
     _deliveries_are_what_is_stored,
     _nothing_is_lost,
+    _what_has_not_expired_stays,
+    _what_has_expired_does_not_come,
     _a_filter_holds_back_what_is_not_wanted,
     _an_ordered_queue_waits_for_what_is_not_settled,
     _two_leases_never_live_at_once,

@@ -119,6 +119,14 @@ class AlarmChange:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What somebody who read the whole log found there."""
+
+    at_ms: int
+    places: set[Place]
+
+
 Fact = Sent | Delivered | Settled | Reset | Cancelled
 
 
@@ -146,10 +154,15 @@ class History:
     cancels: list[Cancelled] = field(default_factory=list)
     dedup_ms: int = 300_000
     """How long a dedup id stands for the message that was stored with it."""
+    retention_ms: int = 0
+    """How long messages last; 0: longer than the history."""
+    looks: list[Look] = field(default_factory=list)
+    drained_ms: dict[str, int] = field(default_factory=dict)
+    """Group -> when the drain had ended."""
     rules: dict[str, Rules] = field(default_factory=dict)
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
-    """What lies in the log in the end."""
+    """What lies in the log in the end, or has lain there before it expired."""
     ids: dict[Place, str] = field(default_factory=dict)
     """And under which id; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)

@@ -151,6 +151,17 @@ def test_a_retry_of_a_message_that_is_gone_is_settled_and_others_are_delivered(w
     assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
 
 
+def test_the_pop_that_settles_what_is_gone_of_an_ordered_group_delivers_what_comes_after(world: World) -> None:
+    world.group("h", ordered=True)
+    world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
+    taken = world.take(3, "h")
+    world.api.nack("t", "h", {"receipts": [each["receipt"] for each in taken], "delay_ms": 1})
+    world.clock.sleep(2 * GONE_MS)
+    world.produce("new")
+    world.sweep()
+    assert bodies(world.take(1, "h", api=world.another())) == ["new"]
+
+
 def test_a_dead_letter_goes_with_its_message(world: World) -> None:
     world.group("g", max_attempts=1)
     world.produce("bad", *["small"] * 2 * PER_SEGMENT)

@@ -12,6 +12,7 @@ from unittest.mock import patch
 from chalicelib import dedup
 from chalicelib.service import delays
 from chalicelib.service.service import Service
+from tests.simulation.expiring import PRODUCERS_LULL
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -41,7 +42,8 @@ class Producer:
             count = min(self._left, random.choice((1, 2, 4, 7)))
             bodies = [f"{self._name}-{self._left}.{part}" for part in range(count)]
             self._left -= count
-            self._world.sleep(random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150))
+            pause_ms = random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150)
+            self._world.sleep(random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms)
             padding = random.choice((0, 0, 150, 2_000))
             keys = [random.choice((None, "a", "b")) for _ in bodies]
             noise = random.randbytes(padding // 2).hex()

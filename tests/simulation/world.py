@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import Any, Protocol
@@ -23,6 +23,7 @@ from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import Delivered, History, Rules
 from tests.simulation.afterlife import Purger, Redriver, small_pages
+from tests.simulation.expiring import CONSUMERS_LULL, RETENTION_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.producing import Canceller, Producer, short_times
 from tests.simulation.scheduler import Endless, Killed, Scheduler
@@ -39,6 +40,10 @@ RETRIES_MS = (0, 300, 2_000)
 
 QUIET_MS = 20_000
 """After the faults: longer than any lease, retry or zombie."""
+
+
+EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
+"""No dedup id stands for longer than what is stored with it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,8 @@ class Plan:
     """Retries lie in pages, not in the cursor."""
     alarm_ready: int = 0
     """Groups have an alarm, raised where so many messages are ready; 0: they have none."""
+    retention_ms: int = 0
+    """Messages expire after so long, and are removed; 0: they do not."""
     faults: Faults = ALL
 
     @classmethod
@@ -85,7 +92,7 @@ class Plan:
         """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
         random = Random(~seed)
         groups = random.choice((1, 1, 1, 2))
-        return cls(
+        plan = cls(
             queues=random.choice((1, 2, 2, 3)),
             groups=groups,
             late_groups=random.choice((0, 0, 0, 1)),
@@ -104,6 +111,7 @@ class Plan:
             purges=random.choice((0, 0, 0, 2)),
             alarm_ready=random.choice((0, 0, 0, 1, 4)),
         )
+        return replace(plan, **EXPIRING) if random.random() < 0.2 else plan
 
 
 class World:
@@ -112,7 +120,8 @@ class World:
         self._plan = plan or Plan.of(seed)
         self._scheduler = Scheduler(self._random)
         self._store = PastStore(self._scheduler)
-        self.history = History(dedup_ms=self._plan.dedup_ms)
+        self._busy = 0
+        self.history = History(dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms)
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._topic = self._prepared()
 
@@ -124,6 +133,8 @@ class World:
                 settings.enter_context(short_times(self._plan.dedup_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
+                if self._plan.retention_ms:
+                    settings.enter_context(short_lives())
                 self._scheduler.run(_STEPS_MAX)
                 self._drain()
         except Endless as endless:
@@ -148,6 +159,8 @@ class World:
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
+        if plan.retention_ms:
+            self._spawn_expiry()
 
     # -- what actors use ----------------------------------------------------------------------------------------------
 
@@ -179,6 +192,11 @@ class World:
         return {**settings, "filter": Filter({"expression": f"key != '{plan.unwanted_key}'"})}
 
     @property
+    def _topic_settings(self) -> dict[str, Any]:
+        retention_ms = self._plan.retention_ms
+        return {"queues": self._plan.queues, **({"retention_ms": retention_ms} if retention_ms else {})}
+
+    @property
     def rules(self) -> Rules:
         plan = self._plan
         return Rules(plan.max_attempts, plan.max_in_flight, plan.unwanted_key, plan.ordered, plan.alarm_ready)
@@ -190,6 +208,10 @@ class World:
     @property
     def pops(self) -> int:
         return self._plan.pops
+
+    @property
+    def is_busy(self) -> bool:
+        return self._busy > 0
 
     def sleep(self, ms: int) -> None:
         self._scheduler.sleep(ms)
@@ -216,7 +238,7 @@ class World:
 
         def prepare() -> None:
             service = self.instance(NONE)
-            made.append(service.topics.put("t", {"queues": self._plan.queues})[0])
+            made.append(service.topics.put("t", self._topic_settings)[0])
             for group in self._groups:
                 service.groups.put(made[0], group, self.settings)
                 self.history.rules[group] = self.rules
@@ -225,12 +247,22 @@ class World:
         self._scheduler.run(_STEPS_MAX)
         return made[0]
 
+    def _spawn_expiry(self) -> None:
+        """Who does not count as busy: these go on as long as others do."""
+        self._scheduler.spawn(Archivist(self).work)
+        self._scheduler.spawn(partial(self._live, Trimmer(self, self._random)))
+
     def _spawn_some(self, count: int, make: Callable[[Random], Working]) -> None:
         for _ in range(count):
             self._spawn(make)
 
     def _spawn(self, make: Callable[[Random], Working]) -> None:
-        self._scheduler.spawn(partial(self._live, make(self._random)), self._random.randrange(200))
+        self._busy += 1
+        self._scheduler.spawn(partial(self._work, make(self._random)), self._random.randrange(200))
+
+    def _work(self, actor: Working) -> None:
+        self._live(actor)
+        self._busy -= 1
 
     def _live(self, actor: Working) -> None:
         """When its process dies, an actor goes on in a fresh one."""
@@ -260,12 +292,16 @@ class World:
         caller = self.caller(service)
         service.groups.put(self._topic, group, {"paused": False, **self.settings})
         self.history.drained[group] = take_all(caller, group)
+        self.history.drained_ms[group] = self.now
         read_dead(service, self._topic, group, self.history)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
         self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
-        read_log(service, self._topic, self.history)
+        if self._plan.retention_ms:
+            Archivist(self).look()
+        else:
+            read_log(service, self._topic, self.history)
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
 
@@ -309,7 +345,7 @@ class Consumer(Actor):
         random, caller = self._random, self._world.caller(service)
         while self._left:
             self._left -= 1
-            self._world.sleep(random.randrange(400))
+            self._world.sleep(random.randrange(400) * (CONSUMERS_LULL if self._world.plan.retention_ms else 1))
             riding, self._acks = self._acks, []
             ask = self._ask(riding)
             got = caller.pop(self._group, ask, riding)

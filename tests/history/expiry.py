@@ -1,0 +1,29 @@
+"""Judges what became of messages that expire."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.history.facts import History, Place
+
+
+def what_has_not_expired_stays(history: History, expires_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
+    """`expires_ms`: the earliest that a message can have expired."""
+    known: dict[Place, int] = {}
+    for look in history.looks:
+        for place, seen_ms in known.items():
+            if place not in look.places and expires_ms(place) > look.at_ms + skew_ms:
+                yield f"{place} was there at {seen_ms} and not at {look.at_ms}; it lasts until {expires_ms(place)}"
+        known |= dict.fromkeys(look.places, look.at_ms)
+
+
+def what_has_expired_does_not_come(history: History, skew_ms: int) -> Iterator[str]:
+    """Of messages that are known to be stored by the time that their produce ended."""
+    ended = {each.body: each.at_ms for each in history.sent if not each.due_ms and each.dedup_id is None}
+    for each in history.delivered if history.retention_ms else ():
+        if (
+            each.attempt == 1
+            and each.body in ended
+            and ended[each.body] + history.retention_ms + skew_ms < each.began_ms
+        ):
+            yield f"{each.group} got {each.place} at {each.began_ms}, stored by {ended[each.body]}"

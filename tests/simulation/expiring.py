@@ -1,0 +1,83 @@
+"""Histories in which messages expire and are removed while others come in: all goes more slowly than elsewhere, and
+what takes the product a day takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from random import Random
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+from chalicelib import topic
+from chalicelib.errors import StoreUnavailable
+from chalicelib.service import log_reader, log_writer, sweeps
+from chalicelib.service.service import Service
+from tests.history.aftermath import read_log
+from tests.history.facts import History, Look
+from tests.simulation.faulty_store import NONE
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+RETENTION_MS = 60_000
+
+_KEPT_MS = 8_000
+"""What has expired stays longer than any call, late write and stale read of the simulation lasts."""
+
+_TRIMMED_EVERY_MS = 1_000
+_BELIEVED_MS = 2_000
+"""How long an instance believes where a log ends: much shorter than what was stored there stays."""
+
+_LOOKS_EVERY_MS = 5_000
+
+PRODUCERS_LULL = 200
+CONSUMERS_LULL = 50
+"""So many times longer do they sleep, for the history to outlast its messages."""
+
+
+@contextmanager
+def short_lives() -> Iterator[None]:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(topic, "EXPIRED_KEPT_MS", _KEPT_MS))
+        stack.enter_context(patch.multiple(log_reader, EXPIRED_KEPT_MS=_KEPT_MS, HOUR_MS=_BELIEVED_MS))
+        stack.enter_context(patch.object(log_writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
+        stack.enter_context(patch.object(sweeps, "TRIMMED_EVERY_MS", _TRIMMED_EVERY_MS))
+        yield
+
+
+class Trimmer:
+    """The sweep that removes what has expired, as long as anybody else is there."""
+
+    def __init__(self, world: World, random: Random) -> None:
+        self._world, self._random = world, random
+
+    def work(self, service: Service) -> None:
+        while self._world.is_busy:
+            self._world.sleep(self._random.randrange(8_000))
+            with suppress(StoreUnavailable):
+                service.sweeps.forward()
+                service.sweeps.expire()
+
+
+class Archivist:
+    """Reads the whole log again and again, and so knows what was in it, and when. Meets no faults."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def work(self) -> None:
+        while self._world.is_busy:
+            self._world.sleep(_LOOKS_EVERY_MS)
+            self.look()
+
+    def look(self) -> None:
+        found, history = History(), self._world.history
+        read_log(self._world.instance(NONE), self._world.topic, found)
+        history.looks.append(Look(self._world.now, set(found.log)))
+        for place, body in found.log.items():
+            if (
+                history.log.setdefault(place, body) != body
+                or history.ids.setdefault(place, found.ids[place]) != found.ids[place]
+            ):
+                history.defects.append(f"at {place} lay {history.log[place]}, and now {body}")

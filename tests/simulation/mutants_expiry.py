@@ -1,0 +1,35 @@
+"""Bugs planted into what becomes of expired messages."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib.log import Segment
+from chalicelib.service import expiry, log_reader
+from chalicelib.topic import Topic
+from tests.simulation.mutants import planted
+
+
+@planted
+def trims_of_the_last_segment() -> Any:
+    """A segment goes though it is not full, and though there is none after it."""
+
+    def expired(items: Any, gone_ms: int) -> list[Segment]:
+        segments = map(Segment.of, items)
+        return [*takewhile(lambda each: all(entry.stored_at_ms <= gone_ms for entry in each.entries), segments)]
+
+    return patch.object(expiry, "_expired_segments", expired)
+
+
+@planted
+def trims_of_what_can_be_read() -> Any:
+    """A segment goes when its messages are half as old as they may get."""
+    return patch.object(Topic, "gone_ms", lambda self, now: now - self.retention_ms // 2)
+
+
+@planted
+def a_missing_head_taken_for_the_end() -> Any:
+    """Where the beginning of a log is gone, its readers see nothing."""
+    return patch.object(log_reader.LogReader, "_may_begin_later", lambda *_: False)
