@@ -31,7 +31,8 @@ class Told:
     entries: int = 0
     payloads: int = 0
     promoted: int = 0
-    lateness_ms: list[int] = field(default_factory=list)
+    lateness_ms_max: int = 0
+    lateness_ms_sum: int = 0
     decisions: int = 0
     indexed: int = 0
     bases: dict[int, int] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Log:
             self._held.append(entry)
             self._filled += entry.size
             offset += entry.count
+        self.told.bases[offset] = self._base
         self._seal(offset)
         return self.told
 
@@ -101,7 +103,9 @@ class Log:
         self._delivering = made.id
         self.told.promoted += PROMOTED
         self.told.decisions += 1
-        self.told.lateness_ms += [stored_at_ms - due_ms for due_ms, _ in slots]
+        late = [stored_at_ms - due_ms for due_ms, _ in slots]
+        self.told.lateness_ms_max = max(self.told.lateness_ms_max, *late)
+        self.told.lateness_ms_sum += sum(late)
         self.told.first_promoted = self.told.first_promoted or slots[0]
         if offset >= self._began:
             is_sealed = self._filled >= SEGMENT_BYTES or len(self._held) >= SEGMENT_ENTRIES
@@ -138,7 +142,6 @@ class Log:
         """Writes the segment, and begins the one after it."""
         for asked in self._asked[bisect.bisect_left(self._asked, self._base) : bisect.bisect_left(self._asked, end)]:
             self.told.bases[asked] = self._base
-        self.told.bases[end] = self._base
         held, base, filled = self._held, self._base, self._filled
         self._held, self._base, self._filled = [], end, 0
         if end <= self._began or not held:
