@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from moto.dynamodb.models import DynamoDBBackend
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
@@ -126,6 +126,57 @@ def _showing(table: Table, items: dict[Any, Any]) -> Table:
     shown = copy.copy(table)
     shown.items = defaultdict(Partition, items)
     return shown
+
+
+# -- scans ------------------------------------------------------------------------------------------------------------
+
+Segments = tuple[None, None] | tuple[int, int]
+
+
+def scan_a_page(original: Original) -> Original:
+    @functools.wraps(original)
+    def scan(
+        table: Table,
+        filters: Any,
+        limit: int | None,
+        start_key: dict[str, Any] | None,
+        filter_expression: Any = None,
+        index_name: str | None = None,
+        consistent_read: bool = False,
+        projections: Any = None,
+        segments: Segments = (None, None),
+    ) -> Any:
+        is_plain = (
+            not filters and index_name is None and all(isinstance(each, Partition) for each in table.items.values())
+        )
+        shown = _showing(table, _page(table, limit, start_key, segments)) if is_plain else table
+        rest = (filter_expression, index_name, consistent_read, projections, segments)
+        return original(shown, filters, limit, start_key, *rest)
+
+    return scan
+
+
+def _page(
+    table: Table, limit: int | None, start_key: dict[str, Any] | None, segments: Segments
+) -> dict[DynamoType, Partition]:
+    """What a scan sees from this key on: what it returns, and one item more, by which it knows that there is more."""
+    after = start_key and tuple(DynamoType(start_key[name]).cast_value for name in table.table_key_attrs)
+    page: dict[DynamoType, Partition] = {}
+    size = count = 0
+    for pk in sorted(table.items, key=_sort_value):
+        if after and pk.cast_value < after[0]:
+            continue
+        partition = cast("Partition", table.items[pk])
+        first = bisect_right(partition.sorted, after[1], key=_sort_value) if after and pk.cast_value == after[0] else 0
+        for sk in partition.sorted[first:]:
+            item = partition[sk]
+            if not item.is_within_segment(segments):
+                break  # nor is any other of this partition
+            page.setdefault(pk, Partition())[sk] = item
+            size, count = size + item.size(), count + 1
+            if size > RESULT_SIZE_LIMIT or count - 1 == limit:
+                return page
+    return page
 
 
 # -- transactions -----------------------------------------------------------------------------------------------------

@@ -78,6 +78,30 @@ def test_a_query_answers_as_it_would_on_the_whole_table(
         assert table.query(*query) == Table.query.__wrapped__(table, *query)  # type: ignore[attr-defined]
 
 
+@st.composite
+def scans(draw: st.DrawFn) -> tuple[Any, ...]:
+    start = draw(st.none() | st.builds(key, SORT_KEYS, st.sampled_from(["p", "other", "third"])))
+    segments = draw(st.sampled_from([(None, None), (0, 2), (1, 2)]))
+    return {}, draw(st.none() | st.integers(1, 6)), start, None, None, False, None, segments
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(SORT_KEYS, SIZES), st.sets(SORT_KEYS), st.lists(scans(), min_size=1, max_size=4))
+def test_a_scan_answers_as_it_would_on_the_whole_table(
+    sizes: dict[str, int], removed: set[str], asked: list[tuple[Any, ...]]
+) -> None:
+    embedded.start()
+    table = cast("Any", Table)("t", "123456789012", "us-east-1", SCHEMA["KeySchema"], SCHEMA["AttributeDefinitions"])
+    for sk, size in sizes.items():
+        for pk in ("p", "other", "third"):
+            table.put_item({**key(sk, pk), "data": {"S": "x" * size}})
+    for sk in removed:
+        table.delete_item(DynamoType({"S": "p"}), DynamoType({"S": sk}))
+    for scan in asked:
+        whole = Table.scan.__wrapped__(table, *scan)  # type: ignore[attr-defined]
+        assert table.scan(*scan) == whole
+
+
 def test_pages_of_a_query_follow_each_other(client: DynamoDBClient, table: str) -> None:
     for number in random.sample(range(25), 25):
         client.put_item(TableName=table, Item=key(f"{number:02d}"))
