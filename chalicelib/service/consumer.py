@@ -234,7 +234,7 @@ class Consumer:
         stored = self._reader.stored(view.topic, queue, segments, by_offset)
         if missing := by_offset.keys() - {each.offset for each in stored}:
             wants = [Want(view.topic.log(queue), run.start, len(run), None) for run in runs(missing)]
-            for run, chain in zip(runs(missing), self._reader.chains(wants), strict=True):
+            for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
                 stored += self._reader.stored(view.topic, queue, chain, run)
         stored.sort(key=lambda each: each.offset)
         return [self._delivery(view, cursor, by_offset[each.offset], each) for each in stored]

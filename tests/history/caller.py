@@ -13,7 +13,7 @@ from chalicelib.service.consumer import Popped
 from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service
 from chalicelib.topic import Topic
-from tests.history.facts import NEVER_MS, Cancelled, Delivered, Fact, Reset, Sent, Settled
+from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"
 """What follows it in a body is there for its size alone."""
@@ -108,8 +108,11 @@ class Caller:
             return None
         self._answered(acks, {each.receipt: each.code for each in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
-        got = self._delivered(group, popped, began, first + ask.invisible_ms if ask.invisible_ms else 0)
+        got = self._delivered(group, popped, began, first, first + ask.invisible_ms if ask.invisible_ms else 0)
         self._record.begin(got)
+        if ask.attempt_id:
+            receipts = [each.receipt for each in got]
+            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts)])
         return got
 
     def ack(self, messages: Sequence[Delivered], group: str | None = None) -> None:
@@ -182,7 +185,7 @@ class Caller:
             fact.outcome, fact.at_ms = codes.get(fact.receipt, "ok"), self._now()
         self._record.end(facts)
 
-    def _delivered(self, group: str, popped: Popped, began: int, asked_ms: int) -> list[Delivered]:
+    def _delivered(self, group: str, popped: Popped, began: int, first: int, asked_ms: int) -> list[Delivered]:
         """An answer may be so late that its leases have run out, and the next ones may be known already."""
         now = self._now()
         return [
@@ -199,6 +202,7 @@ class Caller:
                 now,
                 number,
                 asked_ms,
+                first,
             )
             for number, each in enumerate(popped.deliveries)
         ]

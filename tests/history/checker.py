@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.history import alarms, expiry
+from tests.history import alarms, expiry, pops
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -529,6 +529,14 @@ def _an_alarm_fits_the_backlog(case: Case) -> Iterator[str]:
     yield from alarms.an_alarm_fits_the_backlog(case.history)
 
 
+def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
+    yield from pops.a_paused_group_delivers_nothing(case.history)
+
+
+def _an_attempt_gets_the_same_again(case: Case) -> Iterator[str]:
+    yield from pops.an_attempt_gets_the_same_again(case.history, SKEW_MS)
+
+
 _FOR_EVER_MS = 10**15
 
 _CALL_MS_MAX = 30_000
@@ -567,4 +575,6 @@ CHECKS = (
     _every_change_of_an_alarm_is_told_once,
     _alarms_are_raised_and_cleared_in_turn,
     _an_alarm_fits_the_backlog,
+    _a_paused_group_delivers_nothing,
+    _an_attempt_gets_the_same_again,
 )

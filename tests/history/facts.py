@@ -63,6 +63,30 @@ class Delivered:
     """Its place in the answer."""
     asked_ms: int = 0
     """Until when the lease was to last at the least; 0: its length was left to the group."""
+    first_ms: int = 0
+    """When a pop with this attempt id was first called; without one, when this was."""
+
+
+@dataclass(slots=True)
+class Attempted:
+    """An answered pop with an `attempt_id`."""
+
+    group: str
+    attempt_id: str
+    began_ms: int
+    at_ms: int
+    receipts: list[str]
+
+
+@dataclass(slots=True)
+class Paused:
+    """A group was to be paused, or to go on."""
+
+    group: str
+    is_paused: bool
+    began_ms: int
+    at_ms: int = NEVER_MS
+    is_answered: bool = False
 
 
 @dataclass(slots=True)
@@ -127,7 +151,7 @@ class Look:
     places: set[Place]
 
 
-Fact = Sent | Delivered | Settled | Reset | Cancelled
+Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted
 
 
 @dataclass(slots=True)
@@ -152,6 +176,8 @@ class History:
     redrives: list[Redrive] = field(default_factory=list)
     purges: list[Purge] = field(default_factory=list)
     cancels: list[Cancelled] = field(default_factory=list)
+    attempts: list[Attempted] = field(default_factory=list)
+    pauses: list[Paused] = field(default_factory=list)
     dedup_ms: int = 300_000
     """How long a dedup id stands for the message that was stored with it."""
     retention_ms: int = 0
@@ -193,6 +219,8 @@ class History:
                 self.settled.append(fact)
             elif isinstance(fact, Cancelled):
                 self.cancels.append(fact)
+            elif isinstance(fact, Attempted):
+                self.attempts.append(fact)
             else:
                 self.resets.append(fact)
 

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.emulators import ROOT
-from tests.simulation import mutants_afterlife, mutants_alarms, mutants_expiry, mutants_producing  # noqa: F401 - they plant themselves
+from tests.simulation import mutants_afterlife, mutants_alarms, mutants_expiry, mutants_pops, mutants_producing  # noqa: F401 - they plant themselves
 from tests.simulation.faulty_store import ALL, NONE, Faults, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play

@@ -21,7 +21,7 @@ from chalicelib.topic import Topic
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
-from tests.history.facts import Delivered, History, Rules
+from tests.history.facts import Delivered, History, Paused, Rules
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.expiring import CONSUMERS_LULL, RETENTION_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
@@ -216,6 +216,11 @@ class World:
     def sleep(self, ms: int) -> None:
         self._scheduler.sleep(ms)
 
+    def pause(self, service: Service, group: str, is_paused: bool) -> None:
+        self.history.pauses.append(fact := Paused(group, is_paused, self.now))
+        service.groups.put(self._topic, group, {"paused": is_paused})
+        fact.at_ms, fact.is_answered = self.now, True
+
     def add_group(self, name: str) -> None:
         """From now on it must get every message."""
         self._groups.append(name)
@@ -290,7 +295,8 @@ class World:
     def _drain_group(self, group: str) -> None:
         service = self.instance(NONE)
         caller = self.caller(service)
-        service.groups.put(self._topic, group, {"paused": False, **self.settings})
+        self.pause(service, group, False)
+        service.groups.put(self._topic, group, self.settings)
         self.history.drained[group] = take_all(caller, group)
         self.history.drained_ms[group] = self.now
         read_dead(service, self._topic, group, self.history)
@@ -467,9 +473,9 @@ class Housekeeper(Actor):
     def _chore(self, service: Service, group: str) -> None:
         topic = self._world.topic
         if self._random.random() < 0.5:
-            service.groups.put(topic, group, {"paused": True})
-            self._world.sleep(self._random.randrange(200))
-            service.groups.put(topic, group, {"paused": False})
+            self._world.pause(service, group, True)
+            self._world.sleep(self._random.randrange(self._random.choice((200, 2_500))))
+            self._world.pause(service, group, False)
         else:
             service.groups.put(topic, "spare", {})
             service.consumer.pop(topic, "spare", Pop(3, 500))

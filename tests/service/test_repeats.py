@@ -1,0 +1,49 @@
+"""A pop that is repeated by its attempt id, where reads show the past."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+from chalicelib.store import Keys, Read
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item
+from tests.instances import Clock, instance
+
+
+class LateStore(MemoryStore):
+    """Weak reads of logs show what was there at the time of `stop`."""
+
+    past: MemoryStore | None = None
+
+    def stop(self) -> None:
+        self.past = MemoryStore()
+        self.past._items, self.past._order = copy.deepcopy(self._items), copy.deepcopy(self._order)
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        return [self._read_late(read) for read in reads]
+
+    def _read_late(self, read: Read) -> list[Item]:
+        return self.past.read([read])[0] if self.past and _is_weak(read) else super().read([read])[0]
+
+
+def _is_weak(read: Read) -> bool:
+    names = [key.pk for key in read.keys] if isinstance(read, Keys) else [read.pk]
+    return not read.strong and all(name.startswith("log#") for name in names)
+
+
+def test_a_repeat_answers_all_that_the_attempt_holds_though_its_reads_show_the_past() -> None:
+    store, clock = LateStore(), Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    api.produce("t", {"messages": [{"body": "old"}]})
+    store.stop()
+    api.produce("t", {"messages": [{"body": "new"}]})
+    ask = {"max_messages": 10, "attempt_id": "a"}
+    past, store.past = store.past, None
+    first = api.pop("t", "g", ask)["messages"]
+    store.past = past
+    again = instance(store, clock, seed=2).pop("t", "g", ask)["messages"]
+    assert [each["body"] for each in again] == ["old", "new"]
+    assert [each["receipt"] for each in again] == [each["receipt"] for each in first]

@@ -1,0 +1,27 @@
+"""Bugs planted into what pops bring of paused groups, and to those who ask again."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib.service import consumer
+from tests.simulation.mutants import planted
+
+
+@planted
+def pauses_that_nobody_looks_at() -> Any:
+    """A paused group delivers."""
+    true = consumer.Consumer._pop_once
+
+    def pop_once(self: Any, view: Any, *args: Any) -> Any:
+        return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
+
+    return patch.object(consumer.Consumer, "_pop_once", pop_once)
+
+
+@planted
+def repeats_that_take_more() -> Any:
+    """A pop that is called again by its attempt id leases once more."""
+    return patch.object(consumer.Consumer, "_repeated", lambda *_: None)
