@@ -6,21 +6,20 @@ at once; only when that fails each entry is looked at alone, and one that cannot
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
-from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
+from spark.transforms.packed_lines import PackedLines
+
 ReadBlob = Callable[[str, bytes], bytes | None]
 """Topic id and entry id of a body in S3 -> the packed messages; None: it is not there."""
 
-_LINES_MAX = 20_000
+_BLOCK_BYTES_MAX = 4 << 20
+"""Packed messages that are parsed at once."""
 _ZSTD_BYTES_MAX = 64 << 20
 """No entry unpacks to more: a body has 4 MiB at most, and a call 100 messages."""
 
@@ -49,6 +48,7 @@ COLUMNS = (
 """What comes out. `reason`: why an entry could not be unpacked; then the row stands for all of it."""
 
 _OF_ENTRY = ("topic_id", "queue", "entry_id", "stored_at_ms", "file", "line")
+_lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, pa.ArrowException, zstandard.ZstdError)
 
 
@@ -75,25 +75,25 @@ def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterat
     """In: `topic_id`, `queue`, `offset` (of the first message), `entry_id`, `count`, `stored_at_ms`, `codec`, `data`,
     `file`, `line`; where there are `pieces`, and these are 0, the data are to be read by `read_blob`."""
     taken: list[int] = []
-    lines: list[list[bytes]] = []
+    blocks: list[bytes] = []
     failed: list[tuple[int, str]] = []
     total = 0
-    for at, found in enumerate(_lines_of_each(entries, read_blob)):
+    for at, found in enumerate(_blocks(entries, read_blob)):
         if isinstance(found, str):
             failed.append((at, found))
             continue
         taken.append(at)
-        lines.append(found)
+        blocks.append(found)
         total += len(found)
-        if total >= _LINES_MAX:
-            yield from _messages(entries, taken, lines, failed)
-            taken, lines, total = [], [], 0
-    yield from _messages(entries, taken, lines, failed)
+        if total >= _BLOCK_BYTES_MAX:
+            yield from _messages(entries, taken, blocks, failed)
+            taken, blocks, total = [], [], 0
+    yield from _messages(entries, taken, blocks, failed)
     if failed:
         yield _failures(entries, failed)
 
 
-def _lines_of_each(entries: pa.RecordBatch, read_blob: ReadBlob | None) -> Iterator[list[bytes] | str]:
+def _blocks(entries: pa.RecordBatch, read_blob: ReadBlob | None) -> Iterator[bytes | str]:
     """The packed messages of each entry, or why there are none."""
     inflate = zstandard.ZstdDecompressor().decompress
     names = ("codec", "data", "count")
@@ -106,8 +106,8 @@ def _lines_of_each(entries: pa.RecordBatch, read_blob: ReadBlob | None) -> Itera
         except _FAILURES as error:
             yield str(error)
             continue
-        lines = plain.split(b"\n")
-        yield lines if len(lines) == count else f"the entry has {len(lines)} messages, and says {count}"
+        lines = plain.count(b"\n") + 1
+        yield plain if lines == count else f"the entry has {lines} messages, and says {count}"
 
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
@@ -124,60 +124,31 @@ def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> by
 
 
 def _messages(
-    entries: pa.RecordBatch, taken: list[int], lines: list[list[bytes]], failed: list[tuple[int, str]]
+    entries: pa.RecordBatch, taken: list[int], blocks: list[bytes], failed: list[tuple[int, str]]
 ) -> Iterator[pa.RecordBatch]:
     if not taken:
         return
     try:
-        yield _batch(entries, taken, lines)
+        yield _batch(entries, taken, blocks)
     except _FAILURES as error:
         if len(taken) == 1:
             failed.append((taken[0], f"the packed messages cannot be read: {str(error).splitlines()[0]}"))
             return
         half = len(taken) // 2
-        yield from _messages(entries, taken[:half], lines[:half], failed)
-        yield from _messages(entries, taken[half:], lines[half:], failed)
+        yield from _messages(entries, taken[:half], blocks[:half], failed)
+        yield from _messages(entries, taken[half:], blocks[half:], failed)
 
 
-def _batch(entries: pa.RecordBatch, taken: list[int], lines: list[list[bytes]]) -> pa.RecordBatch:
-    parsed = orjson.loads(b"[" + b",".join(chain.from_iterable(lines)) + b"]")
-    counts = np.fromiter(map(len, lines), np.int64, len(lines))
-    if len(parsed) != counts.sum():
-        raise ValueError("a line is not one object")
-    within = np.arange(len(parsed)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa.RecordBatch:
+    given = _lines.columns(blocks)
+    counts = entries["count"].to_numpy()[taken].astype(np.int64)
+    total = int(counts.sum())
+    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
     places = np.repeat(np.array(taken), counts)
-    given = {name: entries[name].take(pa.array(places)) for name in _OF_ENTRY}
+    given |= {name: entries[name].take(pa.array(places)) for name in _OF_ENTRY}
     given["offset"] = pa.array(entries["offset"].to_numpy()[places] + within)
-    given |= _contents(parsed)
-    nothing = pa.nulls(len(parsed), pa.string())
+    nothing = pa.nulls(total, pa.string())
     return pa.RecordBatch.from_arrays([given.get(field.name, nothing) for field in _MESSAGE], schema=_MESSAGE)
-
-
-def _contents(parsed: list[dict[str, Any]]) -> dict[str, pa.Array]:
-    texts = [message.get("b") for message in parsed]
-    bodies = pa.array(texts, pa.string()).cast(pa.binary())
-    is_text = bodies.is_valid()
-    if bodies.null_count:
-        blobs = [None if "b" in message else base64.b64decode(message["B"], validate=True) for message in parsed]
-        bodies = pc.coalesce(bodies, pa.array(blobs, pa.binary()))
-    texts_of = {"delayed_id": "i", "key": "k", "tag": "t"}
-    named = {
-        name: pa.array([message.get(short) for message in parsed], pa.string()) for name, short in texts_of.items()
-    }
-    return {
-        **named,
-        "properties": _maps([message.get("p") or {} for message in parsed]),
-        "body": bodies,
-        "is_text": is_text,
-    }
-
-
-def _maps(properties: list[dict[str, str]]) -> pa.MapArray:
-    offsets = np.zeros(len(properties) + 1, np.int32)
-    np.cumsum(np.fromiter(map(len, properties), np.int32, len(properties)), out=offsets[1:])
-    names = pa.array(list(chain.from_iterable(properties)), pa.string())
-    values = pa.array(list(chain.from_iterable(each.values() for each in properties)), pa.string())
-    return pa.MapArray.from_arrays(pa.array(offsets), names, values)
 
 
 def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.RecordBatch:

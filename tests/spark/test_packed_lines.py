@@ -1,0 +1,85 @@
+"""Packed messages become columns, whichever way they are parsed."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import orjson
+import pytest
+
+from spark.transforms.packed_lines import PackedLines
+
+SECOND = {"b": "2026-01-31T12:00:00Z", "k": 'é\n"', "t": "new", "p": {"at": "2026-01-31", "n": "1"}, "i": "00t1"}
+FIRST = {"b": "{}", "p": {"n": "2", "region": "eu"}}
+BINARY = {"B": base64.b64encode(b"\0\xff").decode(), "p": {"": "empty name"}}
+
+
+def block(*messages: dict[str, Any]) -> bytes:
+    return b"\n".join(map(orjson.dumps, messages))
+
+
+def rows(parsing: PackedLines, *blocks: bytes) -> list[dict[str, Any]]:
+    columns = parsing.columns(blocks)
+    lists = [column.to_pylist() for column in columns.values()]
+    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def expected(message: dict[str, Any]) -> dict[str, Any]:
+    body = message["b"].encode() if "b" in message else base64.b64decode(message["B"])
+    return {
+        "delayed_id": message.get("i"),
+        "key": message.get("k"),
+        "tag": message.get("t"),
+        "is_text": "b" in message,
+        "body": body,
+        "properties": sorted(message.get("p", {}).items()),
+    }
+
+
+def sorted_maps(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "properties": sorted(row["properties"])} for row in found]
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_lines_are_read_the_same_before_and_after_their_names_are_known(rounds: int) -> None:
+    parsing = PackedLines()
+    messages = [FIRST, SECOND, BINARY, {"b": "plain"}]
+    for _ in range(rounds):
+        found = rows(parsing, block(FIRST, SECOND), block(BINARY), block({"b": "plain"}))
+    assert sorted_maps(found) == [expected(each) for each in messages]
+
+
+def test_a_new_name_of_a_property_is_not_lost() -> None:
+    parsing = PackedLines()
+    rows(parsing, block(FIRST))
+    assert sorted_maps(rows(parsing, block(FIRST, SECOND))) == [expected(FIRST), expected(SECOND)]
+
+
+def test_there_may_be_more_names_than_are_worth_a_column_each() -> None:
+    parsing = PackedLines()
+    messages = [{"b": str(number), "p": {f"name {number}": "x"}} for number in range(500)]
+    for _ in range(2):
+        assert sorted_maps(rows(parsing, block(*messages))) == [expected(each) for each in messages]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"b":"a"}\n',
+        b'{"b":1}',
+        b'{"k":"a"}',
+        b'{"B":"!"}',
+        b'{"b":"a"}{"b":"b"}',
+    ],
+)
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_what_is_no_message_is_an_error_and_no_row(bad: bytes, is_warm: bool) -> None:
+    parsing = PackedLines()
+    if is_warm:
+        rows(parsing, block(FIRST, SECOND))
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        parsing.columns([block(FIRST), bad])
