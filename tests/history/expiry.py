@@ -8,11 +8,17 @@ from tests.history.facts import History, Place
 
 
 def what_has_not_expired_stays(history: History, expires_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
-    """`expires_ms`: the earliest that a message can have expired."""
+    """`expires_ms`: the earliest that a message can have expired. What stands before an entry that came late, and has
+    expired, may be passed by a read with it: reads begin where a search by time says."""
     known: dict[Place, int] = {}
+
+    def is_passed(place: Place, at_ms: int) -> bool:
+        return any(other[0] == place[0] and other > place and expires_ms(other) <= at_ms + skew_ms for other in known)
+
     for look in history.looks:
         for place, seen_ms in known.items():
-            if place not in look.places and expires_ms(place) > look.at_ms + skew_ms:
+            is_missing = place not in look.places and expires_ms(place) > look.at_ms + skew_ms
+            if is_missing and not is_passed(place, look.at_ms):
                 yield f"{place} was there at {seen_ms} and not at {look.at_ms}; it lasts until {expires_ms(place)}"
         known |= dict.fromkeys(look.places, look.at_ms)
 

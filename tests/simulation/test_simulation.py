@@ -39,6 +39,7 @@ WAITING = Plan(queues=1, delayed=0.8, sweepers=2, consumers=4, pops=6, faults=re
 GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
 """For bugs that show where much is buried."""
 PLANS = {
+    "burials_without_a_fence": GRAVES,
     "purges_that_do_nothing": GRAVES,
     "purges_of_what_is_gone": replace(GRAVES, redrives=6, faults=replace(ALL, latency_ms_max=200)),
     "cancels_that_leave_no_mark": WAITING,
