@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +21,8 @@ _SETTINGS = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
+    if not shutil.which("java") and not os.environ.get("CI"):
+        pytest.skip("Java 17 is not here")
     session = open_session("tests", cores=2, settings=_SETTINGS)
     yield session
     session.stop()
