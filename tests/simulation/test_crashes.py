@@ -49,7 +49,7 @@ def test_the_same_where_messages_wait(later: Scene, name: str) -> None:
 
 @pytest.mark.parametrize("first", OPERATIONS)
 def test_of_two_callers_each_may_die_after_any_request(scene: Scene, first: str) -> None:
-    _try_pairs(scene, first, OPERATIONS)
+    _try_pairs(scene, first, OPERATIONS, every=3)
 
 
 @pytest.mark.parametrize("first", [*LATER, *MEETING])
@@ -57,7 +57,7 @@ def test_of_two_where_messages_wait_too(later: Scene, first: str) -> None:
     _try_pairs(later, first, [*LATER, *MEETING] if first in LATER else LATER, every=7)
 
 
-def _try_pairs(scene: Scene, first: str, others: Iterable[str], every: int = 1) -> None:
+def _try_pairs(scene: Scene, first: str, others: Iterable[str], every: int) -> None:
     """`every`: only one in so many pairs of points, other ones for other operations; all take ten minutes."""
     for at, second in enumerate(others):
         points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 1))
