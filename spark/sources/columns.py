@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark.sources.base64s import decoded
+from spark.base64s import decoded
 from spark.sources.items import CODECS
 
 _S, _N, _B = (pa.struct([(letter, pa.string())]) for letter in "SNB")

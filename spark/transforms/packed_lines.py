@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from spark.sources import base64s
+from spark import base64s
 
 Columns = dict[str, pa.Array]
 
