@@ -13,6 +13,10 @@ from tests.load.run import Plan, Report, play, summary
 from tests.simulation.mutants import MUTANTS
 
 
+PLAYS_MAX = 20
+"""Of a planted bug: each finds it in more than half of all plays."""
+
+
 def sends(report: Report, name: str) -> tuple[int, int]:
     """How many messages this instance sent, and of how many it knew in the end where they are."""
     own = [each for each in report.history.sent if each.body.startswith(f"{name}p-")]
@@ -50,6 +54,13 @@ def test_what_a_killed_process_was_told_still_holds(dynoxide: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["appends_without_dedup", "early_takeovers"])
 def test_a_planted_bug_is_found_here_as_well(dynoxide: str, tmp_path: Path, name: str) -> None:
+    """How calls meet is the machine's affair, so one run may miss it: a few may not."""
+    missed = []
     with MUTANTS[name]():
-        report = play(dynoxide, Plan(seconds=1.5, seed=300), tmp_path)
-    assert report.violations != [], summary(report.counts())
+        for seed in range(300, 300 + PLAYS_MAX):
+            (folder := tmp_path / str(seed)).mkdir()
+            report = play(dynoxide, Plan(seconds=1.5, seed=seed), folder)
+            if report.violations:
+                return
+            missed.append(summary(report.counts()))
+    pytest.fail("\n".join(missed))
