@@ -90,8 +90,12 @@ class Claimer:
         self._retries = retries
 
     def within_reach(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Pick:
-        """What a claim would take, but for what a filter would pass."""
+        """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
+        first: while they lie there, they do not count."""
         cursor = view.cursors[queue]
+        while (tended := self._tended(view, queue, cursor, ask)) is not cursor:
+            cursor = tended
+        view.cursors[queue] = cursor
         if riding:
             cursor = riding.cursor = believe(cursor, riding.receipts)
         return self._picked(view, queue, cursor, ask, riding)

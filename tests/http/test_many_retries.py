@@ -182,6 +182,13 @@ def test_a_cap_on_messages_in_flight_holds_for_what_comes_out_of_pages(topic: To
     assert group.pop()["limited"] == "in_flight"
 
 
+def test_a_group_with_a_rate_gets_what_comes_out_of_pages(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=500)
+    nacked_one_by_one(topic, group)
+    clock.sleep(HOUR_MS + COUNT)
+    assert sorted(offsets(come_back(group))) == list(range(COUNT))
+
+
 def test_an_ordered_group_keeps_its_retries_in_the_cursor(topic: Topic, client: Client, clock: Clock) -> None:
     group = topic.group("strict", ordered=True)
     topic.produce(*["x"] * 200)
