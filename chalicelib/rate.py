@@ -80,7 +80,8 @@ class Window:
         return Write(self.key, self._same(), (Set(("w",), self._next(rate, now)), Set(("n",), count)))
 
     def give_back(self, count: int) -> Write:
-        """What was taken and not used, if that window still runs."""
+        """What was taken and not used, if that window still runs. To be sent as a transaction: a repeat that lands too
+        would make the group faster."""
         return Write(self.key, self._same(), (Add(("n",), -count),))
 
     def _same(self) -> tuple[Guard, ...]:

@@ -31,10 +31,11 @@ class Throttle:
                 view.window = Window.of(view.window.key, refused.before)
 
     def give_back(self, view: View, count: int) -> None:
-        """Those that were not there after all. That it fails makes the group slower for a moment."""
+        """Those that were not there after all, in a transaction, which is known again: a repeat would give them back
+        twice. That it fails makes the group slower for a moment."""
         if count:
             with suppress(Refused, StoreUnavailable):
-                self._store.write(view.window.give_back(count))
+                self._store.write_together([view.window.give_back(count)])
 
     def next_in_ms(self, view: View, rate: Rate) -> int:
         return view.window.next_in_ms(rate, self._runtime.now())

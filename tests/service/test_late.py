@@ -74,3 +74,12 @@ def test_what_was_deleted_stays_deleted(api: Api, store: RecordingStore) -> None
 def test_a_change_whose_answer_was_lost_is_made_once(api: Api, store: RecordingStore) -> None:
     api.put_group("t", "g", {"paused": True})
     assert MemoryStore.write(store, store.sent[-1])["paused"] is True
+
+
+def test_what_a_rate_got_back_it_does_not_get_back_again(api: Api, store: RecordingStore) -> None:
+    api.put_group("t", "slow", {"rate_limit": 5, "filter": {"tags": ["x"]}})
+    api.produce("t", {"messages": [{"body": "a"}] * 3})
+    assert api.pop("t", "slow", {})["messages"] == []
+    arrive_again(store)
+    api.produce("t", {"messages": [{"body": "b", "tag": "x"}] * 20})
+    assert len(api.pop("t", "slow", {"max_messages": 20})["messages"]) == 5
