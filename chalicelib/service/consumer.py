@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib import call
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import HOME_MS, POLL_MS_MAX, POLL_MS_MIN, PROMOTED_QUEUES_MAX
+from chalicelib.limits import (
+    HOME_MS,
+    PASSED_AT_ONCE_MAX,
+    POLL_MS_MAX,
+    POLL_MS_MIN,
+    PROMOTED_MAX,
+    PROMOTED_QUEUES_MAX,
+)
 from chalicelib.log import Segment
 from chalicelib.message import Stored
 from chalicelib.receipt import Receipt
@@ -82,8 +89,10 @@ class Consumer:
         pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
         promoted: set[int] = set()
+        promotions = 0
         while True:
             view = self._look(topic, group, ask, strong, promoted)
+            promotions += bool(view.due())
             try:
                 popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
             except GroupNotFound:
@@ -93,15 +102,18 @@ class Consumer:
                 continue
             failed += self._settler.acknowledge(topic, group, acks)
             acks = []
-            if not popped.deliveries and view.due(promoted) and len(promoted) % PROMOTED_QUEUES_MAX:
+            if popped.deliveries or popped.is_paused:
+                break
+            if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
                 continue
-            if popped.deliveries or popped.is_paused or self._runtime.now() >= give_up_at:
-                popped.failed = failed
-                return popped
+            if self._runtime.now() >= give_up_at:
+                break
             self._wait(view, min(self._runtime.now() + pause_ms, give_up_at))
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
             if not topic.delays:  # another instance may just have stored the first message that waits
                 topic = self._catalogue.glanced_at(topic)
+        popped.failed = failed
+        return popped
 
     def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> View:
         """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
@@ -246,3 +258,11 @@ class Consumer:
     def _receipt(self, view: View, cursor: Cursor, lease: Lease, queue: int, offset: int) -> str:
         place = (cursor.consumer, queue, cursor.epoch, lease.token, offset - lease.start, offset)
         return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))
+
+
+def _promotes_on(view: View, promoted: Collection[int], promotions: int) -> bool:
+    """Whether a pop that found nothing to take looks again at once, since more was due: in another queue; or, where the
+    group has a filter, in any, as far as it looks through what it does not want."""
+    if view.group.filter is None:
+        return bool(view.due(promoted)) and promotions % PROMOTED_QUEUES_MAX != 0
+    return bool(view.due()) and promotions % (PASSED_AT_ONCE_MAX // PROMOTED_MAX) != 0

@@ -267,6 +267,15 @@ def test_many_cancelled_messages_hide_none_that_waits(topic: Topic, group: Group
 # -- delivering -------------------------------------------------------------------------------------------------------
 
 
+def test_one_pop_looks_through_a_thousand_that_are_due_and_not_wanted(topic: Topic, clock: Clock) -> None:
+    group = topic.group("some", filter={"tags": ["a"]})
+    for _ in range(4):
+        topic.produce(*[{"body": "x", "delay_ms": 1_000}] * 250)
+    topic.produce({"body": "wanted", "tag": "a", "delay_ms": 1_001})
+    clock.sleep(2_000)
+    assert bodies(group.take(1)) == ["wanted"]
+
+
 def test_a_thousand_messages_come_once_each_and_none_early(client: Client, clock: Clock) -> None:
     topic = client.topic("wide", queues=4)
     group = topic.group("g")
