@@ -5,7 +5,8 @@ under an old name shares no key with what it replaces.
 
     topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
                                                              version, delays (true: messages may wait),
-                                                             raised_at_ms (a longer retention is to be noted)
+                                                             raised_at_ms (a longer retention is to be noted),
+                                                             lapsed_at_ms (up to then all stays expired)
     grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, starts, created_at_ms, invisible_ms, max_attempts,

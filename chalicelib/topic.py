@@ -23,12 +23,17 @@ from chalicelib.writes import Absent, Equals, Item, Remove, RemoveItem, Set, Wri
 DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT, "index_keys": False}
 FIELDS = frozenset(DEFAULTS)
 
+_LAPSED_MS = EXPIRED_KEPT_MS // 2
+"""What expired so long ago stays expired when the retention is made longer: it may be removed before its time to live
+is changed, for which the rest of the time that it is kept is enough."""
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `raised_at_ms`: when the retention was made longer; 0: what is
-    stored has that in its times to live already."""
+    stored has that in its times to live already. `lapsed_at_ms`: what was stored at this instant or before cannot be
+    read any more, however long the retention is now; 0: there is no such."""
 
     name: str
     id: str
@@ -39,12 +44,14 @@ class Topic:
     delays: bool = False
     index_keys: bool = False
     raised_at_ms: int = 0
+    lapsed_at_ms: int = 0
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         settings = {field: item[field] for field in DEFAULTS}
         about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
-        return cls(item["sk"], item["id"], **about, **settings, raised_at_ms=item.get("raised_at_ms", 0))
+        raised = {field: item.get(field, 0) for field in ("raised_at_ms", "lapsed_at_ms")}
+        return cls(item["sk"], item["id"], **about, **settings, **raised)
 
     @classmethod
     def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
@@ -59,7 +66,7 @@ class Topic:
 
     def expired_ms(self, now: int) -> int:
         """What was stored at this instant or before can no longer be read."""
-        return now - self.retention_ms
+        return max(now - self.retention_ms, self.lapsed_at_ms)
 
     def gone_ms(self, now: int) -> int:
         """What was stored at this instant or before may have been removed."""
@@ -105,7 +112,9 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
     """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
     after it."""
     is_raised = given.get("retention_ms", 0) > topic.retention_ms
-    new = {**given, "version": topic.version + 1, **({"raised_at_ms": now} if is_raised else {})}
+    lapsed_at_ms = max(topic.lapsed_at_ms, now - topic.retention_ms - _LAPSED_MS)
+    raised = {"raised_at_ms": now, "lapsed_at_ms": lapsed_at_ms} if is_raised else {}
+    new = {**given, "version": topic.version + 1, **raised}
     return Write(
         keys.topic(topic.name),
         (Equals(("id",), topic.id), Equals(("version",), topic.version)),

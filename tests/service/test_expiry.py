@@ -219,6 +219,33 @@ def test_a_longer_retention_keeps_what_is_stored(world: World) -> None:
     assert not [item for item in world.items("service") if item["sk"].startswith("rearming#")]
 
 
+def test_what_is_gone_stays_gone_though_the_retention_is_made_longer(world: World) -> None:
+    """The last segment stays in the log, and its payloads do not."""
+    world.produce(BIG, key="k")
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert world.items("payload#") == []
+    world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})
+    world.produce("new")
+    assert bodies(world.take(api=world.another())) == ["new"]
+    assert bodies(world.api.read_messages("t", {})["messages"]) == ["new"]
+    assert world.api.read_messages("t", {"key": "k"})["messages"] == []
+    world.sweep()
+    assert "raised_at_ms" not in world.items("topics")[0]
+
+
+def test_what_expired_a_moment_ago_comes_back_with_a_longer_retention(world: World) -> None:
+    world.produce(BIG)
+    world.clock.sleep(KEPT_MS + HOUR_MS)
+    assert world.take() == []
+    world.group("later")
+    world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})
+    world.sweep()
+    world.clock.sleep(19 * DAY_MS)
+    world.sweep()
+    assert bodies(world.take(group="later", api=world.another())) == [BIG]
+
+
 def test_a_longer_retention_is_noted_though_the_sweep_runs_out_of_time(world: World) -> None:
     world.produce(*[BIG] * 100)
     world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})
