@@ -24,7 +24,7 @@ from functools import cached_property
 from chalicelib import keys
 from chalicelib.lease import Lease
 from chalicelib.retry_page import RetryPage
-from chalicelib.writes import Item, Key
+from chalicelib.writes import Item, Key, key_of
 
 
 class Standing(Enum):
@@ -53,7 +53,7 @@ class Cursor:
     @classmethod
     def of(cls, item: Item) -> Cursor:
         return cls(
-            Key(item["pk"], item["sk"]),
+            key_of(item),
             item["epoch"],
             item["next"][0],
             {token: Lease.of(token, listed) for token, listed in item["leases"].items()},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from chalicelib import keys
 from chalicelib.cursor import Cursor
 from chalicelib.group import Group
-from chalicelib.writes import Absent, Equals, Exists, Item, Key, RemoveItem, Set, Write
+from chalicelib.writes import Absent, Equals, Exists, Item, Key, RemoveItem, Set, Write, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Letter:
 
     @classmethod
     def of(cls, item: Item) -> Letter:
-        key = Key(item["pk"], item["sk"])
+        key = key_of(item)
         queue, offset = keys.place_of_dead(key)
         return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
 

@@ -25,6 +25,10 @@ class Key(NamedTuple):
     sk: str
 
 
+def key_of(item: Item) -> Key:
+    return Key(item["pk"], item["sk"])
+
+
 # -- guards -----------------------------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from chalicelib.lease import Lease
 from chalicelib.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.runtime import Runtime
 from chalicelib.store import Keys, Store
-from chalicelib.writes import Key, Refused
+from chalicelib.writes import Key, Refused, key_of
 
 _EXPIRED = "the lease expired"
 """Why a message is dead that nobody nacked in the end."""
@@ -69,7 +69,7 @@ class Burial:
         if cursor.epoch == 0:
             return set()
         found = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
-        return {Key(item["pk"], item["sk"]) for item in found}
+        return {key_of(item) for item in found}
 
 
 def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:

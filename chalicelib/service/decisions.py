@@ -23,7 +23,7 @@ from chalicelib.service.log_writer import Tail
 from chalicelib.service.payloads import Payloads
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Item, Key, Refused
+from chalicelib.writes import Item, Refused, key_of
 
 _PAGE = 32
 
@@ -97,7 +97,7 @@ class Decisions:
         """The payload of an entry that is delivered as it is stays."""
         items = list(waiting)
         entries = [entry for entry in map(Entry.of, items) if delivered is None or entry.id != delivered.id]
-        found = [Key(item["pk"], item["sk"]) for item in items]
+        found = [key_of(item) for item in items]
         self._store.remove_all(found + payload_keys(topic.id, entries))
         self._store.remove_blobs(blob_names(topic.id, entries))
 

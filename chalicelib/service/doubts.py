@@ -13,7 +13,7 @@ from chalicelib.service.retries import Retries
 from chalicelib.settlement import Settlement
 from chalicelib.store import Keys, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Key
+from chalicelib.writes import key_of
 
 
 class Doubts:
@@ -44,7 +44,7 @@ class Doubts:
         ]
         found = self._store.read([Keys(list(asked), strong=True) for asked in places])
         for each, asked, letters in zip(settlements, places, found, strict=True):
-            died = [(asked[Key(letter["pk"], letter["sk"])], letter["epoch"]) for letter in letters]
+            died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
             each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
     def _note_paged(self, topic: Topic, settlements: Sequence[Settlement]) -> set[str]:

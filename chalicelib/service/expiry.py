@@ -21,7 +21,7 @@ from chalicelib.service.promoter import Promoter
 from chalicelib.service.rearming import Rearming
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Item, Key
+from chalicelib.writes import Item, key_of
 
 _PAGE = 100
 _GLANCE = 2
@@ -92,7 +92,7 @@ class Expiry:
             yield self._store.read([_first(pk, _PAGE)])[0]
 
     def _remove(self, items: Sequence[Item]) -> None:
-        self._store.remove_all([Key(item["pk"], item["sk"]) for item in items])
+        self._store.remove_all([key_of(item) for item in items])
 
 
 def _first(pk: str, limit: int) -> Range:

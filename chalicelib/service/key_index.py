@@ -17,7 +17,7 @@ from chalicelib.service.log_writer import LogWriter
 from chalicelib.service.outcomes import raise_trouble
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Exists, Item, Key, Set, Write
+from chalicelib.writes import Exists, Item, Set, Write, key_of
 
 
 class KeyIndex:
@@ -41,7 +41,7 @@ class KeyIndex:
         low, high = keys.stored_since(entry.stored_at_ms), keys.stored_since(entry.stored_at_ms + 1)
         found = self._store.read([Range(pk, low, high, strong=True) for pk in places]) if places else []
         items = [item for items in found for item in items if keys.indexed_entry(item["sk"])[1] == entry.id]
-        writes = [Write(Key(item["pk"], item["sk"]), (Exists(("base",)),), (Set(("ttl",), ttl),)) for item in items]
+        writes = [Write(key_of(item), (Exists(("base",)),), (Set(("ttl",), ttl),)) for item in items]
         raise_trouble(self._store.write_each(writes) if writes else [])
 
     def _items(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> list[Item]:

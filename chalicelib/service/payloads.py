@@ -18,7 +18,7 @@ from chalicelib.packing import unpack
 from chalicelib.service.cache import BoundedCache
 from chalicelib.service.outcomes import raise_trouble
 from chalicelib.store import Keys, Store
-from chalicelib.writes import Exists, Item, Key, Set, Write
+from chalicelib.writes import Exists, Item, Key, Set, Write, key_of
 
 
 class Payloads:
@@ -83,7 +83,7 @@ class Payloads:
 
     def _pieces(self, wanted: list[Key], strong: bool) -> dict[Key, bytes]:
         items = self._store.read([Keys(wanted, strong)])[0] if wanted else []
-        return {Key(item["pk"], item["sk"]): item["data"] for item in items}
+        return {key_of(item): item["data"] for item in items}
 
     def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes | None:
         if entry.pieces:

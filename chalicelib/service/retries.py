@@ -14,7 +14,7 @@ from chalicelib.retry_page import Retry, RetryPage, retries_of
 from chalicelib.runtime import Runtime
 from chalicelib.service.parking import parked
 from chalicelib.store import Keys, Store
-from chalicelib.writes import Item, Key, Refused
+from chalicelib.writes import Item, Key, Refused, key_of
 
 
 class Retries:
@@ -96,4 +96,4 @@ def _found(item: Item | None) -> Cursor | None:
 
 
 def _by_id(pages: dict[Key, str], items: Iterable[Item]) -> dict[str, list[Retry]]:
-    return {pages[Key(item["pk"], item["sk"])]: retries_of(item) for item in items}
+    return {pages[key_of(item)]: retries_of(item) for item in items}

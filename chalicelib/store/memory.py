@@ -16,7 +16,7 @@ from chalicelib.sizes import item_bytes, read_units, write_units
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.store.evaluate import after, holds
 from chalicelib.store.meter import Meter
-from chalicelib.writes import Item, Key, Refused, Write
+from chalicelib.writes import Item, Key, Refused, Write, key_of
 
 
 class MemoryStore:
@@ -64,7 +64,7 @@ class MemoryStore:
             self.meter.round_trips += 1
             for item in items:
                 self._charge(None, item)
-                self._put(Key(item["pk"], item["sk"]), item)
+                self._put(key_of(item), item)
 
     def remove_all(self, keys: Sequence[Key]) -> None:
         with self._lock:

@@ -17,7 +17,7 @@ from chalicelib.store import Outcome, Range, Read
 from chalicelib.store.dynamodb.expressions import Expressions
 from chalicelib.store.dynamodb.requests import Requests
 from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
-from chalicelib.writes import Item, Key, Refused, RemoveItem, Write
+from chalicelib.writes import Item, Key, Refused, RemoveItem, Write, key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -210,5 +210,5 @@ def _ordered(read: Read, items: list[Item]) -> list[Item]:
     """In the order of the keys, an item as often as its key."""
     if isinstance(read, Range):
         return items
-    found = {Key(item["pk"], item["sk"]): item for item in items}
+    found = {key_of(item): item for item in items}
     return [found[key] for key in read.keys if key in found]
