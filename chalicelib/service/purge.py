@@ -12,7 +12,7 @@ from chalicelib.log import Entry, Segment
 from chalicelib.runtime import Runtime
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Item, Key
+from chalicelib.writes import Item, key_of
 
 _PAGE = 100
 
@@ -23,15 +23,16 @@ class Purge:
         self._runtime = runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
-        """Removes a deleted group's alarm, cursors, retries and dead letters, as far as there is time."""
-        if gone.alarm is not None:
-            self._store.remove_all([alarm_key(gone)])
+        """Removes a deleted group's alarm, window, cursors, retries and dead letters, as far as there is time."""
+        noted = ((alarm_key(gone), gone.alarm), (gone.window_key, gone.rate_limit))
+        if beside := [key for key, setting in noted if setting is not None]:
+            self._store.remove_all(beside)
         retries = [keys.retry_partition(keys.Place(gone.topic_id, gone.id, queue)) for queue in range(queues)]
         dead = keys.dead_partition(gone.topic_id, gone.id)
         every = [(pk, keys.FIRST, keys.LAST) for pk in (*retries, dead)]
         for places in ([keys.cursors(gone.topic_id, gone.name, gone.id)], every[:-1], every[-1:]):
             while items := self._first(places):
-                self._store.remove_all([Key(item["pk"], item["sk"]) for item in items])
+                self._store.remove_all([key_of(item) for item in items])
                 if self._runtime.now() > until_ms:
                     return
 
@@ -56,7 +57,7 @@ class Purge:
                 if self._runtime.now() > until_ms:
                     return False
                 self._remove_payloads(gone, [Entry.of(item) for item in items if "i" in item])
-                self._store.remove_all([Key(item["pk"], item["sk"]) for item in items])
+                self._store.remove_all([key_of(item) for item in items])
         return True
 
     def _remove_payloads(self, gone: Topic, entries: list[Entry]) -> None:
@@ -67,7 +68,7 @@ class Purge:
         """Payloads first: a segment is what they are found by."""
         entries = [entry for item in segments for entry in Segment.of(item).entries]
         self._remove_payloads(gone, entries)
-        self._store.remove_all([Key(item["pk"], item["sk"]) for item in segments])
+        self._store.remove_all([key_of(item) for item in segments])
 
     def _first(self, places: Sequence[tuple[str, str, str]]) -> list[Item]:
         """Of each partition, what comes first between two sort keys."""

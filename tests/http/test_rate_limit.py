@@ -112,3 +112,11 @@ def test_a_rate_can_be_changed(client: Client, topic: Topic) -> None:
     group.take_one()
     group.change(rate_limit=20)
     assert len(group.pop(max_messages=50)["messages"]) == 19
+
+
+def test_a_deleted_group_leaves_no_window(topic: Topic) -> None:
+    group = topic.group("slow", rate_limit=1)
+    filled(topic, 200)
+    group.take_one()
+    group.delete()
+    assert not [sk for part in topic.client.store._items.values() for sk in part if sk.startswith("rate#")]
