@@ -32,7 +32,7 @@ from chalicelib.service.producer import queue_of_key
 from chalicelib.service.promoter import Promoter
 from chalicelib.service.tails import ends_of
 from chalicelib.service.topics import Topics
-from chalicelib.store import Keys, Store
+from chalicelib.store import Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
 
@@ -89,7 +89,7 @@ class Alarms:
 
     def _check(self, topic: Topic, group: Group) -> bool:
         """The state is read before what is measured: what is measured must not be older than what it is to change."""
-        standing = self._state(group)
+        standing = self._catalogue.alarm_state(group)
         try:
             details = self._groups.details(topic, group.name)
         except GroupNotFound:
@@ -126,10 +126,6 @@ class Alarms:
             return self._catalogue.current_topic(alarm.TOPIC)
         except TopicNotFound:
             return self._topics.put(alarm.TOPIC, {})[0]
-
-    def _state(self, group: Group) -> AlarmState:
-        found = self._store.read([Keys([alarm_key(group)], strong=True)])[0]
-        return AlarmState.of(found[0] if found else None)
 
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:

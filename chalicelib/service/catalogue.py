@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib import keys
+from chalicelib.alarm_state import AlarmState, alarm_key
 from chalicelib.errors import GroupNotFound, TopicNotFound
 from chalicelib.fields import checked_name
 from chalicelib.group import Group
@@ -58,6 +59,11 @@ class Catalogue:
         if not found:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
         return Group.of(topic.id, name, found[0])
+
+    def alarm_state(self, group: Group) -> AlarmState:
+        """Of the group's alarm, as it is now."""
+        found = self._store.read([Keys([alarm_key(group)], strong=True)])[0]
+        return AlarmState.of(found[0] if found else None)
 
     def groups(self, topic: Topic) -> list[Group]:
         """All groups of the topic as they are now, by name."""

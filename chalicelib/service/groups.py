@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib import group, keys
-from chalicelib.alarm_state import AlarmState, alarm_key
 from chalicelib.changes import create, reset
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, InvalidField, StoreUnavailable
@@ -25,7 +24,7 @@ from chalicelib.service.purge import Purge
 from chalicelib.service.retries import Retries
 from chalicelib.service.tails import ends
 from chalicelib.service.timeline import Timeline
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Refused
 
@@ -169,13 +168,8 @@ class Groups:
             cursors = self._retries.unfolded(list(zip(places, self._cursors(topic, found), strict=True)))
             seen = enumerate(zip(cursors, firsts, queue_ends, strict=True))
             queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in seen]
-        return GroupDetails(found, queues, self._oldest(topic, queues), self._alarm_state(found))
-
-    def _alarm_state(self, found: Group) -> str | None:
-        if not found.has_alarm:
-            return None
-        items = self._store.read([Keys([alarm_key(found)], strong=True)])[0]
-        return AlarmState.of(items[0] if items else None).state
+        state = self._catalogue.alarm_state(found).state if found.has_alarm else None
+        return GroupDetails(found, queues, self._oldest(topic, queues), state)
 
     def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:
         heads = [(each.queue, each.first_ready) for each in queues if each.first_ready is not None]
