@@ -13,6 +13,7 @@ from chalicelib.errors import InvalidField
 from chalicelib.group import Group
 from chalicelib.limits import UNKNOWN_ITEMS_MAX
 from chalicelib.log import Segment
+from chalicelib.presence import completed
 from chalicelib.rate import Window
 from chalicelib.runtime import Runtime
 from chalicelib.service.beliefs import Beliefs
@@ -157,13 +158,13 @@ def _asked(topic: Topic, group: str, believed: Group | None, consumer: str, stro
 def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = "") -> list[Cursor]:
     """The cursors of all queues, in a broadcast group those of one consumer; one that nobody has used yet stands at the
     group's start."""
-    standing = {item["sk"]: item for item in items}
-    found: list[Cursor] = []
-    for queue in range(topic.queues):
-        key = group.cursor_key(queue, consumer)
-        item = standing.get(key.sk)
-        found.append(Cursor.of(item) if item else Cursor.fresh(key, group.start_of(queue)))
-    return found
+    return completed(group, topic.queues, standing_of(group, items, consumer), consumer)
+
+
+def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors that there are among these items of the group's partition: of a consumer, or (empty) of all."""
+    first = keys.cursors(group.topic_id, group.name, group.id, consumer)[1]
+    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 
 
 def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:

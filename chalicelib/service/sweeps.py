@@ -18,7 +18,7 @@ from chalicelib.service.alarms import Alarms, Watched
 from chalicelib.service.burial import Burial
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.expiry import Expiry
-from chalicelib.service.looking import cursors_of
+from chalicelib.service.looking import cursors_of, standing_of
 from chalicelib.service.promoter import Promoter, first_due
 from chalicelib.service.rounds import Rounds
 from chalicelib.service.topics import Topics
@@ -154,10 +154,7 @@ class Sweeps:
 
 def _cursors(topic: Topic, group: Group, items: list[Item]) -> list[Cursor]:
     """One for each queue; of a broadcast group, all there are."""
-    if not group.is_broadcast:
-        return cursors_of(group, topic, items)
-    first = keys.cursors(topic.id, group.name, group.id)[1]
-    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
+    return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
 
 
 def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
