@@ -5,12 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib import wiring
+from chalicelib.store.memory import MemoryStore
 from tests.http.client import Client, Clock, Group, Topic
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    yield Client()
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def client(store: MemoryStore) -> Iterator[Client]:
+    yield Client(store)
     wiring.use(None)
 
 

@@ -19,11 +19,6 @@ def store() -> TroubledStore:
     return TroubledStore()
 
 
-@pytest.fixture
-def client(store: TroubledStore) -> Client:
-    return Client(store)
-
-
 BIG = random.Random(1).randbytes(3_000).hex()
 
 

@@ -21,11 +21,6 @@ def store() -> TroubledStore:
 
 
 @pytest.fixture
-def client(store: TroubledStore) -> Client:
-    return Client(store)
-
-
-@pytest.fixture
 def topic(client: Client) -> Topic:
     return client.topic("orders", queues=QUEUES)
 

@@ -24,11 +24,6 @@ def store() -> TroubledStore:
 
 
 @pytest.fixture
-def client(store: TroubledStore) -> Client:
-    return Client(store)
-
-
-@pytest.fixture
 def hooks(client: Client) -> SendHooks:
     return client.api._service.hooks
 

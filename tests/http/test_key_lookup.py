@@ -18,11 +18,6 @@ def store() -> TroubledStore:
 
 
 @pytest.fixture
-def client(store: TroubledStore) -> Client:
-    return Client(store)
-
-
-@pytest.fixture
 def topic(client: Client) -> Topic:
     assert client.put("/topics/orders", queues=3, index_keys=True).status == 201
     return Topic(client, "orders")

@@ -27,11 +27,6 @@ def store() -> TroubledStore:
     return TroubledStore()
 
 
-@pytest.fixture
-def client(store: TroubledStore) -> Client:
-    return Client(store)
-
-
 REQUESTS = [
     ("GET", "/topics", None),
     ("PUT", "/topics/others", {}),
