@@ -67,11 +67,11 @@ def ours(cores: int) -> Callable[[str], int]:
     spark = open_session("benchmark", cores)
 
     def run(folder: str) -> int:
-        items = dynamodb_export.items(spark, folder, "segment", "topic")
-        pointing = dynamodb_export.pointing_items(spark, folder)
-        unpacked = unpacking.unpacked_inline(items).unionByName(unpacking.unpacked_elsewhere(pointing))
-        found = unpacking.messages(unpacked, unpacking.topic_names(items))
-        return _all_columns(found)
+        inline = dynamodb_export.inline(spark, folder).transform(unpacking.unpacked)
+        elsewhere = dynamodb_export.elsewhere(spark, folder).transform(unpacking.elsewhere)
+        unpacked = inline.unionByName(elsewhere.transform(unpacking.unpacked))
+        names = dynamodb_export.items(spark, folder, "topic").transform(unpacking.topic_names)
+        return _all_columns(unpacking.messages(unpacked, names))
 
     return run
 

@@ -77,9 +77,10 @@ class Run:
         incremental export, what has changed."""
         return dynamodb_export.items(self.spark, self.export.place.path, *kinds)
 
-    def pointing_items(self) -> DataFrame:
-        """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`. Other lines are passed over."""
-        return dynamodb_export.pointing_items(self.spark, self.export.place.path)
+    def packed(self) -> tuple[DataFrame, DataFrame]:
+        """The packed messages of a full export, `schemas.PACKED`: of entries that hold them, and of the others."""
+        path = self.export.place.path
+        return dynamodb_export.inline(self.spark, path), dynamodb_export.elsewhere(self.spark, path)
 
     @cached_property
     def quarantined(self) -> int:

@@ -131,6 +131,23 @@ ITEMS = StructType(
     ]
 )
 
+PACKED = _struct(
+    topic_id=_STRING,
+    entry_id=_BYTES,
+    queue=_INT,
+    offset=_LONG,  # of the first message
+    count_=_INT,
+    stored_at_ms=_LONG,
+    codec=_STRING,
+    pieces=_INT,
+    piece=_INT,
+    data=_BYTES,
+    file=_STRING,
+    line=_LONG,
+)
+"""Packed messages, and where they belong. A row is an entry with its `data`, an entry whose data are in so many
+`pieces` (0: in S3), or one such `piece`, of which there are only `topic_id`, `entry_id`, `data`."""
+
 QUARANTINE = _struct(file=_STRING, line=_LONG, reason=_STRING, raw=_STRING)
 """What could not be read. `line` 0: the file as a whole, or the rest of it. `raw`: the beginning of the line."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
@@ -29,15 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    items = run.items("segment", "payload", "topic")
     if run.export.is_incremental:
-        items = items.transform(unpacking.only_newest)
-    names = items.transform(unpacking.topic_names)
-    run.tables.overwrite(names, _NAMES, run.export.id)
+        items = run.items("segment", "payload", "topic").transform(unpacking.only_newest)
+        names, packed = items, items.transform(unpacking.packed)
+        inline, elsewhere = packed.transform(unpacking.inline), packed
+    else:
+        names, (inline, elsewhere) = run.items("topic"), run.packed()
+    run.tables.overwrite(names.transform(unpacking.topic_names), _NAMES, run.export.id)
     read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
-    elsewhere = run.pointing_items() if not run.export.is_incremental else items
-    inline, elsewhere = unpacking.unpacked_inline(items), unpacking.unpacked_elsewhere(elsewhere, read_blob)
-    with run.tables.staged(inline.unionByName(elsewhere), _STAGED, run.export.id) as unpacked:
+    entries = [inline, elsewhere.transform(unpacking.elsewhere)]
+    found = reduce(DataFrame.unionByName, (each.transform(unpacking.unpacked, read_blob) for each in entries))
+    with run.tables.staged(found, _STAGED, run.export.id) as unpacked:
         return _keep(run, unpacked, _names(run))
 
 
@@ -49,7 +51,7 @@ def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
     fresh = found.transform(unpacking.only_new, known)
     count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
     of_known = F.col("topic_id").isin([row["topic_id"] for row in names.collect()])
-    counted = unpacked.where("reason is null").groupBy(of_known.alias("known")).count().collect()
+    counted = unpacked.where("failure is null").groupBy(of_known.alias("known")).count().collect()
     sides = {row["known"]: row["count"] for row in counted}
     gone, total = sides.get(False, 0), sides.get(True, 0)
     left_out = f", {gone} of deleted topics left out" if gone else ""
@@ -58,8 +60,7 @@ def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
 
 def _known(run: Run, unpacked: DataFrame) -> DataFrame:
     """The messages of these topics and dates that other exports have brought."""
-    date = F.to_date(F.timestamp_millis("stored_at_ms"))
-    dates_and_topics = unpacked.agg(F.min(date), F.max(date), F.collect_set("topic_id"))
+    dates_and_topics = unpacked.agg(F.min("date"), F.max("date"), F.collect_set("topic_id"))
     (bounds,) = dates_and_topics.collect()
     table = run.tables.of_others(_TABLE, schemas.MESSAGES, run.export.id)
     first, last, topics = bounds

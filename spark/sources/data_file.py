@@ -21,7 +21,7 @@ QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
 _KEY = b'"pk":{"S":"'
 """As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
-_SEGMENT, _POINTER = items.PREFIXES_OF["segment"].encode(), b'"p":{"N":'
+_SEGMENT = items.PREFIXES_OF["segment"].encode()
 _KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
 
 
@@ -29,13 +29,13 @@ class FileReader:
     """Iterate once. `troubles` has what has been found so far, and is emptied by who reads it."""
 
     def __init__(
-        self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None, is_pointing: bool = False
+        self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None = None, of_segments: bytes = b""
     ) -> None:
-        """`kinds`: None, all. `is_pointing`: segments of which no entry points to a payload are passed over."""
+        """`kinds`: None, all. Segments whose lines are without `of_segments` are passed over."""
         self._file, self._is_incremental, self._kinds = file, is_incremental, kinds
         self._lines = LineReader(file)
         self.troubles: list[Trouble] = self._lines.troubles
-        self._wanted, self._is_pointing = _prefixes(kinds), is_pointing
+        self._wanted, self._of_segments = _prefixes(kinds), of_segments
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for block in self._lines:
@@ -48,7 +48,7 @@ class FileReader:
             prefix = _prefix(line)
             if prefix and self._wanted is not None and prefix not in self._wanted:
                 continue
-            if self._is_pointing and prefix == _SEGMENT and _POINTER not in line:
+            if prefix == _SEGMENT and self._of_segments not in line:
                 continue
             kind = _KINDS_BY_PREFIX.get(prefix)
             is_bulk = kind is not None and (not self._is_incremental or b'"NewImage":' in line)
@@ -97,7 +97,7 @@ class FileReader:
 
 def quarantined(file: DataFile, is_incremental: bool) -> Iterator[pa.RecordBatch]:
     """Reads all of the file, and gives what of it cannot be read."""
-    reader = FileReader(file, is_incremental, None)
+    reader = FileReader(file, is_incremental)
     for _ in reader:
         yield from _troubles(file, reader.troubles)
     yield from _troubles(file, reader.troubles)

@@ -2,8 +2,9 @@
 
     spark.read.format("dynamodb_export").load("exports/AWSDynamoDB/01700000000000-abcdef12")
 
-Rows are `schemas.ITEMS`; with `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read.
-With `.option("kinds", "segment,topic")` lines of other kinds are passed over without being parsed.
+Rows are `schemas.ITEMS`. With `.option("kinds", "segment,topic")` lines of other kinds are passed over without being
+parsed. With `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read; with `inline` or
+`elsewhere` they are `schemas.PACKED`: packed messages that lie in their segments, and those that do not.
 
 The kinds are an option, and no filter that Spark pushes down: Spark 4.3 keeps one reader for all scans of a DataFrame.
 In a plan that reads it twice, with a filter one kind here and another there, both scans would get the last filter,
@@ -12,7 +13,7 @@ and rows would be missing without a word.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,10 +23,21 @@ from pyspark.sql.types import StructType
 
 from spark import schemas
 from spark.errors import BadInput
+from spark.sources import packed
 from spark.sources.data_file import FileReader, quarantined
 from spark.sources.manifest import DataFile, read_export
 
-_ITEMS, _POINTING, _QUARANTINE = "items", "pointing", "quarantine"
+_ITEMS, _INLINE, _ELSEWHERE, _QUARANTINE = "items", "inline", "elsewhere", "quarantine"
+_SCHEMAS = {
+    _ITEMS: schemas.ITEMS,
+    _INLINE: schemas.PACKED,
+    _ELSEWHERE: schemas.PACKED,
+    _QUARANTINE: schemas.QUARANTINE,
+}
+_PACKED: dict[str, Callable[[DataFile], Iterator[pa.RecordBatch]]] = {
+    _INLINE: packed.inline,
+    _ELSEWHERE: packed.elsewhere,
+}
 
 
 def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
@@ -33,9 +45,14 @@ def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
     return _load(spark, path, _ITEMS, kinds)
 
 
-def pointing_items(spark: SparkSession, path: str) -> DataFrame:
-    """Payloads, and the segments with an entry that points to one: `schemas.ITEMS`."""
-    return _load(spark, path, _POINTING, ("segment", "payload"))
+def inline(spark: SparkSession, path: str) -> DataFrame:
+    """The packed messages of a full export that lie in their segments: `schemas.PACKED`."""
+    return _load(spark, path, _INLINE)
+
+
+def elsewhere(spark: SparkSession, path: str) -> DataFrame:
+    """The packed messages of a full export that do not, and the entries that they belong to: `schemas.PACKED`."""
+    return _load(spark, path, _ELSEWHERE)
 
 
 def quarantine(spark: SparkSession, path: str) -> DataFrame:
@@ -50,15 +67,15 @@ def _load(spark: SparkSession, path: str, rows: str, kinds: Sequence[str] = ()) 
 
 
 class DynamoDbExport(DataSource):
-    """Options: `path`, the folder of one export; `kinds`, with commas (default: all); `rows`, `items` (the default),
-    `pointing` (payloads and what points to them; other segments may be left out) or `quarantine`."""
+    """Options: `path`, the folder of one export; `rows`, see above (default: `items`); `kinds` of items, with commas
+    (default: all)."""
 
     @classmethod
     def name(cls) -> str:
         return "dynamodb_export"
 
     def schema(self) -> StructType:
-        return schemas.QUARANTINE if self._rows == _QUARANTINE else schemas.ITEMS
+        return _SCHEMAS[self._rows]
 
     def reader(self, schema: StructType) -> ExportReader:  # noqa: ARG002  it is PySpark's, and always the one above
         return ExportReader(self.options["path"], self._rows, self._kinds)
@@ -67,6 +84,8 @@ class DynamoDbExport(DataSource):
     def _kinds(self) -> frozenset[str] | None:
         if not (given := self.options.get("kinds")):
             return None
+        if self._rows != _ITEMS:
+            raise BadInput(f"option kinds is for rows {_ITEMS!r}, not {self._rows!r}")
         kinds = frozenset(given.split(","))
         if unknown := kinds - schemas.KINDS.keys():
             raise BadInput(f"option kinds names {min(unknown)!r}, which is no kind of item")
@@ -75,8 +94,8 @@ class DynamoDbExport(DataSource):
     @property
     def _rows(self) -> str:
         rows: str = self.options.get("rows", _ITEMS)
-        if rows not in (_ITEMS, _POINTING, _QUARANTINE):
-            raise BadInput(f"option rows is {rows!r}, not {_ITEMS}, {_POINTING} or {_QUARANTINE}")
+        if rows not in _SCHEMAS:
+            raise BadInput(f"option rows is {rows!r}, not one of {', '.join(_SCHEMAS)}")
         return rows
 
 
@@ -93,11 +112,14 @@ class ExportReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Large files first: they end together."""
         export = read_export(self._path)
+        if self._rows in _PACKED and export.is_incremental:
+            raise BadInput(f"option rows is {self._rows!r}, which is for full exports")
         files = sorted(export.files, key=lambda file: -file.items)
         return [FilePartition(file, export.is_incremental) for file in files]
 
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         if self._rows == _QUARANTINE:
             return quarantined(partition.file, partition.is_incremental)
-        kinds, is_pointing = self._kinds, self._rows == _POINTING
-        return iter(FileReader(partition.file, partition.is_incremental, kinds, is_pointing))
+        if self._rows in _PACKED:
+            return _PACKED[self._rows](partition.file)
+        return iter(FileReader(partition.file, partition.is_incremental, self._kinds))

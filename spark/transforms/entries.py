@@ -11,8 +11,8 @@ _FIELDS = ENTRY.fieldNames()
 
 
 def entries(items: DataFrame) -> DataFrame:
-    """Each entry of each segment: `topic_id`, `queue`, `base` of the segment, `offset` of its first message, and the
-    fields of `schemas.ENTRY`."""
+    """Each entry of each segment: `topic_id`, `queue`, `base` of the segment, its `file` and `line`, `offset` of the
+    entry's first message, and the fields of `schemas.ENTRY`."""
     listed = F.col("segment.entries")
 
     def placed(entry: Column, index: Column) -> Column:
@@ -20,7 +20,8 @@ def entries(items: DataFrame) -> DataFrame:
         return F.struct(offset.alias("offset"), *(entry[name].alias(name) for name in _FIELDS))
 
     segments = items.where("kind = 'segment'")
-    return segments.select("topic_id", "segment.queue", "segment.base", F.inline(F.transform(listed, placed)))
+    place = ("topic_id", "segment.queue", "segment.base", "file", "line")
+    return segments.select(*place, F.inline(F.transform(listed, placed)))
 
 
 def _count_before(listed: Column, index: Column) -> Column:

@@ -33,10 +33,9 @@ class PackedLines:
     def __init__(self) -> None:
         self._names: list[str] = []
 
-    def columns(self, blocks: Sequence[bytes]) -> Columns:
-        """Of all lines of all blocks: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`. Raises `ValueError`
-        or one of its like when a line is no message."""
-        count = sum(block.count(b"\n") for block in blocks) + len(blocks)
+    def columns(self, blocks: Sequence[bytes], count: int) -> Columns:
+        """Of the lines of all blocks, so many: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`. Raises
+        `ValueError` or one of its like when a line is no message."""
         if len(self._names) <= _NAMES_MAX:
             try:
                 return _from_table(self._parsed(b"\n".join(blocks)), count, self._names)

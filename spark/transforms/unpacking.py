@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from spark.transforms.packed_lines import PackedLines
+from spark.transforms.packed_lines import Columns, PackedLines
 
 ReadBlob = Callable[[str, bytes], bytes | None]
 """Topic id and entry id of a body in S3 -> the packed messages; None: it is not there."""
@@ -23,57 +24,44 @@ _BLOCK_BYTES_MAX = 4 << 20
 _ZSTD_BYTES_MAX = 64 << 20
 """No entry unpacks to more: a body has 4 MiB at most, and a call 100 messages."""
 
+_FAILURE = pa.struct([("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())])
 _MESSAGE = pa.schema(
     [
         ("topic_id", pa.string()),
         ("queue", pa.int32()),
         ("offset", pa.int64()),
-        ("entry_id", pa.binary()),
+        ("message_id", pa.string()),
+        ("entry_id", pa.string()),
         ("stored_at_ms", pa.int64()),
-        ("delayed_id", pa.string()),
+        ("due_ms", pa.int64()),
         ("key", pa.string()),
         ("tag", pa.string()),
         ("properties", pa.map_(pa.string(), pa.string())),
         ("body", pa.binary()),
         ("is_text", pa.bool_()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("reason", pa.string()),
+        ("date", pa.date32()),
+        ("failure", _FAILURE),
     ]
 )
 COLUMNS = (
-    "topic_id string, queue int, offset bigint, entry_id binary, stored_at_ms bigint, delayed_id string, key string,"
-    " tag string, properties map<string, string>, body binary, is_text boolean, file string, line bigint, reason string"
+    "topic_id string, queue int, offset bigint, message_id string, entry_id string, stored_at_ms bigint, due_ms bigint,"
+    " key string, tag string, properties map<string, string>, body binary, is_text boolean, date date,"
+    " failure struct<file: string, line: bigint, reason: string>"
 )
-"""What comes out. `reason`: why an entry could not be unpacked; then the row stands for all of it."""
+"""What comes out: `schemas.MESSAGES` but for the topic's name. `failure`: where an entry is that could not be unpacked,
+and why; then the row stands for all of it, and has its place alone."""
 
-_OF_ENTRY = ("topic_id", "queue", "entry_id", "stored_at_ms", "file", "line")
 _lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, pa.ArrowException, zstandard.ZstdError)
-
-
-def inline_entries(segments: pa.RecordBatch) -> pa.RecordBatch:
-    """The entries that hold their messages. In: `topic_id`, `segment`, `file`, `line`. Out: what `unpack` takes."""
-    segment = segments["segment"]
-    lists = pc.struct_field(segment, "entries")
-    entries = lists.flatten()
-    parents = pc.list_parent_indices(lists)
-    counts = pc.struct_field(entries, "count").to_numpy(zero_copy_only=False).astype(np.int64)
-    before = np.concatenate([[0], np.cumsum(counts)])
-    first = before[(pc.subtract(lists.offsets, lists.offsets[0])).to_numpy()]
-    places = parents.to_numpy()
-    offsets = pc.struct_field(segment, "base").to_numpy(zero_copy_only=False)[places] + before[:-1] - first[places]
-    columns = {name: segments[name].take(parents) for name in ("topic_id", "file", "line")}
-    columns |= {"queue": pc.struct_field(segment, "queue").take(parents), "offset": pa.array(offsets, pa.int64())}
-    columns |= {name: pc.struct_field(entries, name) for name in ("count", "stored_at_ms", "codec", "data")}
-    columns["entry_id"] = pc.struct_field(entries, "id")
-    found = pa.RecordBatch.from_pydict(columns)
-    return found.filter(found["data"].is_valid())
+_DAY_MS = 24 * 60 * 60 * 1000
+_ID_BEFORE_DUE = 19
+"""Letters of the id of a message that waited before its due time: the entry's id, the queue, `t`."""
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 
 
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
-    """In: `topic_id`, `queue`, `offset` (of the first message), `entry_id`, `count`, `stored_at_ms`, `codec`, `data`,
-    `file`, `line`; where there are `pieces`, and these are 0, the data are to be read by `read_blob`."""
+    """In: entries, `schemas.PACKED` but for `piece`. Where there are no data, and 0 pieces, `read_blob` has them."""
     taken: list[int] = []
     blocks: list[bytes] = []
     failed: list[tuple[int, str]] = []
@@ -112,7 +100,7 @@ def _blocks(entries: pa.RecordBatch, read_blob: ReadBlob | None) -> Iterator[byt
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
     """Raises `ValueError` with the reason when there is nothing to be had."""
-    pieces = entries["pieces"][at].as_py() if "pieces" in entries.schema.names else None
+    pieces = entries["pieces"][at].as_py()
     if pieces != 0:
         raise ValueError(f"not all of the {pieces} payload items of the entry are in the export")
     if read_blob is None:
@@ -140,20 +128,60 @@ def _messages(
 
 
 def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa.RecordBatch:
-    given = _lines.columns(blocks)
-    counts = entries["count"].to_numpy()[taken].astype(np.int64)
-    total = int(counts.sum())
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    places = np.repeat(np.array(taken), counts)
-    given |= {name: entries[name].take(pa.array(places)) for name in _OF_ENTRY}
-    given["offset"] = pa.array(entries["offset"].to_numpy()[places] + within)
-    nothing = pa.nulls(total, pa.string())
-    return pa.RecordBatch.from_arrays([given.get(field.name, nothing) for field in _MESSAGE], schema=_MESSAGE)
+    entries = entries.take(pa.array(taken))
+    counts = entries["count"].to_numpy().astype(np.int64)
+    given = _lines.columns(blocks, int(counts.sum()))
+    delayed = given.pop("delayed_id")
+    places = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    offsets = entries["offset"].to_numpy()[places] + within
+    given |= _columns(_of_entries(entries).take(pa.array(places)))
+    given["offset"] = pa.array(offsets)
+    own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
+    given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
+    if delayed.null_count < len(delayed):
+        given["due_ms"] = pa.array([_due_ms(each) for each in delayed.to_pylist()], pa.int64())
+    return _made(given, len(places))
+
+
+def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
+    """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited."""
+    stored = entries["stored_at_ms"]
+    ids = [each.hex() for each in entries["entry_id"].to_pylist()]
+    heads = [f"{each}{queue:02x}" for each, queue in zip(ids, entries["queue"].to_pylist(), strict=True)]
+    given = {name: entries[name] for name in ("topic_id", "queue", "stored_at_ms")}
+    days = pa.array((stored.to_numpy() // _DAY_MS).astype(np.int32)).cast(pa.date32())
+    return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": days})
+
+
+def _due_ms(delayed_id: str | None) -> int | None:
+    return int(delayed_id[_ID_BEFORE_DUE:], 16) if delayed_id else None
+
+
+def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
+    """Each, from 0 on, in small letters and without zeros before it."""
+    lengths = 1 + np.searchsorted(_POWERS_OF_16, numbers, side="right")
+    places = np.arange(int(lengths.max(initial=1)))[::-1]
+    letters = _HEX[(numbers[:, None] >> (4 * places)) & 15]
+    text = letters[places < lengths[:, None]].tobytes()
+    ends = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), len(numbers), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
 
 def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.RecordBatch:
-    places = [at for at, _ in failed]
-    given = {name: entries[name].take(pa.array(places)) for name in (*_OF_ENTRY, "offset")}
-    given["reason"] = pa.array([reason for _, reason in failed], pa.string())
-    arrays = [given[field.name] if field.name in given else pa.nulls(len(places), field.type) for field in _MESSAGE]
+    places, reasons = zip(*failed, strict=True)
+    entries = entries.take(pa.array(places))
+    given = {**_columns(_of_entries(entries)), "offset": entries["offset"]}
+    parts = [entries["file"], entries["line"], pa.array(reasons, pa.string())]
+    given["failure"] = pa.StructArray.from_arrays(parts, fields=list(_FAILURE))
+    return _made(given, len(places))
+
+
+def _columns(batch: pa.RecordBatch) -> Columns:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def _made(given: Columns, count: int) -> pa.RecordBatch:
+    arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _MESSAGE]
     return pa.RecordBatch.from_arrays(arrays, schema=_MESSAGE)

@@ -12,7 +12,6 @@ from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary
 from tests.simulation.mutants import MUTANTS
 
-
 PLAYS_MAX = 20
 """Of a planted bug: each finds it in more than half of all plays."""
 

@@ -20,7 +20,7 @@ def block(*messages: dict[str, Any]) -> bytes:
 
 
 def rows(parsing: PackedLines, *blocks: bytes) -> list[dict[str, Any]]:
-    columns = parsing.columns(blocks)
+    columns = parsing.columns(blocks, sum(each.count(b"\n") + 1 for each in blocks))
     lists = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
 
@@ -82,4 +82,4 @@ def test_what_is_no_message_is_an_error_and_no_row(bad: bytes, is_warm: bool) ->
     if is_warm:
         rows(parsing, block(FIRST, SECOND))
     with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-        parsing.columns([block(FIRST), bad])
+        rows(parsing, block(FIRST), bad)
