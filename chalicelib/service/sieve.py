@@ -83,6 +83,7 @@ class Sieve:
     def _past_expired(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
         """To where nothing before can be unexpired, however far that is; at least what was looked at. An entry may have
         come late, and be older than those before it: the search could take it for their age too."""
-        first = self._timeline.firsts(view.topic, self._runtime.now() - ENTRY_LATE_MS)[queue]
+        unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
+        first = self._timeline.surely_older(view.topic, queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
         return replace(picked, fresh=count, passed=range(count))

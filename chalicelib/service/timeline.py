@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chalicelib.log import Segment
-from chalicelib.service.log_reader import LogReader, Want
+from chalicelib.log import Entry, Segment
+from chalicelib.service.log_reader import LogReader, Want, entries
 from chalicelib.service.tails import ends
 from chalicelib.store import Store
 from chalicelib.topic import Topic
@@ -37,7 +37,31 @@ class Timeline:
         """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
 
         Messages stored within the clocks' skew of each other may stand on either side."""
-        searches = [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))]
+        return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))], at_ms)
+
+    def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
+        """An offset of a queue before which all is older than this.
+
+        An entry that was decided on comes late into the log when nobody carries that out for long, and is then much
+        older than those before it: the search may end behind it. Nothing else of the kind is near, as there is one
+        decision at a time, so whether it did, the entry before tells."""
+        end = ends(self._store, topic)[queue]
+        while True:
+            [first] = self._found(topic, [_Search(queue, 0, end)], at_ms)
+            last = self._entry_before(topic, queue, first)
+            before = self._entry_before(topic, queue, last[0]) if last else None
+            if last is None or before is None or before[1].stored_at_ms < at_ms:
+                return first
+            end = last[0]
+
+    def _entry_before(self, topic: Topic, queue: int, offset: int) -> tuple[int, Entry] | None:
+        """The entry that ends there, with its first offset; None: it is gone, or the log begins there."""
+        if not offset:
+            return None
+        chain = self._reader.chains([Want(topic.log(queue), offset - 1, 1, None)], strong=True)[0]
+        return next((each for each in entries(chain) if each[0] < offset <= each[0] + each[1].count), None)
+
+    def _found(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
         while going := [search for search in searches if search.low < search.high]:
             wants = [Want(topic.log(each.queue), (each.low + each.high) // 2, 1, None) for each in going]
             for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):

@@ -184,3 +184,41 @@ def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str
         for requests, goes_on, grows in product(points, (False, True), (False, True)):
             found = after_two(scene, (first, second), requests, goes_on, grows)
             assert found == [], f"{first} and {second}, at {requests}; goes on: {goes_on}; grows: {grows}"
+
+
+@pytest.mark.parametrize("count", [1, 10, 11, 22])  # eleven fill a segment
+def test_what_was_decided_long_ago_hides_nothing_from_a_pop_that_passes_what_has_expired(count: int) -> None:
+    scene = Scene.__new__(Scene)
+    scene.store, scene.now, scene.random = Quiet(), 1_000_000, Random(1)
+    service = scene.instance()
+    scene.topic, _ = service.topics.put("t", {"queues": 1, "retention_ms": 60_000})
+    service.groups.put(scene.topic, "g", {})
+
+    def produce(body: str, copies: int, deliver_at_ms: int | None = None) -> None:
+        sent = Message(body.encode(), True, None, None, {}, deliver_at_ms)
+        service.producer.produce(scene.topic, [(sent, None)] * copies)
+
+    produce("waits", 32, scene.now + 100)
+    scene.topic = service.catalogue.current_topic("t")
+    scene.now += 200
+    run_to(scene, "forward", next(each for each in range(1, 20) if _is_decided(scene, each)))
+    for _ in range(6):
+        produce(scene.random.randbytes(400).hex(), 200)  # some two fill a segment
+    scene.now += 8 * 60_000
+    for _ in range(count):
+        produce("new".ljust(53), 1)
+    popping = scene.instance()
+    came = [
+        each.stored.message.body.strip()
+        for each in popping.consumer.pop(scene.topic, "g", Pop(256, 600_000)).deliveries
+    ]
+    assert came == [b"new"] * count
+
+
+def _is_decided(scene: Scene, request: int) -> bool:
+    """Whether who dies after this request of a delivery has decided on it, and done no more."""
+    fresh = Scene.__new__(Scene)
+    fresh.store, fresh.now, fresh.random, fresh.topic = scene.store.copy(), scene.now, Random(2), scene.topic
+    run_to(fresh, "forward", request)
+    written = [pk for pk, items in fresh.store._items.items() if items]
+    return any(pk.startswith("promotions#") for pk in written)
