@@ -14,11 +14,12 @@ from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
 from jmespath.lexer import Lexer
 
-from chalicelib.errors import InvalidFilter
-from chalicelib.fields import shown
+from chalicelib.errors import InvalidField, InvalidFilter
+from chalicelib.fields import encodable, shown
 from chalicelib.limits import EXPRESSION_CHARS_MAX, EXPRESSIONS_KEPT_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.message import Message
 
+_FIELDS = frozenset({"tags", "expression"})
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 
 
@@ -59,14 +60,20 @@ def _is_true(value: object) -> bool:
 
 
 def parse(data: object) -> Filter:
-    """Raises InvalidFilter, which says where in the expression it went wrong."""
-    if not isinstance(data, dict) or set(data) not in ({"tags"}, {"expression"}):
+    """Raises InvalidFilter, which says where in the expression it went wrong; InvalidField for a lone surrogate."""
+    given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else {}
+    if not isinstance(data, dict) or not data.keys() <= _FIELDS or len(given) != 1:
         raise InvalidFilter(f"field 'filter' must be {_FORMS}; it is {shown(data)}")
-    if "tags" in data:
-        _demand_tags(data["tags"])
+    if "tags" in given:
+        _demand_tags(given["tags"])
     else:
-        _demand_expression(data["expression"])
-    return Filter(data)
+        _demand_expression(given["expression"])
+    return Filter(given)
+
+
+def _demand_encodable(field: str, text: str) -> None:
+    if not encodable(text):
+        raise InvalidField(f"field '{field}' must be text without a lone surrogate; it is {shown(text)}")
 
 
 def _demand_tags(tags: object) -> None:
@@ -78,12 +85,14 @@ def _demand_tags(tags: object) -> None:
             raise InvalidFilter(
                 f"field 'filter.tags[{index}]' must be a tag that a message can have; it is {shown(tag)}"
             )
+        _demand_encodable(f"filter.tags[{index}]", tag)
 
 
 def _demand_expression(expression: object) -> None:
     if not isinstance(expression, str) or not 1 <= len(expression) <= EXPRESSION_CHARS_MAX:
         wanted = f"a JMESPath expression of 1 to {EXPRESSION_CHARS_MAX} characters"
         raise InvalidFilter(f"field 'filter.expression' must be {wanted}; it is {shown(expression)}")
+    _demand_encodable("filter.expression", expression)
     try:
         nodes = list(_nodes(_compiled(expression).parsed))
     except RecursionError:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.client import Client, Group, Topic, bodies, offsets
+from tests.http.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
 
@@ -117,6 +117,9 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
         {"tags": [""]},
         {"tags": [1]},
         {"tags": ["a"], "expression": "tag"},
+        {"tags": None},
+        {"tags": None, "expression": None},
+        {"tags": ["a"], "nosuch": None},
         {"tag": ["a"]},
         {"expression": ""},
         {"expression": 7},
@@ -130,6 +133,27 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
 def test_a_bad_filter_is_refused_and_changes_nothing(client: Client, topic: Topic, bad: object) -> None:
     assert client.put(f"{topic.path}/groups/g", filter=bad).problem == (400, "InvalidFilter")
     assert client.get(f"{topic.path}/groups/g").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        ({"tags": ["a", "\ud800"]}, "filter.tags[1]"),
+        ({"expression": "tag == '\ud800'"}, "filter.expression"),
+        ({"expression": 'tag == `"\ud800"`'}, "filter.expression"),
+    ],
+)
+def test_a_lone_surrogate_in_a_filter_is_refused(client: Client, topic: Topic, bad: Json, field: str) -> None:
+    answer = client.put(f"{topic.path}/groups/g", filter=bad)
+    assert answer.problem == (400, "InvalidField")
+    assert f"field '{field}' must be text without a lone surrogate; it is " in answer.json["detail"]
+    assert client.get(f"{topic.path}/groups/g").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize("given", [{"tags": ["a"]}, {"expression": "tag == 'a'"}])
+def test_null_in_a_filter_means_not_given(topic: Topic, given: Json) -> None:
+    group = topic.group("some", filter={"tags": None, "expression": None} | given)
+    assert group.progress()["filter"] == given
 
 
 @pytest.mark.parametrize(("expression", "position"), [("tag ==", 6), ("tag == 'a", 7), ("a b", 2), ("#", 0)])
