@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import jmespath
 import orjson
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions
+from jmespath.lexer import Lexer
 
-from chalicelib.errors import InvalidFilter
-from chalicelib.fields import shown
+from chalicelib.errors import InvalidField, InvalidFilter
+from chalicelib.fields import encodable, shown
 from chalicelib.limits import EXPRESSION_CHARS_MAX, EXPRESSIONS_KEPT_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.message import Message
 
+_FIELDS = frozenset({"tags", "expression"})
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 
 
@@ -57,14 +60,20 @@ def _is_true(value: object) -> bool:
 
 
 def parse(data: object) -> Filter:
-    """Raises InvalidFilter, which says where in the expression it went wrong."""
-    if not isinstance(data, dict) or set(data) not in ({"tags"}, {"expression"}):
+    """Raises InvalidFilter, which says where in the expression it went wrong; InvalidField for a lone surrogate."""
+    given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else {}
+    if not isinstance(data, dict) or not data.keys() <= _FIELDS or len(given) != 1:
         raise InvalidFilter(f"field 'filter' must be {_FORMS}; it is {shown(data)}")
-    if "tags" in data:
-        _demand_tags(data["tags"])
+    if "tags" in given:
+        _demand_tags(given["tags"])
     else:
-        _demand_expression(data["expression"])
-    return Filter(data)
+        _demand_expression(given["expression"])
+    return Filter(given)
+
+
+def _demand_encodable(field: str, text: str) -> None:
+    if not encodable(text):
+        raise InvalidField(f"field '{field}' must be text without a lone surrogate; it is {shown(text)}")
 
 
 def _demand_tags(tags: object) -> None:
@@ -76,38 +85,60 @@ def _demand_tags(tags: object) -> None:
             raise InvalidFilter(
                 f"field 'filter.tags[{index}]' must be a tag that a message can have; it is {shown(tag)}"
             )
+        _demand_encodable(f"filter.tags[{index}]", tag)
 
 
 def _demand_expression(expression: object) -> None:
     if not isinstance(expression, str) or not 1 <= len(expression) <= EXPRESSION_CHARS_MAX:
         wanted = f"a JMESPath expression of 1 to {EXPRESSION_CHARS_MAX} characters"
         raise InvalidFilter(f"field 'filter.expression' must be {wanted}; it is {shown(expression)}")
+    _demand_encodable("filter.expression", expression)
     try:
-        called = list(_functions(_compiled(expression).parsed))
+        nodes = list(_nodes(_compiled(expression).parsed))
     except RecursionError:
         raise InvalidFilter(f"field 'filter.expression' is nested too deep: {shown(expression)}") from None
     except JMESPathError as error:
         where = f"at position {getattr(error, 'lex_position', 0)} of {shown(expression)}"
         raise InvalidFilter(f"field 'filter.expression' is not JMESPath: it goes wrong {where}") from None
-    for name, arguments in called:
-        if name not in _ARGUMENTS or not _ARGUMENTS[name](arguments):
+    if any(node["type"] == "slice" and node["children"][_STEP] == 0 for node in nodes):
+        raise InvalidFilter(f"field 'filter.expression' has a slice whose step is 0: {shown(expression)}")
+    calls = [node for node in nodes if node["type"] == "function_expression"]
+    for node, position in zip(calls, _calls(expression), strict=True):
+        if wrong := _wrong_call(node["value"], len(node["children"])):
             raise InvalidFilter(
-                f"field 'filter.expression' calls {name}() with {arguments} arguments, which JMESPath does not have,"
-                f" at position {expression.find(name)} of {shown(expression)}"
+                f"field 'filter.expression' calls {wrong}, at position {position} of {shown(expression)}"
             )
 
 
-def _functions(node: Any) -> Iterator[tuple[str, int]]:
-    """The functions that a parsed expression calls, each with its number of arguments."""
-    if node["type"] == "function_expression":
-        yield node["value"], len(node["children"])
-    for child in node["children"]:
-        yield from _functions(child)
+_STEP = 2
+"""Place of the step among the children of a slice."""
 
 
-def _takes(signature: Sequence[Any]) -> Callable[[int], bool]:
+def _nodes(node: Any) -> Iterator[Any]:
+    """The nodes of a parsed expression, in the order in which they are written."""
+    yield node
+    children = node["children"]
+    if node["type"] == "slice":
+        return  # its children are numbers
+    if node["type"] == "filter_projection":
+        left, right, condition = children
+        children = [left, condition, right]
+    for child in children:
+        yield from _nodes(child)
+
+
+def _calls(expression: str) -> Iterator[int]:
+    """Where the functions stand that are called: a parenthesis after a name is a call, any other one groups."""
+    for token, following in pairwise(Lexer().tokenize(expression)):
+        if following["type"] == "lparen" and token["type"] in ("unquoted_identifier", "rparen"):
+            yield token["start"]
+
+
+def _wrong_call(name: str, count: int) -> str | None:
+    if name not in Functions.FUNCTION_TABLE:
+        return f"{name}(), which is no function of JMESPath"
+    signature = Functions.FUNCTION_TABLE[name]["signature"]
     least, is_open = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
-    return lambda count: count >= least if is_open else count == least
-
-
-_ARGUMENTS = {name: _takes(about["signature"]) for name, about in Functions.FUNCTION_TABLE.items()}
+    if count == least or (is_open and count > least):
+        return None
+    return f"{name}() with {count} argument{'s' * (count != 1)}, where it takes {least}{' or more' if is_open else ''}"

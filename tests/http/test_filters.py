@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.client import Client, Group, Topic, bodies, offsets
+from tests.http.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
 
@@ -117,6 +117,9 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
         {"tags": [""]},
         {"tags": [1]},
         {"tags": ["a"], "expression": "tag"},
+        {"tags": None},
+        {"tags": None, "expression": None},
+        {"tags": ["a"], "nosuch": None},
         {"tag": ["a"]},
         {"expression": ""},
         {"expression": 7},
@@ -124,11 +127,33 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
         {"expression": "nosuch(tag)"},
         {"expression": "tag == 'a' && length(tag, key)"},
         {"expression": "(" * 500 + "tag" + ")" * 500},
+        {"expression": "tag[::0]"},
     ],
 )
 def test_a_bad_filter_is_refused_and_changes_nothing(client: Client, topic: Topic, bad: object) -> None:
     assert client.put(f"{topic.path}/groups/g", filter=bad).problem == (400, "InvalidFilter")
     assert client.get(f"{topic.path}/groups/g").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        ({"tags": ["a", "\ud800"]}, "filter.tags[1]"),
+        ({"expression": "tag == '\ud800'"}, "filter.expression"),
+        ({"expression": 'tag == `"\ud800"`'}, "filter.expression"),
+    ],
+)
+def test_a_lone_surrogate_in_a_filter_is_refused(client: Client, topic: Topic, bad: Json, field: str) -> None:
+    answer = client.put(f"{topic.path}/groups/g", filter=bad)
+    assert answer.problem == (400, "InvalidField")
+    assert f"field '{field}' must be text without a lone surrogate; it is " in answer.json["detail"]
+    assert client.get(f"{topic.path}/groups/g").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize("given", [{"tags": ["a"]}, {"expression": "tag == 'a'"}])
+def test_null_in_a_filter_means_not_given(topic: Topic, given: Json) -> None:
+    group = topic.group("some", filter={"tags": None, "expression": None} | given)
+    assert group.progress()["filter"] == given
 
 
 @pytest.mark.parametrize(("expression", "position"), [("tag ==", 6), ("tag == 'a", 7), ("a b", 2), ("#", 0)])
@@ -138,6 +163,39 @@ def test_a_bad_expression_is_refused_with_the_position(
     answer = client.put(f"{topic.path}/groups/g", filter={"expression": expression})
     assert answer.problem == (400, "InvalidFilter")
     assert f"position {position} " in answer.json["detail"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("keys(properties)[0:1]", ["y"]),
+        ("[tag, key][::-1] | [0] == 'k'", ["y"]),
+        ("[properties][?contains(keys(@)[:1], 'region')] | [:1].length(region)", ["y"]),
+        ("[tag, key][::-1][0] == 'k'", []),
+        ("tag[0:3]", []),
+        ("properties.*[1:]", []),
+    ],
+)
+def test_an_expression_may_slice(topic: Topic, expression: str, wanted: list[str]) -> None:
+    group = topic.group("some", filter={"expression": expression})
+    topic.produce({"body": "x", "tag": "a"}, {"body": "y", "tag": "a", "key": "k", "properties": {"region": "eu"}})
+    assert bodies(group.pop()["messages"]) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expression", "wrong"),
+    [
+        ("tag == 'foo' && foo(tag)", "foo(), which is no function of JMESPath, at position 16 "),
+        ("length == 'x' && length(tag, key)", "length() with 2 arguments, where it takes 1, at position 17 "),
+        ("[length(tag), length ()]", "length() with 0 arguments, where it takes 1, at position 14 "),
+        ("merge()", "merge() with 0 arguments, where it takes 1 or more, at position 0 "),
+        ("values(properties)[?foo(@)].length(@)", "foo(), which is no function of JMESPath, at position 20 "),
+    ],
+)
+def test_a_wrong_call_is_refused_with_its_position(client: Client, topic: Topic, expression: str, wrong: str) -> None:
+    answer = client.put(f"{topic.path}/groups/g", filter={"expression": expression})
+    assert answer.problem == (400, "InvalidFilter")
+    assert wrong in answer.json["detail"]
 
 
 def test_acks_ride_along_with_a_claim_that_passes(topic: Topic, group: Group) -> None:

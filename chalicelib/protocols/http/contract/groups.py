@@ -118,8 +118,8 @@ _SETTINGS: Json = {
             " `key` and `properties` is true of. What does not match is settled when it is passed, and counts as"
             " `ready` until then. A changed filter applies to what is not yet passed; the expression"
             " `'all'` lets everything through again.",
-            request("Tags.", {}, {"tags": _TAGS}),
-            request("An expression.", {}, {"expression": _EXPRESSION}),
+            request("Tags.", {"expression": one_of("Not given.")}, {"tags": _TAGS}),
+            request("An expression.", {"tags": one_of("Not given.")}, {"expression": _EXPRESSION}),
         ),
         "default": None,
     },
