@@ -7,7 +7,6 @@ it. Nobody tells when an item was written, so an incremental export has the time
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -89,8 +88,7 @@ def _remove(export: Export, files: list[DataFile]) -> None:
     for file in files:
         with suppress(OSError):
             file.close()
-        file.path.unlink(missing_ok=True)
-    shutil.rmtree(export.folder, ignore_errors=True)
+    layout.remove(export, [file.path for file in files])
 
 
 class _Writer:

@@ -13,6 +13,7 @@ import base64
 import gzip
 import hashlib
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -123,6 +124,13 @@ def begin(export: Export) -> None:
     export.folder.mkdir(parents=True)
     export.data.mkdir(exist_ok=True)
     (export.folder / "_started").touch()
+
+
+def remove(export: Export, files: Iterable[Path]) -> None:
+    """Leaves nothing of what was begun: neither its folder, nor these data files."""
+    for path in files:
+        path.unlink(missing_ok=True)
+    shutil.rmtree(export.folder, ignore_errors=True)
 
 
 def finish(export: Export, files: Sequence[Written], ended_ms: int) -> None:

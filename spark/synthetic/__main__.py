@@ -1,4 +1,5 @@
-"""`python -m spark.synthetic` writes a synthetic export. Exit codes: 0 done, 1 failed, 64 wrong arguments."""
+"""`python -m spark.synthetic` writes a synthetic export. Exit codes: 0 done, 1 failed, 64 wrong arguments,
+130 interrupted."""
 
 from __future__ import annotations
 
@@ -36,9 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         folder = generate(given.to, shape, bar.add)
     except (BadInput, OSError) as error:
-        bar.close()
-        print(f"synthetic: {error}", file=sys.stderr)
-        return 1
+        return _failed(bar, str(error), 1)
+    except KeyboardInterrupt:
+        return _failed(bar, "interrupted", 130)
     bar.close()
     known = answers(folder)
     print(
@@ -46,6 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" in {time.monotonic() - began:.1f} s -> {folder}"
     )
     return 0
+
+
+def _failed(bar: Bar, reason: str, code: int) -> int:
+    bar.close()
+    print(f"synthetic: {reason}", file=sys.stderr)
+    return code
 
 
 def _parser() -> Parser:

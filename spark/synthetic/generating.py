@@ -55,11 +55,21 @@ class Share(NamedTuple):
 
 def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Path:
     """Returns the folder of the export; `answers.json` in it says what is in it. `progress` is told of messages as
-    they are done. Raises `BadInput`: it is there already, or too small for a defect; `OSError`."""
+    they are done. Raises `BadInput`: it is there already, or too small for a defect; `OSError`. Then nothing is left of
+    what was begun."""
     export = Export(root, shape.export_id, "decant", shape.now_ms, shape.from_ms)
     if export.folder.exists():
         raise BadInput(f"{export.folder} is there already")
     layout.begin(export)
+    try:
+        _write(export, shape, progress)
+    except BaseException:
+        layout.remove(export, (export.file(number) for number in range(shape.files + 1)))  # damage adds one
+        raise
+    return export.folder
+
+
+def _write(export: Export, shape: Shape, progress: Callable[[int], None]) -> None:
     shares = list(_shares(export, shape, progress))
     planted = [each for share in shares for each in share.planted]
     files = sorted((file for share in shares for file in share.files), key=lambda file: file.path)
@@ -70,7 +80,6 @@ def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda 
     known = _answers(shape, export, shares, files, planted)
     (export.folder / ANSWERS).write_bytes(orjson.dumps(known, option=orjson.OPT_INDENT_2))
     damage.of_manifests(export, shape, files)
-    return export.folder
 
 
 def answers(folder: Path) -> dict[str, Any]:

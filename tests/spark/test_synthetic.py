@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import functions as F
 from spark.errors import BadInput
 from spark.sources import dynamodb_export
 from spark.sources.manifest import read_export
-from spark.synthetic import Defect, Shape, answers, generate
+from spark.synthetic import Defect, Shape, answers, damage, generate
 from spark.synthetic.__main__ import main
 
 SMALL = Shape(4_000, files=3, topics=1, queues=2)
@@ -114,7 +115,7 @@ def test_an_export_with_broken_manifests_is_refused(tmp_path: Path, defect: Defe
 
 
 def test_the_command_says_what_it_has_written_and_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ["--to", str(tmp_path), "--messages", "300", "--files", "2", "--queues", "1", "--topics", "1"]
     assert main(arguments) == 0
@@ -123,6 +124,11 @@ def test_the_command_says_what_it_has_written_and_what_is_wrong(
     assert "is there already" in capsys.readouterr().err
     assert main([*arguments, "--plant", "missing_payload", "--entries", "1"]) == 1
     assert "no place for: missing_payload" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(damage, "of_manifests", Mock(side_effect=KeyboardInterrupt))
+        assert main([*arguments, "--seed", "8"]) == 130
+    assert capsys.readouterr().err == "synthetic: interrupted\n"
+    assert len(list((tmp_path / "AWSDynamoDB").iterdir())) == 1  # of what failed nothing is left
     for wrong in (["--messages", "0"], ["--plant", "rust"], ["--entries", "1,500"], ["--since", "300"]):
         with pytest.raises(SystemExit) as ended:
             main([*arguments, *wrong])
