@@ -49,9 +49,11 @@ def in_order(messages: DataFrame) -> DataFrame:
 
 
 def newest_of_keys(messages: DataFrame) -> DataFrame:
-    """The last message of each key of each topic: by time, then queue and offset. Messages without a key are left
-    out. There are no tombstones: a key that was used once has a last message for good."""
-    latest = F.struct("stored_at_ms", "offset", "queue")
+    """The last message of each key of each topic: within a queue by offset, even where clocks say otherwise; where a
+    key has moved to another queue of a topic that grew, by time. Messages without a key are left out. There are no
+    tombstones: a key that was used once has a last message for good."""
     every = F.struct(*messages.columns)
-    newest = messages.where("key is not null").groupBy("topic_id", "key").agg(F.max_by(every, latest).alias("newest"))
-    return newest.select("newest.*")
+    keyed = messages.where("key is not null")
+    last = keyed.groupBy("topic_id", "key", "queue").agg(F.max_by(every, "offset").alias("last"))
+    latest = F.struct("last.stored_at_ms", "queue")
+    return last.groupBy("topic_id", "key").agg(F.max_by("last", latest).alias("newest")).select("newest.*")

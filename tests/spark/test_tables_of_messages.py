@@ -12,6 +12,7 @@ from pyspark.testing import assertDataFrameEqual
 from spark import schemas
 from spark.transforms.dead_letters import dead_letters, dead_messages
 from spark.transforms.delays import histogram, lateness, only_waiting, waiting, with_lateness
+from spark.transforms.selection import newest_of_keys
 from spark.transforms.traffic import APPENDS_PER_SECOND, hot_keys, only_between, skew, traffic
 from tests.spark.rows import HOUR, NOW, OLD, Row, decision, delayed, entry, group, items, letter, topic
 
@@ -68,6 +69,20 @@ def test_traffic_is_counted_by_minute_and_tag_and_keys_by_their_share(spark: Spa
         ],
     )
     same(hot_keys(rows, 2), [("t", "Tt", 1, "a", 2, 5, 0.4), ("t", "Tt", 2, "b", 1, 4, 0.2)])
+
+
+def test_the_last_of_a_key_is_the_last_of_its_queue_whatever_clocks_say(spark: SparkSession) -> None:
+    rows = messages(
+        spark,
+        message(5, NOW + 200, key="a"),
+        message(6, NOW, key="a"),
+        message(0, NOW - 1, queue=1, key="a"),
+        message(7, NOW, key="b"),
+        message(1, NOW + 1, queue=1, key="b"),
+        message(8, NOW),
+    )
+    found = {(row["key"], row["queue"], row["offset"]) for row in newest_of_keys(rows).collect()}
+    assert found == {("a", 0, 6), ("b", 1, 1)}
 
 
 def test_skew_is_measured_over_all_queues_and_the_busiest_second_asks_for_queues(spark: SparkSession) -> None:
