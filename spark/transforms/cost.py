@@ -42,15 +42,16 @@ def cost(items: DataFrame, prices: Prices, pop_size: int) -> DataFrame:
     """`schemas.COST`. `pop_size`: how many messages a pop is taken to bring."""
     named = F.broadcast(topics(items).select("topic_id", "topic"))
     groups = items.where("kind = 'group'").select(
-        "topic_id", F.col("group.group_id").alias("group_id"), F.col("group.name").alias("named")
+        "topic_id", "group.group_id", F.col("group.name").alias("named"), "group.starts"
     )
     readers = groups.groupBy("topic_id").agg(F.count("*").alias("readers"))
+    group_id = F.coalesce("cursor.group_id", "retry_page.group_id", "dead_letter.group_id")
     each = (
-        items.select("topic_id", "kind", "bytes", *_of_items(pop_size))
-        .join(named, "topic_id", "left")
+        items.withColumn("group_id", group_id)
         .join(F.broadcast(groups), ["topic_id", "group_id"], "left")
+        .select("topic_id", "kind", "bytes", *_of_items(pop_size))
+        .join(named, "topic_id", "left")
         .join(F.broadcast(readers), "topic_id", "left")
-        .withColumn("group", F.coalesce("group", "named"))
         .withColumn("read_units", F.col("reads") + F.col("reads_by_group") * F.coalesce("readers", F.lit(0)))
     )
     summed = each.groupBy("topic", "topic_id", "group", "kind", _size().alias("size")).agg(
@@ -76,15 +77,15 @@ def _with_money(summed: DataFrame, prices: Prices) -> DataFrame:
 
 
 def _of_items(pop_size: int) -> list[Column]:
-    """Of each item: `group` or `group_id`, what it took to write, what it took to read: once in all, and once for each
-    group of its topic."""
+    """Of each item, beside the name and the starts of its group: `group`, what it took to write, what it took to read:
+    once in all, and once for each group of its topic."""
     none = F.lit(0.0)
-    pops = F.ceil(F.col("cursor.next") / pop_size)
+    began = F.coalesce(F.get("starts", F.col("cursor.queue")), F.lit(0))
+    pops = F.ceil(F.greatest(F.col("cursor.next") - began, F.lit(0)) / pop_size)
     is_cursor, is_payload = F.col("kind") == "cursor", F.col("kind") == "payload"
     name_in_key = F.when(F.col("pk").startswith("group#"), F.split("pk", "#")[2])
     return [
-        F.coalesce("cursor.group", "group.name", name_in_key).alias("group"),
-        F.coalesce("retry_page.group_id", "dead_letter.group_id").alias("group_id"),
+        F.coalesce("cursor.group", "group.name", name_in_key, "named").alias("group"),
         _writes(pops).alias("write_units"),
         F.when(is_cursor, pops * POP_READS).otherwise(none).alias("reads"),
         F.when(is_payload, F.ceil(F.col("bytes") / READ_BYTES) / 2).otherwise(none).alias("reads_by_group"),
