@@ -84,12 +84,12 @@ def backlog(rows: DataFrame | None) -> Section:
 
 
 def traffic(rows: DataFrame | None) -> Section:
-    title, about = "Traffic", "Messages stored that the log still holds."
+    title, about = "Traffic", "Messages stored: all that the table messages has, also what the logs have let go of."
     if rows is None:
         return _not_run(title, about, "traffic")
     topics = rows.transform(digests.by_topic).collect()
     if not topics:
-        return Section(title, about, "0 messages", "The logs hold no messages.")
+        return Section(title, about, "0 messages", "No message has been stored.")
     first, last = min(row["first_ms"] for row in topics), max(row["last_ms"] for row in topics)
     step = digests.step_ms(last - first + 1)
     counts = {row["at_ms"]: row["messages"] for row in digests.over_time(rows, step).collect()}
@@ -119,21 +119,25 @@ def delays(rows: DataFrame | None) -> Section:
     if not topics:
         return Section(title, about, "none", "No message was delayed.")
     late = [(row["topic"], row["p99_ms"]) for row in topics if row["messages"]]
-    titles = _columns("Topic", "Delivered#", "Median#", "90 of 100#", "99 of 100#", "Latest#", "Waiting#", "Overdue#")
+    early = sum(row["early"] for row in topics)
+    titles = _columns(
+        "Topic", "Delivered#", "Median#", "90 of 100#", "99 of 100#", "Latest#", "Early#", "Waiting#", "Overdue#"
+    )
     cells = [
         (
             row["topic"],
             words.count(row["messages"]),
             *(words.span(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),
-            words.count(row["waiting"]),
-            words.count(row["overdue"]),
+            *(words.count(row[name]) for name in ("early", "waiting", "overdue")),
         )
         for row in topics[:ROWS_MAX]
     ]
     chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", words.span) if late else ""
     verdict = "" if late else "None of the delayed messages was due yet."
     headline = f"99 % within {words.span(max(lateness for _, lateness in late))}" if late else "none"
-    return Section(title, about, headline, verdict, "", chart, titles, cells, _hidden(topics))
+    if early:
+        headline, verdict = f"{words.count(early)} early", "Some came before their time: that must never be."
+    return Section(title, about, headline, verdict, "bad" if early else "", chart, titles, cells, _hidden(topics))
 
 
 def dead_letters(rows: DataFrame | None) -> Section:
@@ -155,7 +159,7 @@ def dead_letters(rows: DataFrame | None) -> Section:
 
 
 def cost(rows: DataFrame | None) -> Section:
-    title, about = "Cost", "What the table stores, and what keeping it costs."
+    title, about = "Cost", "What the table stores, what keeping it costs, and what it took to write and to read it."
     if rows is None:
         return _not_run(title, about, "cost")
     kinds = rows.transform(digests.by_kind).collect()
@@ -163,15 +167,19 @@ def cost(rows: DataFrame | None) -> Section:
         return Section(title, about, "nothing", "The table stores nothing.")
     usd = sum(row["usd_per_month"] for row in kinds)
     sizes = _summed((row["kind"], row["bytes"]) for row in kinds)
-    verdict = f"{words.size(sum(size for _, size in sizes))} in all: {words.money(usd)} a month."
-    titles = _columns("Topic", "Kind of item", "Items#", "Size#", "A month#")
+    written, read = (words.money(sum(row[name] for row in kinds)) for name in ("write_usd", "read_usd"))
+    verdict = (
+        f"{words.size(sum(size for _, size in sizes))} in all: {words.money(usd)} a month. As far as an export tells,"
+        f" writing it has taken {written} and reading it {read}: at least, and where it is cursors, about."
+    )
+    titles = _columns("Topic", "Kind of item", "Items#", "Size#", "A month#", "Written for#", "Read for#")
     cells = [
         (
             row["topic"] or "none",
             row["kind"],
             words.count(row["items"]),
             words.size(row["bytes"]),
-            words.money(row["usd_per_month"]),
+            *(words.money(row[name]) for name in ("usd_per_month", "write_usd", "read_usd")),
         )
         for row in kinds[:ROWS_MAX]
     ]

@@ -55,5 +55,5 @@ def by_reason(letters: DataFrame) -> DataFrame:
 
 def by_kind(cost: DataFrame) -> DataFrame:
     """A row for each kind of item of each topic."""
-    summed = [F.sum(name).alias(name) for name in ("items", "bytes", "usd_per_month")]
+    summed = [F.sum(name).alias(name) for name in ("items", "bytes", "usd_per_month", "write_usd", "read_usd")]
     return cost.groupBy("topic", "kind").agg(*summed).orderBy(F.desc("bytes"), "topic", "kind")

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from spark import schemas
 from spark.job import main
 from spark.jobs.report import JOB
-from spark.report import charts, words
+from spark.report import charts, sections, words
 
 EXPORT = "01700000000000-abcdef12"
 AT = 1_700_000_000_000
@@ -105,6 +105,19 @@ def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
     assert main(JOB, ["--export", EXPORT, "--tables", str(tmp_path), "--out", str(out)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert not out.exists()
+
+
+def test_what_came_early_is_said_first_and_cost_is_what_is_kept_written_and_read(spark: SparkSession) -> None:
+    early = spark.createDataFrame([("orders", "T", 9, -12, 80, 2500, 4000, 3, 1, 2)], schemas.LATENESS)
+    found = sections.delays(early)
+    assert (found.headline, found.tone, found.rows[0][6:]) == ("2 early", "bad", ("2", "3", "1"))
+    kinds = [
+        ("orders", "T", None, kind, "up to 1 KB", 1, 5, 0.0, 0.0, 1.5, 2.5, 4.0, "") for kind in ("topic", "group")
+    ]
+    costs = sections.cost(spark.createDataFrame(kinds, schemas.COST))
+    assert costs.headline == "$8.00 a month"
+    assert "writing it has taken $3.00 and reading it $5.00" in costs.verdict
+    assert [row[-3:] for row in costs.rows] == [("$4.00", "$1.50", "$2.50")] * 2
 
 
 @pytest.mark.parametrize(
