@@ -1,4 +1,4 @@
-"""One contender of the benchmark of the pipeline, in a process of its own: `python -m ...contenders WHO EXPORT WARM`.
+"""One contender of the benchmark of the pipeline, in a process of its own: its arguments are WHO CORES EXPORT WARM.
 
 Prints one line of JSON: rows, seconds of the second run (the first, on the small export WARM, warms up), and the most
 memory that the processes ever had, in MB."""

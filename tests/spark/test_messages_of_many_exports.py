@@ -1,0 +1,66 @@
+"""Exports that overlap, in any order and again: the table `messages` has each message once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.job import main
+from spark.jobs.messages import JOB
+from tests.spark.exports import change, write_export, write_items
+from tests.spark.items import Item, entry, payload, segment, topic
+
+DAY = 86_400_000
+NOON = 1_767_268_800_000
+
+
+def _entry(number: int, day: int) -> Item:
+    return entry(b'{"b":"m%d"}' % number, number.to_bytes(8), at=NOON + day * DAY)
+
+
+def _brought(tables: Path) -> dict[int, tuple[str, str, str]]:
+    """By offset: body, date and the export that brought it. No offset is there twice."""
+    rows = pq.read_table(tables / "messages").to_pylist()
+    found = {row["offset"]: (row["body"].decode(), str(row["date"]), row["export"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_a_message_is_there_once_whichever_exports_have_it_and_a_second_run_changes_nothing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    third, fourth = _entry(2, day=1), _entry(3, day=1)
+    large = entry(None, (4).to_bytes(8), at=NOON + 2 * DAY, p=1)
+    early = write_items(
+        tmp_path / "1", [topic(), segment(_entry(0, 0), _entry(1, 0)), segment(third, base=2)], export_id="1-a"
+    )
+    late_items = [topic(), segment(third, fourth, base=2), segment(large, base=4), payload(b'{"b":"m4"}', large["i"])]
+    late = write_items(tmp_path / "2", late_items, export_id="2-b")
+    changes = [
+        change(segment(third, base=2), 6, is_deleted=True),
+        change(segment(large, _entry(5, 2), base=4), 5),
+    ]
+    changed = write_export(tmp_path / "3", [changes], "3-c", is_incremental=True)
+    tables = tmp_path / "tables"
+
+    def run(export: Path) -> str:
+        assert main(JOB, ["--export", str(export), "--tables", str(tables)]) == 0
+        return capsys.readouterr().out.partition(" in ")[0]
+
+    assert run(late) == "messages: 3 messages, 0 already there"
+    assert run(early) == "messages: 2 messages, 1 already there"
+    assert run(changed) == "messages: 1 messages, 0 already there"  # what it could not unpack does not count
+    brought = _brought(tables)
+    assert brought == {
+        0: ("m0", "2026-01-01", "1-a"),
+        1: ("m1", "2026-01-01", "1-a"),
+        2: ("m2", "2026-01-02", "2-b"),
+        3: ("m3", "2026-01-02", "2-b"),
+        4: ("m4", "2026-01-03", "2-b"),
+        5: ("m5", "2026-01-03", "3-c"),
+    }
+    assert run(early) == "messages: 2 messages, 1 already there"
+    assert _brought(tables) == brought
