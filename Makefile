@@ -7,8 +7,8 @@ REPORT ?= report.html
 MINUTES ?= 10
 SEED ?= 1000000
 EXPORT_TO ?= exports
-# The newest that is there: the ids of exports begin with their time.
-EXPORT ?= $(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*)))
+# The newest full one that is there: ids begin with the time, and only a full export has its data in its own folder.
+EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*/data))))
 # Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
 WORKERS_MAX ?= 8
 
@@ -46,8 +46,8 @@ soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
 	@exec $(BIN)/python -m benchmarks
 
-pipeline: $(VENV)/.spark ## run all jobs on the newest export, or EXPORT, and make REPORT (report.html); needs Java 17
-	@test -n "$(EXPORT)" || { echo "decant: there is no export in $(EXPORT_TO); make export makes one, EXPORT= names another" >&2; exit 64; }
+pipeline: $(VENV)/.spark ## run all jobs on the newest full export, or EXPORT, and make REPORT (report.html); needs Java 17
+	@test -n "$(EXPORT)" || { echo "decant: there is no full export in $(EXPORT_TO); make export makes one, EXPORT= names another" >&2; exit 64; }
 	@$(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
 emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against

@@ -1,4 +1,4 @@
-"""What commands have in common that are no Spark jobs: their arguments, a bar that says how far they are."""
+"""What commands have in common, Spark jobs or not: their arguments, a bar that says how far they are."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ class Parser(argparse.ArgumentParser):
 def positive(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)
+
+
+def natural(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
     return int(text)
 
 

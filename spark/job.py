@@ -13,24 +13,28 @@ say, or an `Outcome` where the exit code is not 0.
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.command import Parser, positive
 from spark.errors import BadInput
 from spark.session import open_session
 from spark.sources import dynamodb_export
 from spark.sources.manifest import Export, read_export
 from spark.tables import Tables
 
-DONE, FAILED, VIOLATED, MISUSED, INTERRUPTED = 0, 1, 2, 64, 130
+DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: what Spark and Python can show."""
 
 
 class Outcome(NamedTuple):
@@ -43,13 +47,17 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone."""
+    """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone; `looks_anew`: it
+    looks for what cannot be read of the export, though a job before has; `full_only`: why it takes no incremental
+    export."""
 
     name: str
     about: str
     run: Callable[[Run], Outcome]
     add_arguments: Callable[[argparse.ArgumentParser], object] | None = None
     reads_export: bool = True
+    looks_anew: bool = False
+    full_only: str = ""
 
 
 class Run:
@@ -125,6 +133,8 @@ def main(job: Job, arguments: Sequence[str] | None = None) -> int:
     """Runs the job. The exit code."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
+    if not given.traceback:
+        logging.basicConfig(handlers=[logging.NullHandler()])  # py4j logs an interrupted call at great length
     try:
         outcome = _run(job, given)
     except KeyboardInterrupt:
@@ -142,27 +152,24 @@ def main(job: Job, arguments: Sequence[str] | None = None) -> int:
 
 def _run(job: Job, given: argparse.Namespace) -> Outcome:
     export = read_export(given.export) if job.reads_export else None
+    if export and export.is_incremental and job.full_only:
+        raise BadInput(f"{export.place} is incremental; {job.full_only}")
     run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
     if export:
-        run.check_quarantine(anew=job.name in ("messages", "audit"))
+        run.check_quarantine(anew=job.looks_anew)
     outcome = job.run(run)
     if export and run.quarantined:
         return outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
     return outcome
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        self.exit(MISUSED, f"{self.prog}: {message}; --help says more\n")
-
-
 def parser(job: Job) -> argparse.ArgumentParser:
     """Of the arguments that all jobs take, and of its own."""
-    made = _Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if job.reads_export:
         made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
         made.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
-    made.add_argument("--tables", default="tables", metavar="PATH", help="root of all tables (default: tables)")
+    made.add_argument("--tables", type=place, default="tables", metavar="PATH", help="root of all (default: tables)")
     made.add_argument("--now", type=instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--cores", type=positive, metavar="N", help="use so many of this machine (default: all)")
@@ -175,7 +182,7 @@ def parser(job: Job) -> argparse.ArgumentParser:
 
 def instant(text: str) -> int:
     """Ms since the epoch. A time without a zone is UTC."""
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and int(text) <= _LAST_MS:
         return int(text)
     try:
         at = datetime.fromisoformat(text)
@@ -184,10 +191,11 @@ def instant(text: str) -> int:
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
-    return int(text)
+def place(text: str) -> str:
+    """Of the tables: without a name, they would lie in the root of the machine."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
 
 
 def _rows(count: int) -> str:
@@ -196,10 +204,14 @@ def _rows(count: int) -> str:
 
 def _said(error: Exception) -> str:
     """What an error says, in one line."""
-    text = error.getMessage() if isinstance(error, PySparkException) else str(error)
-    lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
-    return (
-        lines[0]
-        if isinstance(error, BadInput)
-        else f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
-    )
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, PySparkException):
+        text = error.getMessage() or ""
+    elif cause := getattr(error, "java_exception", None):
+        while cause.getCause():
+            cause = cause.getCause()
+        name, text = cause.getClass().getSimpleName(), cause.getMessage() or ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, BadInput):
+        return lines[0]
+    return f"{name}: {lines[0] if lines else 'no reason given'}"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
+
+if not __package__:  # spark-submit runs this file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from pyspark.sql import DataFrame
 
 from spark import schemas
-from spark.errors import BadInput
+from spark.command import natural
 from spark.job import DONE, VIOLATED, Job, Outcome, Run, main
 from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, light, violations, worst_first
 from spark.transforms.audit.verdict import SLACK_MS
@@ -21,7 +25,7 @@ SHOWN_MAX = 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--slack",
-        type=int,
+        type=natural,
         default=SLACK_MS,
         metavar="MS",
         help=f"how far from the export's time an item may have been read (default: {SLACK_MS}, what AWS promises)",
@@ -30,8 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    if run.export.is_incremental:
-        raise BadInput(f"{run.export.place} is incremental; the audit needs a full export, to see what is missing")
     items = light(run.items(*KINDS)).persist()
     contents = run.items("segment", "payload")
     run.write(violations(items, Moment(run.now_ms, run.given.slack), contents).repartition(1), TABLE)
@@ -53,7 +55,7 @@ def _print(found: DataFrame) -> None:
         print("and more")
 
 
-JOB = Job("audit", __doc__ or "", run, add_arguments)
+JOB = Job("audit", __doc__ or "", run, add_arguments, full_only="the audit needs a full export, to see what is missing")
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

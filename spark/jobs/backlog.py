@@ -8,7 +8,6 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.errors import BadInput
 from spark.job import Job, Outcome, Run, main
 from spark.transforms.backlog import KINDS, backlog
 from spark.transforms.entries import without_data
@@ -17,15 +16,13 @@ TABLE = "backlog"
 
 
 def run(run: Run) -> Outcome:
-    if run.export.is_incremental:
-        raise BadInput(f"{run.export.place} is incremental; a backlog needs a full export, which has all cursors")
     items = run.items(*KINDS).transform(without_data).persist()
     rows = run.write(backlog(items, run.now_ms).repartition(1), TABLE)
     items.unpersist()
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
-JOB = Job("backlog", __doc__ or "", run)
+JOB = Job("backlog", __doc__ or "", run, full_only="a backlog needs a full export, which has all cursors")
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -9,8 +9,8 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.errors import BadInput
-from spark.job import Job, Outcome, Run, main, positive
+from spark.command import positive
+from spark.job import Job, Outcome, Run, main
 from spark.transforms.cost import Prices, cost
 from spark.transforms.entries import without_data
 
@@ -21,10 +21,10 @@ POP_SIZE = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     usual = Prices()
     about = "USD per million {} units, on demand (default: {}, us-east-1)"
-    parser.add_argument("--write-price", type=float, default=usual.write, help=about.format("write", usual.write))
-    parser.add_argument("--read-price", type=float, default=usual.read, help=about.format("read", usual.read))
+    parser.add_argument("--write-price", type=_price, default=usual.write, help=about.format("write", usual.write))
+    parser.add_argument("--read-price", type=_price, default=usual.read, help=about.format("read", usual.read))
     parser.add_argument(
-        "--storage-price", type=float, default=usual.storage, help=f"USD per GB and month (default: {usual.storage})"
+        "--storage-price", type=_price, default=usual.storage, help=f"USD per GB and month (default: {usual.storage})"
     )
     parser.add_argument(
         "--pop-size", type=positive, default=POP_SIZE, help=f"messages that a pop brings (default: {POP_SIZE})"
@@ -33,8 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     given = run.given
-    if run.export.is_incremental:
-        raise BadInput(f"{run.export.place} is incremental; cost needs a full export, which has all items")
     prices = Prices(given.write_price, given.read_price, given.storage_price)
     items = run.items().transform(without_data).persist()
     rows = run.write(cost(items, prices, given.pop_size).repartition(1), TABLE)
@@ -42,7 +40,17 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
-JOB = Job("cost", __doc__ or "", run, add_arguments)
+def _price(text: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a price in USD")
+    return price
+
+
+JOB = Job("cost", __doc__ or "", run, add_arguments, full_only="cost needs a full export, which has all items")
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

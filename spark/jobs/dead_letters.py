@@ -9,14 +9,11 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.errors import BadInput
 from spark.job import Job, Outcome, Run, main
 from spark.transforms.dead_letters import KINDS, dead_letters, dead_messages
 
 
 def run(run: Run) -> Outcome:
-    if run.export.is_incremental:
-        raise BadInput(f"{run.export.place} is incremental; dead letters need a full export, which has the groups")
     archive = run.tables.read("messages", schemas.MESSAGES)
     letters = run.write(dead_messages(run.items(*KINDS), archive).repartition(1), "dead_messages")
     written = run.spark.read.schema(schemas.DEAD_MESSAGES).parquet(run.where("dead_messages"))
@@ -24,7 +21,7 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
 
 
-JOB = Job("dead_letters", __doc__ or "", run)
+JOB = Job("dead_letters", __doc__ or "", run, full_only="dead letters need a full export, which has the groups")
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

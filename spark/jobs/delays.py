@@ -9,14 +9,11 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.errors import BadInput
 from spark.job import Job, Outcome, Run, main
 from spark.transforms.delays import KINDS, histogram, lateness, only_waiting, waiting, with_lateness
 
 
 def run(run: Run) -> Outcome:
-    if run.export.is_incremental:
-        raise BadInput(f"{run.export.place} is incremental; what waits is known from a full export only")
     late = run.tables.read("messages", schemas.MESSAGES).transform(with_lateness)
     waits = run.items(*KINDS).transform(only_waiting, run.now_ms).persist()
     rows = run.write(lateness(late, waits).repartition(1), "delays")
@@ -26,7 +23,7 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{rows} topics; delay_histogram and delay_waiting beside them", run.where("delays"))
 
 
-JOB = Job("delays", __doc__ or "", run)
+JOB = Job("delays", __doc__ or "", run, full_only="what waits is known from a full export only")
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

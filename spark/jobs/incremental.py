@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.errors import BadInput
-from spark.job import DONE, FAILED, Job, Outcome, Run, main
+from spark.job import DONE, FAILED, INTERRUPTED, Job, Outcome, Run, main
 from spark.jobs import messages
 from spark.sources.files import Place
 
@@ -94,7 +94,10 @@ class _Arriving:
         given = self._run.given
         more = ["--blobs", given.blobs] if given.blobs else []
         more += ["--allow-quarantine"] if given.allow_quarantine else []
-        is_done = main(messages.JOB, ["--export", path, "--tables", given.tables, *more]) == DONE
+        code = main(messages.JOB, ["--export", path, "--tables", given.tables, *more])
+        if code == INTERRUPTED:
+            raise KeyboardInterrupt
+        is_done = code == DONE
         row = self._run.spark.createDataFrame([(path, at, is_done)], schemas.ARRIVED)
         self._run.tables.overwrite(row, _TABLE, path.rpartition("/")[2])
         self.outcomes.append(is_done)

@@ -80,7 +80,7 @@ def _read_blob(root: str, topic_id: str, entry_id: bytes) -> bytes | None:
     return None if blob.size() is None else blob.read()
 
 
-JOB = Job("messages", ABOUT, run, add_arguments)
+JOB = Job("messages", ABOUT, run, add_arguments, looks_anew=True)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

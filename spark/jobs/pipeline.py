@@ -4,48 +4,61 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.job import DONE, VIOLATED, main
+from spark.errors import BadInput
+from spark.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, main
 from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
+from spark.sources.manifest import read_export
 
 _JOBS = (messages, audit, backlog, traffic, delays, dead_letters, cost, compact)
 """`messages` first: others look there for what the queue has let go of."""
 
-NAMES = tuple(module.JOB.name for module in _JOBS)
+NAMES = tuple(module.JOB.name for module in (*_JOBS, report))
 
 
-def run(arguments: Sequence[str] | None = None) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--export", required=True, metavar="PATH", help="folder of a full export: here, or s3://")
+    parser.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
+    parser.add_argument("--blobs", metavar="PATH", help="as of the job messages")
+    parser.add_argument("--out", default="report.html", metavar="FILE", help="the report (default: report.html)")
+
+
+def run(run: Run) -> Outcome:
     """The exit code: that of the first job that failed, which ends it; else that of the audit."""
-    given = _parser().parse_args(arguments)
-    optional = [text for name in ("cores", "now") if (value := getattr(given, name)) for text in (f"--{name}", value)]
-    common = ["--export", given.export, "--tables", given.tables, *optional]
-    reading = ["--allow-quarantine"] if given.allow_quarantine else []
-    blobs = ["--blobs", given.blobs] if given.blobs else []
+    given = run.given
+    if read_export(given.export).is_incremental:
+        raise BadInput(f"{given.export} is incremental; most jobs need a full export")
+    common = _options(given, "export", "tables", "cores", "master", "now", "traceback")
+    reading = [*common, *_options(given, "allow_quarantine")]
     worst = DONE
     for module in _JOBS:
-        code = main(module.JOB, [*common, *reading, *(blobs if module is messages else [])])
+        code = _one(module.JOB, [*reading, *(_options(given, "blobs") if module is messages else [])])
         if code not in (DONE, VIOLATED):
-            return code
+            return Outcome(f"{module.JOB.name} failed", code=code)
         worst = max(worst, code)
-    return main(report.JOB, [*common, "--out", given.out]) or worst
+    code = _one(report.JOB, [*common, *_options(given, "out")])
+    return Outcome("all jobs" if code == DONE else "report failed", given.out, code or worst)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="pipeline", description=__doc__)
-    parser.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
-    parser.add_argument("--tables", default="tables", metavar="PATH", help="root of all tables (default: tables)")
-    parser.add_argument("--out", default="report.html", metavar="FILE", help="the report (default: report.html)")
-    parser.add_argument("--now", metavar="TIME", help="ISO time or ms (default: that of the export)")
-    parser.add_argument("--cores", metavar="N", help="use so many of this machine (default: all)")
-    parser.add_argument("--blobs", metavar="PATH", help="as of the job messages")
-    parser.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
-    return parser
+def _options(given: argparse.Namespace, *names: str) -> list[str]:
+    """The arguments of these names, as far as they were given, to be passed on."""
+    found = {f"--{name.replace('_', '-')}": getattr(given, name) for name in names}
+    flags = [name for name, value in found.items() if value is True]
+    return [*flags, *(f"{name}={value}" for name, value in found.items() if not isinstance(value, bool | None))]
 
+
+def _one(job: Job, arguments: list[str]) -> int:
+    code = main(job, arguments)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    return code
+
+
+JOB = Job("pipeline", __doc__ or "", run, add_arguments, reads_export=False)
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(main(JOB))

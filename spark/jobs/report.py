@@ -6,8 +6,12 @@ import argparse
 import os
 import re
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
+
+if not __package__:  # spark-submit runs this file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType

@@ -17,8 +17,9 @@ import orjson
 from pyspark.sql import DataFrame, Row
 
 from spark import schemas, selecting
+from spark.command import positive
 from spark.errors import BadInput
-from spark.job import Job, Outcome, Run, main, positive
+from spark.job import Job, Outcome, Run, main
 from spark.transforms.selection import in_order, only_selected
 
 LIMIT = 20
@@ -32,9 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
+    limit, out = run.given.limit, run.given.out
+    if out is not None:
+        _demand_file(out)
     archive = run.tables.read("messages", schemas.MESSAGES)
     found = archive.transform(only_selected, selecting.selection(run.given)).transform(in_order)
-    limit, out = run.given.limit, run.given.out
     rows = found.limit(limit + 1).collect()
     for row in rows[:limit]:
         print(_line(row))
@@ -57,10 +60,15 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text)
 
 
-def _write(found: DataFrame, out: Path) -> int:
-    """Writes it beside first: a file that was there stays until all of the new one is."""
+def _demand_file(out: Path) -> None:
     if not out.parent.is_dir():
         raise BadInput(f"there is no folder {out.parent} to write {out.name} into")
+    if out.is_dir():
+        raise BadInput(f"{out} is a folder, not a file to write into")
+
+
+def _write(found: DataFrame, out: Path) -> int:
+    """Writes it beside first: a file that was there stays until all of the new one is."""
     unfinished = out.with_name(out.name + ".unfinished")
     count = 0
     with unfinished.open("wb") as file:

@@ -12,7 +12,8 @@ if not __package__:  # spark-submit runs this file by its path
 from pyspark.sql import functions as F
 
 from spark import schemas
-from spark.job import Job, Outcome, Run, instant, main, positive
+from spark.command import positive
+from spark.job import Job, Outcome, Run, instant, main
 from spark.transforms.audit.log import topics
 from spark.transforms.traffic import hot_keys, only_between, skew, traffic
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import main
-from spark.jobs.incremental import JOB
+from spark.job import INTERRUPTED, main
+from spark.jobs import incremental
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
 
@@ -16,13 +16,13 @@ FIRST, SECOND, BROKEN, UNFINISHED = (f"0176722560000{number}-0a1b2c3{number}" fo
 
 
 def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arriving, tables = tmp_path / "arriving here", tmp_path / "tables"
     one, two = entry(b'{"b":"one"}'), entry(b'{"b":"two"}', b"two bytes"[:8])
 
     def run() -> tuple[int, str, str]:
-        code = main(JOB, ["--arriving", str(arriving), "--tables", str(tables)])
+        code = main(incremental.JOB, ["--arriving", str(arriving), "--tables", str(tables)])
         said = capsys.readouterr()
         return code, said.out.rpartition("incremental: ")[2].partition(" in ")[0], said.err
 
@@ -41,6 +41,9 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
     found = spark.read.parquet(str(tables / "messages")).orderBy("offset").collect()
     assert [(row["body"].decode(), row["export"]) for row in found] == [("one", FIRST), ("two", SECOND)]
 
+    with monkeypatch.context() as patch:
+        patch.setattr(incremental, "main", lambda *_: INTERRUPTED)
+        assert run()[0] == INTERRUPTED
     broken.write_text(checksum)
     assert run() == (0, "1 export", "")
     assert run() == (0, "0 exports", "")

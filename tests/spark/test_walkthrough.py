@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.exporting.__main__ import main as export
+from spark.job import main
 from spark.jobs import pipeline
 from tests.emulators import ROOT
 from tests.local.test_server import running
@@ -27,10 +28,10 @@ def test_from_the_first_message_to_the_report(
         [endpoint] = re.findall(r"DynamoDB endpoint.*: (http\S+)", server.banner)
         assert export(["--endpoint", endpoint, "--to", str(tmp_path / "exports")]) == 0
     folder = capsys.readouterr().out.split(" -> ")[1].strip()
-    code = pipeline.run(["--export", folder, "--tables", str(tables), "--out", str(out)])
+    code = main(pipeline.JOB, ["--export", folder, "--tables", str(tables), "--out", str(out)])
     said = capsys.readouterr()
     assert (code, said.err) == (0, "")
-    assert [line.partition(":")[0] for line in said.out.splitlines()] == [*pipeline.NAMES, "report"]
+    assert [line.partition(":")[0] for line in said.out.splitlines()] == [*pipeline.NAMES, "pipeline"]
     assert "messages: 21 messages, 0 already there" in said.out
     assert "audit: 0 violations" in said.out
     backlog = pq.read_table(tables / "backlog" / f"export={Path(folder).name}").to_pylist()
