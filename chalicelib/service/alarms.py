@@ -114,7 +114,8 @@ class Alarms:
             told = message(topic.name, group, state, ready, age_ms)
             alarms = self._topic()
             queue = queue_of_key(told.key or "", alarms.queues)
-            entry = Entry.of(self._delays.item(alarms, queue, told))
+            [entry_id] = self._delays.ids(1)
+            entry = Entry.of(self._delays.item(alarms, queue, told, entry_id))
             self._store.write_together([changing, wait(alarms.id, queue, state.at_ms, entry)])
             with suppress(StoreUnavailable, TopicNotFound):  # then the next pop or sweep delivers it
                 self._promoter.promote(alarms, queue)

@@ -74,12 +74,12 @@ class Deduplication:
                 kept[place] = self._kept(topic, record, found)
         return [kept[place] for place in range(len(messages))]
 
-    def delay(self, topic: Topic, queue: int, message: Message) -> Kept:
+    def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Kept:
         """Stores a message with a dedup id that waits until it is due. It and its record are one transaction, so there
         is nothing to help with. Raises TopicNotFound."""
         due_ms = message.deliver_at_ms or 0
         try:
-            waiting = Entry.of(self._delays.item(topic, queue, message))
+            waiting = Entry.of(self._delays.item(topic, queue, message, entry_id))
             record = Record(self._runtime.now(), waiting, 0, queue, 0, False, due_ms)
             taking = claim(topic.id, message.dedup_id or "", record)
             self._store.write_together([taking, wait(topic.id, queue, due_ms, waiting)])

@@ -42,11 +42,16 @@ class Delays:
         self._catalogue = catalogue
         self._payloads = payloads
 
-    def store(self, found: Topic, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
-        """Stores messages, each with its queue, until they are due. Raises TopicNotFound."""
+    def ids(self, count: int) -> list[bytes]:
+        """Ids for so many messages that wait, in ascending order: messages that are due at one time are delivered in
+        the order of their ids, hence those of one call in its order."""
+        return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
+
+    def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Waiting]:
+        """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
         waiting, entries = [], []
-        for queue, message in messages:
-            each, entry = self._named(queue, message)
+        for queue, message, entry_id in messages:
+            each, entry = self._named(queue, message, entry_id)
             waiting.append(each)
             entries.append(entry)
         try:
@@ -58,10 +63,10 @@ class Delays:
             return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
         return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
 
-    def item(self, found: Topic, queue: int, message: Message) -> Item:
+    def item(self, found: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
         """The item of a message that waits, for somebody else to store; only its payload is stored here."""
         self._demand(found)
-        waiting, entry = self._named(queue, message)
+        waiting, entry = self._named(queue, message, entry_id)
         if not entry.fits(INLINE_BYTES_MAX):
             entry = self._payloads.put(found.id, [entry], waiting_ttl(waiting.due_ms))[0]
         key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
@@ -79,8 +84,8 @@ class Delays:
             raise TopicNotFound(f"topic '{found.name}' does not exist any more") from None
         self._catalogue.forget(found.name)
 
-    def _named(self, queue: int, message: Message) -> tuple[Waiting, Entry]:
-        due_ms, entry_id = message.deliver_at_ms or 0, self._runtime.entropy(ENTRY_ID_BYTES)
+    def _named(self, queue: int, message: Message, entry_id: bytes) -> tuple[Waiting, Entry]:
+        due_ms = message.deliver_at_ms or 0
         named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
         return Waiting(named, queue, due_ms, entry_id), log.entry(entry_id, 1, pack([named]), self._runtime.now())
 

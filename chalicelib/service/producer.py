@@ -71,18 +71,21 @@ class Producer:
         payload, if it has one, is stored here. Raises TopicNotFound, StoreUnavailable."""
         queue = _queue(topic, message, asked, self._choice.unkeyed(topic))
         due_ms = message.deliver_at_ms or self._runtime.now()
-        return self._delays.item(topic, queue, replace(message, deliver_at_ms=due_ms))
+        [entry_id] = self._delays.ids(1)
+        return self._delays.item(topic, queue, replace(message, deliver_at_ms=due_ms), entry_id)
 
     def _delay(
         self, topic: Topic, messages: Sequence[Sent], by_queue: Mapping[int, Sequence[int]]
     ) -> dict[int, Produced]:
         """Messages that wait until they are due: those with dedup ids one by one, the others together."""
-        pairs = {place: (queue, messages[place][0]) for queue, places in by_queue.items() for place in places}
-        once = {place: pair for place, pair in pairs.items() if pair[1].dedup_id is not None}
-        plain = [place for place in sorted(pairs) if place not in once]
-        kept = self._delays.store(topic, [pairs[place] for place in plain]) if plain else []
+        queues = sorted((place, queue) for queue, places in by_queue.items() for place in places)
+        named = zip(queues, self._delays.ids(len(queues)), strict=True)
+        sent = {place: (queue, messages[place][0], entry_id) for (place, queue), entry_id in named}
+        once = {place: each for place, each in sent.items() if each[1].dedup_id is not None}
+        plain = [place for place in sent if place not in once]
+        kept = self._delays.store(topic, [sent[place] for place in plain]) if plain else []
         produced = {place: _delayed(each) for place, each in zip(plain, kept, strict=True)}
-        return produced | {place: _kept(self._deduplication.delay(topic, *pair)) for place, pair in once.items()}
+        return produced | {place: _kept(self._deduplication.delay(topic, *each)) for place, each in once.items()}
 
     def _by_queue(self, topic: Topic, messages: Sequence[Sent], places: Sequence[int]) -> dict[int, list[int]]:
         unkeyed = self._choice.unkeyed(topic)

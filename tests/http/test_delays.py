@@ -60,6 +60,30 @@ def test_a_message_is_delivered_at_an_instant(topic: Topic, group: Group, clock:
     assert group.take_one()["body"] == "later"
 
 
+def numbered(count: int, **fields: Any) -> list[Json]:
+    return [{"body": f"{number}", "key": "k", **fields} for number in range(count)]
+
+
+@pytest.mark.parametrize("delay_ms", [500, 2 * MINUTE_MS])
+def test_what_one_call_sends_for_one_time_keeps_its_order(
+    client: Client, topic: Topic, clock: Clock, delay_ms: int
+) -> None:
+    group = topic.group("ordered", ordered=True)
+    batch = numbered(40, delay_ms=delay_ms)
+    topic.produce(*[each | ({"dedup_id": each["body"]} if place % 3 == 0 else {}) for place, each in enumerate(batch)])
+    assert bodies(waiting(topic)["messages"]) == [each["body"] for each in batch]
+    clock.sleep(delay_ms)
+    assert bodies(drained(group)) == [each["body"] for each in batch]
+
+
+def test_a_repeat_by_dedup_ids_hears_the_ids_of_the_first_call(topic: Topic, group: Group, clock: Clock) -> None:
+    batch = [each | {"dedup_id": each["body"]} for each in numbered(8, deliver_at_ms=START_MS + 500)]
+    sent = topic.produce(*batch)
+    assert topic.produce(*batch) == topic.produce(*reversed(batch))[::-1] == sent
+    clock.sleep(500)
+    assert [each["message_id"] for each in drained(group)] == [each["message_id"] for each in sent]
+
+
 @pytest.mark.parametrize(
     "fields", [{"delay_ms": 0}, {"deliver_at_ms": 0}, {"deliver_at_ms": START_MS}, {"delay_ms": None}]
 )

@@ -10,11 +10,17 @@ from chalicelib.protocols.http.contract.values import Json, answer, flag, instan
 _LATER = ("offset", "stored_at_ms")
 """What a message has from its delivery on."""
 
+_KEY = (
+    "Messages with one key go to one queue, by when they are due; those of one request that are due at once in its"
+    " order, those of different requests in any."
+)
+
 _SCHEMAS: Json = {
     "DelayedMessage": answer(
         "A message that waits, with exactly one of `body` and `body_base64`. It keeps its id when it is delivered.",
         {
             **{field: schema for field, schema in MESSAGE_FIELDS.items() if field not in _LATER},
+            "key": {**MESSAGE_FIELDS["key"], "description": _KEY},
             "deliver_at_ms": instant("It is not delivered before."),
         },
         BODIES,
@@ -47,7 +53,8 @@ DELAYS = Family(
             "/topics/{topic}/delayed",
             "listDelayed",
             "List the messages that wait",
-            "By when they are due. A page may hold fewer than `limit` where a response would not hold them.",
+            "By when they are due; those of one request that are due at once in its order."
+            " A page may hold fewer than `limit` where a response would not hold them.",
             {200: ("A page of messages.", Body("DelayedMessageList", {"messages": [_WAITING], "next": None}))},
             parameters=("limit", "next"),
         ),
