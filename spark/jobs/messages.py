@@ -31,16 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     if run.export.is_incremental:
         items = run.items("segment", "payload", "topic").transform(unpacking.only_newest)
-        names, packed = items, items.transform(unpacking.packed)
+        topics, packed = items, items.transform(unpacking.packed)
         inline, elsewhere = packed.transform(unpacking.inline), packed
     else:
-        names, (inline, elsewhere) = run.items("topic"), run.packed()
-    run.tables.overwrite(names.transform(unpacking.topic_names), _NAMES, run.export.id)
+        topics, (inline, elsewhere) = run.items("topic"), run.packed()
+    own = topics.transform(unpacking.topic_names)
+    names = run.spark.createDataFrame(_named(run, own).collect(), own.schema)
     read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
     entries = [inline, elsewhere.transform(unpacking.elsewhere)]
     found = reduce(DataFrame.unionByName, (each.transform(unpacking.unpacked, read_blob) for each in entries))
     with run.tables.staged(found, _STAGED, run.export.id) as unpacked:
-        return _keep(run, unpacked, _names(run))
+        outcome = _keep(run, unpacked, names)
+    run.tables.overwrite(own, _NAMES, run.export.id)
+    return outcome
 
 
 def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
@@ -67,12 +70,12 @@ def _known(run: Run, unpacked: DataFrame) -> DataFrame:
     return table.where(F.col("date").between(first, last) & F.col("topic_id").isin(topics))
 
 
-def _names(run: Run) -> DataFrame:
-    """Of the topics that there are. An incremental export has those that changed: others are as exports before it
-    had them."""
+def _named(run: Run, own: DataFrame) -> DataFrame:
+    """The topics that there are. An incremental export has those that changed: others are as exports before it had
+    them. Raises `BadInput` if there is none before it."""
     if run.export.is_incremental:
-        return run.tables.read(_NAMES).select("topic_id", "topic").distinct()
-    return run.tables.read(_NAMES).where(F.col("export") == run.export.id).select("topic_id", "topic")
+        return run.tables.read(_NAMES).select("topic_id", "topic").unionByName(own).distinct()
+    return own
 
 
 def _read_blob(root: str, topic_id: str, entry_id: bytes) -> bytes | None:

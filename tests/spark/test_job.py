@@ -130,6 +130,7 @@ def test_what_messages_could_not_unpack_stays_in_the_quarantine_for_the_jobs_aft
     said = capsys.readouterr().err.splitlines()
     assert all("1 row of this export cannot be read" in line for line in said)
     assert len(said) == 3
+    assert [path.name for path in (tmp_path / "tables").glob("[a-z]*")] == ["quarantine"]
 
 
 _LOADED_BY_PATH = """

@@ -50,6 +50,8 @@ def test_a_message_is_there_once_whichever_exports_have_it_and_a_second_run_chan
         assert main(JOB, ["--export", str(export), "--tables", str(tables)]) == 0
         return capsys.readouterr().out.partition(" in ")[0]
 
+    assert main(JOB, ["--export", str(changed), "--tables", str(tables)]) == 1
+    assert "there is no table" in capsys.readouterr().err  # of names: the first export must be a full one
     assert run(late) == "messages: 3 messages, 0 already there"
     assert run(early) == "messages: 2 messages, 1 already there"
     assert run(changed) == "messages: 1 messages, 0 already there"  # what it could not unpack does not count
