@@ -65,7 +65,7 @@ def _growing(fields: Fields) -> Backoff:
         raise fields.wrong("max_ms", f"given: an integer from {initial_ms} to {NACK_DELAY_MS_MAX}")
     multiplier = fields.raw("multiplier")
     if type(multiplier) not in (int, float) or not 1 <= multiplier <= MULTIPLIER_MAX:
-        raise fields.wrong("multiplier", f"given: a number from 1 to {MULTIPLIER_MAX}")
+        raise fields.wrong("multiplier", f"a number from 1 to {MULTIPLIER_MAX}")
     return Backoff({"initial_ms": initial_ms, "multiplier": multiplier, "max_ms": max_ms})
 
 

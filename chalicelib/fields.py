@@ -48,19 +48,20 @@ def checked_name(kind: str, name: str) -> str:
 
 
 class Fields:
-    """The fields of one JSON object; `where` prefixes their names in error texts."""
+    """The fields of one JSON object; `where` prefixes their names in error texts, which call them `noun`s."""
 
-    def __init__(self, data: object, known: Collection[str], where: str = "") -> None:
+    def __init__(self, data: object, known: Collection[str], where: str = "", noun: str = "field") -> None:
         if not isinstance(data, dict):
             if where:
-                raise InvalidField(f"{where.rstrip('.')} must be a JSON object, not {shown(data)}")
+                raise InvalidField(f"{noun} '{where.rstrip('.')}' must be a JSON object, not {shown(data)}")
             raise InvalidJson(f"the request must be a JSON object, not {shown(data)}")
         self._data: dict[str, Any] = data
         self._where = where
+        self._noun = noun
         for name in data:
             if name not in known:
                 raise UnknownField(
-                    f"field {quoted(where + name)} is not known; known are: {', '.join(sorted(known)) or 'none'}"
+                    f"{noun} {quoted(where + name)} is not known; known are: {', '.join(sorted(known)) or 'none'}"
                 )
 
     def given(self, name: str) -> bool:
@@ -87,15 +88,9 @@ class Fields:
         value = self._data.get(name)
         if value is None:
             return None
-        if not isinstance(value, str):
-            raise self.wrong(name, "a string")
-        if len(value) < chars_min:
-            raise self.wrong(name, f"a string of at least {chars_min} character")
-        if chars_max is not None and len(value) > chars_max:
-            raise self.wrong(name, f"a string of at most {chars_max} characters, not {len(value)}")
-        if not encodable(value):
-            raise self.wrong(name, "text without a lone surrogate")
-        return value
+        if wanted := _wrong_text(value, chars_max, chars_min):
+            raise self.wrong(name, wanted)
+        return str(value)
 
     def data(self, name: str) -> bytes | None:
         """Bytes in base64, taken only as they would be written: what went in comes out."""
@@ -114,13 +109,25 @@ class Fields:
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self.wrong(name, f"a list of {least} to {most} strings")
         for index, element in enumerate(value):
-            if not isinstance(element, str) or len(element) > chars_max or not encodable(element):
-                wanted = f"text of at most {chars_max} characters"
-                raise InvalidField(f"'{self._where}{name}[{index}]' must be {wanted}; it is {shown(element)}")
+            if wanted := _wrong_text(element, chars_max):
+                raise InvalidField(
+                    f"{self._noun} '{self._where}{name}[{index}]' must be {wanted}; it is {shown(element)}"
+                )
         return value
 
     def wrong(self, name: str, wanted: str) -> InvalidField:
-        return InvalidField(f"field '{self._where}{name}' must be {wanted}; it is {shown(self._data.get(name))}")
+        return InvalidField(f"{self._noun} '{self._where}{name}' must be {wanted}; it is {shown(self._data.get(name))}")
+
+
+def _wrong_text(value: object, chars_max: int | None, chars_min: int = 0) -> str | None:
+    """What it should be, and is not."""
+    if not isinstance(value, str):
+        return "a string"
+    if len(value) < chars_min:
+        return f"a string of at least {chars_min} character"
+    if chars_max is not None and len(value) > chars_max:
+        return f"a string of at most {chars_max} characters, not {len(value)}"
+    return None if encodable(value) else "text without a lone surrogate"
 
 
 def encodable(text: str) -> bool:

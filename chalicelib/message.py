@@ -151,7 +151,7 @@ def parse(data: object, queues: int, where: str, now: int) -> tuple[Message, int
 
 def _body(fields: Fields, where: str) -> bytes:
     if fields.given("body") == fields.given("body_base64"):
-        raise InvalidField(f"exactly one of '{where}body' and '{where}body_base64' must be given")
+        raise InvalidField(f"exactly one of fields '{where}body' and '{where}body_base64' must be given")
     text = fields.text("body")
     body = text.encode() if text is not None else fields.data("body_base64")
     if not body:
@@ -180,7 +180,7 @@ def _due(fields: Fields, where: str, now: int) -> int | None:
     delay_ms = fields.integer("delay_ms", 0, DELAY_MS_MAX)
     deliver_at_ms = fields.integer("deliver_at_ms", 0, INSTANT_MS_MAX)
     if delay_ms is not None and deliver_at_ms is not None:
-        raise InvalidField(f"only one of '{where}delay_ms' and '{where}deliver_at_ms' may be given")
+        raise InvalidField(f"only one of fields '{where}delay_ms' and '{where}deliver_at_ms' may be given")
     if deliver_at_ms is not None and deliver_at_ms > now + DELAY_MS_MAX:
         raise fields.wrong("deliver_at_ms", f"at most {DELAY_MS_MAX} ms ahead")
     due_ms = deliver_at_ms if delay_ms is None else now + delay_ms
@@ -196,10 +196,10 @@ def _properties(fields: Fields, where: str) -> dict[str, str]:
     for name, value in properties.items():
         if not isinstance(value, str) or not encodable(name) or not encodable(value):
             property_name = quoted(f"{where}properties.{name}")
-            raise InvalidField(f"{property_name} must be a string of text; it is {shown(value)}")
+            raise InvalidField(f"field {property_name} must be a string of text; it is {shown(value)}")
     size = properties_bytes(properties)
     if size > PROPERTIES_BYTES_MAX:
-        raise InvalidField(f"'{where}properties' hold {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")
+        raise InvalidField(f"field '{where}properties' holds {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")
     return properties
 
 

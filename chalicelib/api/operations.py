@@ -65,7 +65,7 @@ def parameters(query: Mapping[str, str]) -> Fields:
         name: int(value) if name in _INTEGERS and re.fullmatch(r"-?[0-9]{1,18}", value) else value
         for name, value in query.items()
     }
-    return Fields(converted, _INTEGERS | {"next", "key"})
+    return Fields(converted, _INTEGERS | {"next", "key"}, noun="parameter")
 
 
 def page_of(fields: Fields) -> tuple[int, str | None]:

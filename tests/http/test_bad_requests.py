@@ -158,6 +158,10 @@ SHOWN = [
     ('"日本 🎉"'.encode(), '"日本 🎉"'),
     (b'"\\ud800"', r'"\ud800"'),
     (b"[null, true]", "[null, true]"),
+    (b"18446744073709551616", "18446744073709551616"),
+    (b"-" + b"9" * 79, "-" + "9" * 79),
+    (b"1" * 400, "1" * 80 + "..."),
+    (b"[" + b"1" * 5_000 + b"]", "[" + "1" * 79 + "..."),
     (b'{"a": null, "b": [1.5]}', '{"a": null, "b": [1.5]}'),
     (b'"' + b"x" * 5_000 + b'"', '"' + "x" * 79 + "..."),
     (b"[" + b"1," * 5_000 + b"1]", ("[" + "1, " * 27)[:80] + "..."),
@@ -180,6 +184,60 @@ def test_what_is_missing_is_null(group: Group) -> None:
 @pytest.mark.parametrize("raw", [b"null", b"true", b'["a"]'])
 def test_a_request_that_is_no_object_is_shown_as_it_came(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).json["detail"].endswith(f"not {raw.decode()}")
+
+
+SURROGATE = "must be text without a lone surrogate; it is"
+DETAILS = [
+    ("POST", "ack", {"receipts": ["a", "\ud800"]}, f"field 'receipts[1]' {SURROGATE}"),
+    (
+        "POST",
+        "ack",
+        {"receipts": ["x" * 600]},
+        "field 'receipts[0]' must be a string of at most 512 characters, not 600;",
+    ),
+    ("POST", "ack", {"receipts": [7]}, "field 'receipts[0]' must be a string; it is 7"),
+    ("POST", "dead/redrive", {"message_ids": ["\ud800"]}, f"field 'message_ids[0]' {SURROGATE}"),
+    ("PUT", "", {"alarm": 5}, "field 'alarm' must be a JSON object, not 5"),
+    (
+        "PUT",
+        "",
+        {"backoff_ms": {"initial_ms": 1, "max_ms": 9, "multiplier": 0}},
+        "field 'backoff_ms.multiplier' must be a number from 1 to 100; it is 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "verb", "body", "detail"), DETAILS)
+def test_an_error_says_which_field_is_wrong_and_what_is_wrong_with_it(
+    group: Group, method: str, verb: str, body: dict[str, Any], detail: str
+) -> None:
+    answer = group.client.ask(method, f"{group.path}/{verb}".rstrip("/"), body)
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("message", "detail"),
+    [
+        ("a", "field 'messages[0]' must be a JSON object, not"),
+        ({"body": "a", "properties": {"a": 1}}, "field 'messages[0].properties.a' must be a string of text; it is 1"),
+        ({"body": "a", "properties": {"a": "x" * 16_384}}, "field 'messages[0].properties' holds 16385 bytes;"),
+    ],
+)
+def test_an_error_says_which_field_of_a_message_is_wrong(topic: Topic, message: object, detail: str) -> None:
+    answer = topic.client.post(f"{topic.path}/messages", messages=[message])
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("limit", "0"), ("limit", "x"), ("next", "?"), ("next", ""), ("key", ""), ("queue", "-1"), ("at_ms", "x")],
+)
+def test_a_parameter_of_a_query_is_called_one(topic: Topic, name: str, value: str) -> None:
+    answer = topic.client.get(f"{topic.path}/messages", **{name: value})
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].startswith(f"parameter '{name}' ")
 
 
 @pytest.mark.parametrize("body", [{"start": "first"}, {"to": "first"}])
