@@ -102,14 +102,14 @@ class Fields:
         except ValueError:
             raise self.wrong(name, "base64 of RFC 4648, section 4: padded, and with no stray bits") from None
 
-    def strings(self, name: str, most: int, chars_max: int, least: int = 1) -> list[str] | None:
+    def strings(self, name: str, most: int, chars_max: int, least: int = 1, chars_min: int = 0) -> list[str] | None:
         value = self._data.get(name)
         if value is None:
             return None
         if not isinstance(value, list) or not least <= len(value) <= most:
             raise self.wrong(name, f"a list of {least} to {most} strings")
         for index, element in enumerate(value):
-            if wanted := _wrong_text(element, chars_max):
+            if wanted := _wrong_text(element, chars_max, chars_min):
                 raise InvalidField(
                     f"{self._noun} '{self._where}{name}[{index}]' must be {wanted}; it is {shown(element)}"
                 )
@@ -119,7 +119,7 @@ class Fields:
         return InvalidField(f"{self._noun} '{self._where}{name}' must be {wanted}; it is {shown(self._data.get(name))}")
 
 
-def _wrong_text(value: object, chars_max: int | None, chars_min: int = 0) -> str | None:
+def _wrong_text(value: object, chars_max: int | None, chars_min: int) -> str | None:
     """What it should be, and is not."""
     if not isinstance(value, str):
         return "a string"

@@ -24,7 +24,9 @@ class DeadLetters(Operations):
 
     @operation
     def redrive(self, name: str, group_name: str, body: Json) -> Json:
-        message_ids = _message_ids(Fields(body, {"message_ids"}))
+        message_ids = Fields(body, {"message_ids"}).strings(
+            "message_ids", BATCH_MESSAGES_MAX, ID_CHARS_MAX, chars_min=1
+        )
         found = self._current_topic(name)
         redrive = self._service.redrive
         done = redrive.all(found, group_name) if message_ids is None else redrive.some(found, group_name, message_ids)
@@ -49,11 +51,3 @@ def _since(token: str | None, queues: int) -> Place:
     if len(positions) > 1 or (dot and not keys.is_consumer(consumer)):
         raise InvalidField(f"parameter 'next' is of another list; it is {shown(token)}")
     return *next(iter(positions.items())), consumer
-
-
-def _message_ids(fields: Fields) -> list[str] | None:
-    message_ids = fields.strings("message_ids", BATCH_MESSAGES_MAX, ID_CHARS_MAX)
-    for index, message_id in enumerate(message_ids or ()):
-        if not message_id:
-            raise InvalidField(f"'message_ids[{index}]' must be text of at least one character; it is {shown('')}")
-    return message_ids

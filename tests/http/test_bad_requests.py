@@ -197,6 +197,7 @@ DETAILS = [
     ),
     ("POST", "ack", {"receipts": [7]}, "field 'receipts[0]' must be a string; it is 7"),
     ("POST", "dead/redrive", {"message_ids": ["\ud800"]}, f"field 'message_ids[0]' {SURROGATE}"),
+    ("POST", "dead/redrive", {"message_ids": [""]}, "field 'message_ids[0]' must be a string of at least 1 character;"),
     ("PUT", "", {"alarm": 5}, "field 'alarm' must be a JSON object, not 5"),
     (
         "PUT",
