@@ -52,7 +52,8 @@ DEAD_LETTERS = Family(
             _DEAD_PATH,
             "listDead",
             "List dead messages",
-            "By queue and offset. A message that the log holds no more is left out.",
+            "By queue and offset. A message that the log holds no more is left out. In a broadcast group a message is"
+            " there once for each consumer that gave it up; with its id, a redrive brings it back to all of them.",
             {200: ("A page of dead messages.", Body("DeadMessageList", {"messages": [_DEAD], "next": None}))},
             parameters=("limit", "next"),
         ),
