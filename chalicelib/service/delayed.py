@@ -85,6 +85,19 @@ class Delayed:
                     return Stored(message, queue, offset, entry.id, entry.stored_at_ms)
         raise _unknown(topic, message_id)
 
+    def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int] | None:
+        """Where a message that waited is in the log: entry id, queue and offset; None: nowhere."""
+        parsed = parse_delayed_id(message_id)
+        if parsed is None or parsed[1] >= topic.queues:
+            return None
+        entry_id, queue, due_ms = parsed
+        decision = self._decisions.find(topic, queue, Slot(due_ms, entry_id))
+        if decision is None or decision.entry is None:
+            return None
+        first = self._joiner.offset(topic, queue, decision.entry, decision.base)
+        index = decision.slots.index(Slot(due_ms, entry_id))
+        return None if first is None else (decision.entry.id, queue, first + index)
+
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """What waits, each with its queue, by when it is due; `count` are read at a time. What is decided waits no
         more, though its item may be there."""

@@ -20,6 +20,7 @@ from chalicelib.log import Segment
 from chalicelib.message import Stored, carried_bytes, parse_message_id
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
+from chalicelib.service.delayed import Delayed
 from chalicelib.service.log_reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.space import Space
 from chalicelib.store import Keys, Range, Read, Store
@@ -47,11 +48,14 @@ class DeadPage:
 
 
 class Letters:
-    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, reader: LogReader) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, reader: LogReader, delayed: Delayed
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._catalogue = catalogue
         self._reader = reader
+        self._delayed = delayed
 
     def page(self, topic: Topic, name: str, limit: int, since: Place) -> DeadPage:
         """Up to `limit` dead messages from a place on, by queue and offset; fewer when a response would not hold them.
@@ -80,7 +84,7 @@ class Letters:
     def named(self, topic: Topic, group: Group, message_ids: Sequence[str]) -> list[Letter]:
         """The letters of these messages, each once, in a broadcast group of all consumers. Raises MessageNotFound when
         one has none."""
-        parsed = {text: parse_message_id(text) for text in message_ids}
+        parsed = {text: parse_message_id(text) or self._delayed.place(topic, text) for text in message_ids}
         places = sorted({place[1:] for place in parsed.values() if place and place[1] < topic.queues})
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
         ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]

@@ -89,7 +89,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     topics = Topics(store, runtime, catalogue, timeline, purge)
     groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
     alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
-    letters = Letters(store, runtime, catalogue, reader)
+    letters = Letters(store, runtime, catalogue, reader, delayed)
     expiry = Expiry(store, runtime, catalogue, promoter, letters, Rearming(store, runtime, payloads, index))
     return Service(
         runtime,

@@ -152,6 +152,21 @@ def test_named_messages_are_redriven_and_the_others_stay(topic: Topic, group: Gr
     assert offsets(dead(group)["messages"]) == [0, 2, 4]
 
 
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (300_000,)])
+def test_a_dead_message_that_was_delayed_is_redriven_by_its_id(
+    topic: Topic, group: Group, clock: Clock, sizes: tuple[int, ...]
+) -> None:
+    topic.produce("before")
+    sent = topic.produce(*["x" * size for size in sizes], delay_ms=100)
+    clock.sleep(100)
+    bury(group, *group.take(1), *group.take(len(sizes)))
+    chosen = sent[-1]["message_id"]
+    assert redrive(group, chosen) == (1, len(sizes))
+    assert group.take_one()["message_id"] == chosen
+    refused = group.client.post(f"{group.path}/dead/redrive", message_ids=[chosen])
+    assert refused.problem == (404, "MessageNotFound")
+
+
 def test_an_id_that_is_not_among_the_dead_is_named_and_nothing_is_redriven(topic: Topic, group: Group) -> None:
     first, second = topic.produce(*"ab")
     bury(group, group.take_one())
