@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from threading import Thread
 from typing import Any
@@ -10,11 +11,15 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.errors import InvalidField
+from chalicelib.errors import InvalidField, StoreUnavailable
 from chalicelib.message import Message
-from chalicelib.store import Store
+from chalicelib.store import Outcome, Store
+from chalicelib.store.dynamodb import outbox
+from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.writes import Item, Write
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed
-from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
+from tests.http.troubled_store import Trouble, throttled_queue, unavailable
+from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store
 
 __all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
 
@@ -247,6 +252,78 @@ def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, gro
     assert seen[0] == 2
     assert bodies(group.take(2)) == ["a", "b"]
     assert group.pop()["messages"] == []
+
+
+def test_an_alarm_is_told_when_it_is_raised_and_when_it_clears(client: Client, topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", alarm={"ready": 2})
+    client.put("/topics/decant.alarms")
+    own = {"expression": f"key == '{topic.name}/billing'"}
+    desk = Topic(client, "decant.alarms").group(topic.name, start="latest", filter=own)
+    topic.produce("a", "b")
+    for state, ready in (("raised", 2), ("cleared", 0)):
+        clock.sleep(1_000)
+        client.api.check()
+        client.api.check()
+        assert group.progress()["alarm_state"] == state
+        told = desk.take_one()
+        assert (told["tag"], json.loads(told["body"])["ready"]) == (state, ready)
+        assert desk.pop(ack=[told["receipt"]])["messages"] == []
+        group.pop()  # what is leased is not ready
+
+
+class Throttled:
+    """A store, of which some writes are throttled."""
+
+    def __init__(self, inner: Store) -> None:
+        self.trouble: Trouble = unavailable()
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write(self, write: Write) -> Item:
+        if trouble := self.trouble("write", write):
+            raise trouble
+        return self._inner.write(write)
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        return [self._outcome_of(write) for write in writes]
+
+    def _outcome_of(self, write: Write) -> Outcome:
+        trouble = self.trouble("write", write)
+        return trouble if isinstance(trouble, StoreUnavailable) else self._inner.write_each([write])[0]
+
+
+def test_an_unkeyed_message_goes_to_another_queue_while_its_own_is_throttled(store: Store, clock: Clock) -> None:
+    throttled = Throttled(store)
+    client = Client(throttled, clock, seed=uuid4().int)  # type: ignore[arg-type]
+    topic = client.topic(f"t{uuid4().hex}", queues=2)
+    queue = topic.produce("a")[0]["queue"]
+    throttled.trouble = throttled_queue(queue)
+    assert topic.produce("b")[0]["queue"] == 1 - queue
+    batch = [{"body": "not stored", "queue": queue}, {"body": "c"}]
+    partly = client.post(f"{topic.path}/messages", messages=batch)
+    assert (partly.status, partly.json["messages"][1]["queue"]) == (207, 1 - queue)
+    throttled.trouble = unavailable()
+    assert topic.produce("d")[0]["queue"] == 1 - queue
+    group = topic.group("billing")
+    found = [bodies(group.pop()["messages"]) for _ in range(3)]
+    assert sorted(found) == [[], ["a"], ["b", "c", "d"]]
+
+
+def test_a_message_in_a_transaction_of_its_sender_is_delivered_when_that_commits(
+    store: Store, client: Client, topic: Topic, group: Group
+) -> None:
+    item = client.api.outbox_item(topic.name, {"body": "paid", "key": "k"})
+    assert group.pop()["messages"] == []
+    if isinstance(store, DynamoStore):
+        store._client.transact_write_items(TransactItems=[outbox.put(TABLE, item)])
+    else:
+        store.put_all([item])
+    message = group.take_one()
+    assert (message["body"], message["key"], message["attempt"]) == ("paid", "k", 1)
+    group.ack(message)
+    assert group.totals() == (0, 0, 0, 0)
 
 
 BAD_GROUPS: list[Json] = [
