@@ -1,7 +1,7 @@
 """One contender of the benchmark of the pipeline, in a process of its own: its arguments are WHO CORES EXPORT WARM.
 
-Prints one line of JSON: rows, seconds of the second run (the first, on the small export WARM, warms up), and the most
-memory that the processes ever had, in MB."""
+Prints one line of JSON: rows, seconds of the second run (the first, on the small export WARM, warms up), the most
+memory that the processes ever had, in MB, and the CPU seconds of the second run, by what for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import gzip
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,6 +58,23 @@ def _plain_rows(folder: str, payloads: dict[str, bytes]) -> Iterator[Row]:
                 about = (message.get("k"), message.get("t"), message.get("p", {}), body, "b" in message, date)
                 yield ("orders", topic_id, queue, offset, message_id, entry_id, at, None, *about)
                 offset += 1
+
+
+def arrow(folder: str) -> int:
+    """Our code without Spark: Arrow batches of messages. Payloads are of one piece here."""
+    import pyarrow as pa
+
+    from spark.sources import packed
+    from spark.sources.manifest import read_export
+    from spark.transforms.unpacking import unpack
+
+    files = read_export(folder).files
+    rows = sum(part.num_rows for file in files for batch in packed.inline(file) for part in unpack(batch))
+    elsewhere = pa.Table.from_batches([batch for file in files for batch in packed.elsewhere(file)], packed.SCHEMA)
+    entries = elsewhere.filter(elsewhere["pieces"].is_valid()).drop_columns(["data", "piece"])
+    pieces = elsewhere.filter(elsewhere["piece"].is_valid()).select(["entry_id", "data"])
+    together = entries.join(pieces, "entry_id", join_type="inner").to_batches(max_chunksize=4096)
+    return rows + sum(part.num_rows for batch in together for part in unpack(batch))
 
 
 def ours(cores: int) -> Callable[[str], int]:
@@ -130,13 +148,36 @@ def _descendants(pid: int) -> list[int]:
     return [pid, *(each for child in children for each in _descendants(child))]
 
 
+_THREADS = {
+    "python": "Python",
+    "Executor task": "JVM, tasks",
+    "C1": "JVM, compiler",
+    "C2": "JVM, compiler",
+    "G": "JVM, collector",
+}
+"""Beginnings of the names of threads -> what they do. Whatever is not named is the JVM's remaining work."""
+
+
+def cpu_seconds() -> Counter[str]:
+    """What this process and those it has started have used so far, by what for."""
+    used: Counter[str] = Counter()
+    for pid in _descendants(os.getpid()):
+        for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+            name, _, numbers = path.read_text().partition("(")[2].rpartition(")")
+            role = next((role for begin, role in _THREADS.items() if name.startswith(begin)), "JVM, other")
+            used[role] += sum(map(int, numbers.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
 def main(who: str, cores: str, folder: str, warm: str) -> None:
-    makers = {"plain": lambda _: plain, "ours": ours, "read.json": read_json, "DuckDB": duck}
+    makers = {"plain": lambda _: plain, "Arrow": lambda _: arrow, "ours": ours, "read.json": read_json, "DuckDB": duck}
     run = makers[who](int(cores))
     run(warm)
-    began = time.monotonic()
+    before, began = cpu_seconds(), time.monotonic()
     rows = run(folder)
-    print(orjson.dumps({"rows": rows, "seconds": time.monotonic() - began, "peak_mb": peak_mb()}).decode())
+    seconds, used = time.monotonic() - began, cpu_seconds() - before
+    found = {"rows": rows, "seconds": seconds, "peak_mb": peak_mb(), "cpu_seconds": used}
+    print(orjson.dumps(found).decode())
 
 
 if __name__ == "__main__":
