@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -24,8 +23,9 @@ BUDGET_MS = 250
 WAKE_BUDGET_MS = 300
 """How soon a pop that waits already must have what falls due."""
 
-_LEAD_MS = 1_000
-"""From when they are sent to when the first is due: the server stores a batch of them in less than half of that."""
+_LEAD_MS = 10_000
+"""From when the first is sent to when the first is due. All are stored by then, or nothing is measured: what is stored
+after it was due would say how fast a store takes them."""
 _BATCH = 125
 _WAIT_MS = 2_000
 _GIVE_UP_MS = 20_000
@@ -74,18 +74,17 @@ def lateness(rounds: int) -> str:
 
 
 def arrivals(port: int, topic: str) -> Arrivals:
-    """One consumer polls, while all messages are sent and fall due."""
+    """One consumer polls, while all messages fall due."""
     path = f"/topics/{topic}"
     with closing(Connection(port, is_kept=True)) as producer, closing(Connection(port, is_kept=True)) as consumer:
         producer.ask("PUT", path, {})
         producer.ask("PUT", f"{path}/groups/{_GROUP}", {})
         first_ms = _now() + _LEAD_MS
         due = [first_ms + OVER_MS * number // MESSAGES for number in range(MESSAGES)]
-        sending = threading.Thread(target=_send, args=(producer, path, due))
-        sending.start()
-        found = _consume(consumer, f"{path}/groups/{_GROUP}", due)
-        sending.join()
-        return found
+        _send(producer, path, due)
+        if _now() >= first_ms:
+            raise RuntimeError(f"to store {MESSAGES} messages took longer than {_LEAD_MS} ms")
+        return _consume(consumer, f"{path}/groups/{_GROUP}", due)
 
 
 def wakes(port: int, topic: str, rounds: int) -> dict[str, list[int]]:

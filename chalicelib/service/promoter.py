@@ -48,13 +48,13 @@ class Promoter:
             return []
         return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.queues)]
 
-    def promote(self, topic: Topic, queue: int) -> int:
+    def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
-        due any more. Raises TopicNotFound, StoreUnavailable."""
+        due any more, by the clock or, if it is given, by `due_ms`. Raises TopicNotFound, StoreUnavailable."""
         deadline = call.give_up_at_ms(self._runtime.now())
         while self._runtime.now() <= deadline:
             now = self._runtime.now()
-            newest, due = self._decisions.standing(topic, queue, now)
+            newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
             if gone := [item for item in due if is_cancelled(item)]:
                 self._decisions.remove(topic, gone)
                 continue

@@ -87,14 +87,15 @@ class Sweeps:
             now = self._runtime.now()
             for (topic, queue), due_ms in zip(places, first_due(glances), strict=True):
                 is_due = due_ms is not None and due_ms <= now
-                swept += Swept(1, self._forward(topic, queue, until_ms) if is_due else 0)
+                swept += Swept(1, self._forward(topic, queue, now, until_ms) if is_due else 0)
         return swept
 
-    def _forward(self, topic: Topic, queue: int, until_ms: int) -> int:
+    def _forward(self, topic: Topic, queue: int, due_ms: int, until_ms: int) -> int:
+        """What falls due meanwhile is left to consumers, if there are any: both would do the work of one."""
         count = 0
         with suppress(TopicNotFound):  # it was deleted since
-            while self._runtime.now() <= until_ms and (promoted := self._promoter.promote(topic, queue)):
-                count += promoted
+            while self._runtime.now() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
+                count += done
         return count
 
     def expire(self) -> Swept:

@@ -13,7 +13,7 @@ from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import IDLE_CONSUMER_MS, SWEEP_MS
 from chalicelib.store import Range
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Key
+from chalicelib.writes import Item, Key, Write
 from tests.instances import Clock, instance
 
 GROUP = {"invisible_ms": 1_000, "max_attempts": 1}
@@ -145,6 +145,23 @@ def test_what_is_due_can_be_had_though_nobody_popped() -> None:
     assert api.forward() == {"seen": 1, "done": 2}
     assert totals(api) == (2, 0, 0)
     assert api.forward() == {"seen": 1, "done": 0}
+
+
+def test_what_falls_due_while_a_sweep_delivers_is_left_to_consumers() -> None:
+    clock, store = Clock(), MemoryStore()
+    api = instance(store, clock)
+    prepared(api)
+    api.produce("t0", {"messages": [{"body": f"{ms}", "delay_ms": ms} for ms in range(10, 2_000, 10)]})
+    clock.sleep(100)
+    write = store.write
+
+    def slow(request: Write) -> Item:
+        clock.sleep(50)
+        return write(request)
+
+    store.write = slow  # type: ignore[method-assign]
+    assert api.forward() == {"seen": 1, "done": 10}
+    assert totals(api) == (10, 0, 0)
 
 
 def test_a_round_through_ten_thousand_queues_where_messages_wait_is_cheap() -> None:
