@@ -46,6 +46,7 @@ KINDS: dict[str, StructType | None] = {
         name=_STRING,
         queues=_INT,
         retention_ms=_LONG,
+        lapsed_at_ms=_LONG,  # what was stored by then stays expired; null: retention was never made longer
         index_keys=_BOOL,
         created_at_ms=_LONG,
         version=_LONG,

@@ -79,6 +79,7 @@ def _topic(key: Key, item: Attributes) -> dict[str, Any]:
         "name": key.sk,
         "queues": item.number("queues"),
         "retention_ms": item.number("retention_ms"),
+        "lapsed_at_ms": item.maybe_number("lapsed_at_ms"),
         "index_keys": item.flag("index_keys"),
         "created_at_ms": item.number("created_at_ms"),
         "version": item.number("version"),

@@ -11,6 +11,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from spark import schemas
 from spark.transforms.audit.cursors import owed
 from spark.transforms.audit.log import ends, topics
+from spark.transforms.audit.verdict import is_past
 from spark.transforms.entries import entries
 
 KINDS = ("topic", "group", "cursor", "segment", "retry_page")
@@ -80,8 +81,10 @@ def _held(items: DataFrame) -> DataFrame:
 
 def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
     """Of each queue that has a log: `log_end`, and `first`, the first offset that has not expired."""
-    logged = entries(items).join(F.broadcast(topics(items).select("topic_id", "retention_ms")), "topic_id")
-    living = logged.where(F.col("stored_at_ms") > now_ms - F.col("retention_ms"))
+    logged = entries(items).join(
+        F.broadcast(topics(items).select("topic_id", "retention_ms", "lapsed_at_ms")), "topic_id"
+    )
+    living = logged.where(~is_past(F.col("stored_at_ms"), now_ms))
     firsts = living.groupBy("topic_id", "queue").agg(F.min("offset").alias("first"))
     log_ends = ends(items).select("topic_id", "queue", F.col("end").alias("log_end"))
     first = F.coalesce("first", "log_end").alias("first")

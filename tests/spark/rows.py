@@ -24,9 +24,9 @@ def item(kind: str, topic_id: str, **fields: Any) -> Row:
     return {"kind": kind, **key, **place, kind: fields}
 
 
-def topic(name: str, queues: int = 1, created_at_ms: int = OLD, retention_ms: int = 3 * DAY, version: int = 0) -> Row:
-    settings = {"queues": queues, "retention_ms": retention_ms, "created_at_ms": created_at_ms, "version": version}
-    return item("topic", f"T{name}", name=name, index_keys=False, delays=True, **settings)
+def topic(name: str, **fields: Any) -> Row:
+    usual = {"queues": 1, "retention_ms": 3 * DAY, "created_at_ms": OLD, "version": 0}
+    return item("topic", f"T{name}", name=name, index_keys=False, delays=True, **{**usual, **fields})
 
 
 def entry(number: int, count: int = 1, at: int = OLD, pieces: int | None = None, data: bytes = b'{"b":"x"}') -> Row:

@@ -219,6 +219,10 @@ RIGHT: dict[str, list[Row]] = {
         dedup("chain", entry(5, pieces=1), 10),
         payload("chain", 5),
     ],
+    "lapsed": [
+        topic("lapsed", lapsed_at_ms=OLD),
+        segment("lapsed", 40, entry(1, pieces=1)),
+    ],
     "head-expired": [
         topic("head-expired", created_at_ms=NOW - 9 * DAY),
         segment("head-expired", 40, entry(1)),

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.transforms.audit.log import topics
-from spark.transforms.audit.verdict import Moment, finding, findings, proved
+from spark.transforms.audit.verdict import Moment, finding, findings, is_past, proved
 
 
 def decisions(items: DataFrame) -> DataFrame:
@@ -36,7 +36,7 @@ def of_decisions(items: DataFrame, moment: Moment) -> DataFrame:
     chain = decisions(items).join(F.broadcast(topics(items)), "topic_id")
     number, at_ms, prior_at_ms = F.col("number"), F.col("at_ms"), F.col("prior_at_ms")
     prior = F.coalesce(F.col("prior_number"), F.lit(0))
-    is_kept = F.coalesce(prior_at_ms, F.col("created_at_ms")) + F.col("retention_ms") > moment.now_ms
+    is_kept = ~is_past(F.coalesce(prior_at_ms, F.col("created_at_ms")), moment.now_ms)
     hole = F.format_string("decision %d follows %d", number, prior)
     time = F.format_string("decision %d was made at %d, the one before at %d", number, at_ms, prior_at_ms)
     return findings(

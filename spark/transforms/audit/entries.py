@@ -14,10 +14,10 @@ def of_entries(items: DataFrame, moment: Moment) -> DataFrame:
     """`entry_twice`: no entry is in a topic's logs twice. `payload_missing`, `delayed_payload_missing`: all pieces of
     its payload are there. `orphan_payload`: something points to a payload. `undelivered`: what a decision delivers is
     in the log, once the next decision was made."""
-    retention_ms, in_log, offset = F.col("retention_ms"), F.col("in_log"), F.col("offset")
+    in_log, offset = F.col("in_log"), F.col("offset")
     seen = _side_by_side(items).join(F.broadcast(topics(items)), "topic_id")
-    is_gone = moment.has_expired(F.col("at_ms"), F.col("ttl"), retention_ms)
-    was_gone = moment.has_expired(F.col("decided_at_ms"), F.lit(None).cast("long"), retention_ms)
+    is_gone = moment.has_expired(F.col("at_ms"), F.col("ttl"))
+    was_gone = moment.has_expired(F.col("decided_at_ms"), F.lit(None).cast("long"))
     is_partial = (in_log > 0) & ~is_gone & _is_partial("wanted")
     is_kept = F.coalesce(F.col("payload_ttl") * 1000 > moment.now_ms, F.lit(True))
     is_orphan = (F.col("pointers") == 0) & (F.size("pieces") > 0) & is_kept

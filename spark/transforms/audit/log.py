@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.audit.verdict import Moment, finding, findings, proved
+from spark.transforms.audit.verdict import Moment, finding, findings, is_past, proved
 
 SEGMENT_FULL_BYTES = 700
 SEGMENT_ENTRIES_MAX = 32
@@ -13,12 +13,12 @@ SEGMENT_ENTRIES_MAX = 32
 
 
 def topics(items: DataFrame) -> DataFrame:
-    """`topic_id`, `topic`, `queues`, `retention_ms`, `created_at_ms`, `version` of each topic."""
+    """`topic_id`, `topic`, `queues`, `retention_ms`, `lapsed_at_ms`, `created_at_ms`, `version` of each topic."""
     return items.where("kind = 'topic'").select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
 
 def _of_topic() -> list[str]:
-    return [f"topic.{name}" for name in ("queues", "retention_ms", "created_at_ms", "version")]
+    return [f"topic.{name}" for name in ("queues", "retention_ms", "lapsed_at_ms", "created_at_ms", "version")]
 
 
 def segments(items: DataFrame) -> DataFrame:
@@ -56,8 +56,7 @@ def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
     chain = segments(items).select("*", *prior).join(F.broadcast(topics(items)), "topic_id")
     base, end, prior_end = F.col("base"), F.col("end"), F.col("prior_end")
     entries_end = base + F.col("messages")
-    is_young = F.col("created_at_ms") + F.col("retention_ms") > moment.now_ms
-    is_headless = prior_end.isNull() & (base > 0) & is_young
+    is_headless = prior_end.isNull() & (base > 0) & ~is_past(F.col("created_at_ms"), moment.now_ms)
     said_end = F.format_string("ends at %d; its entries end at %d", end, entries_end)
     said_head = F.lit("the log begins here, though nothing can have expired")
     said_queue = F.format_string("a log, but the topic has %d queues", F.col("queues"))
@@ -74,9 +73,9 @@ def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
 def _hole(moment: Moment) -> Column:
     """What is missing was stored between its neighbours. If the one before has not expired, it cannot have. The oldest
     are removed first: where one older is there all the same, it was read before that."""
-    retention_ms, prior_end, base = F.col("retention_ms"), F.col("prior_end"), F.col("base")
-    before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"), retention_ms)
-    after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"), retention_ms)
+    prior_end, base = F.col("prior_end"), F.col("base")
+    before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"))
+    after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"))
     is_proved = ~before_gone & (F.col("prior_is_full") | moment.has_seen(F.col("first_at_ms")))
     said = F.format_string("offsets %d to %d are missing", prior_end, base - 1)
     return finding("hole", (prior_end < base) & ~(before_gone & after_gone), prior_end, said, proved(is_proved))

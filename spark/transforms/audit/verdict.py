@@ -41,10 +41,16 @@ class Moment:
         """Whether every item was read after this instant; false where it is not known."""
         return F.coalesce(at_ms < self.before_ms, F.lit(False))
 
-    def has_expired(self, stored_at_ms: Column, ttl: Column, retention_ms: Column) -> Column:
-        """Whether what was stored then may be gone: past retention, or past the time when DynamoDB may remove it."""
-        is_past = stored_at_ms + retention_ms <= self.now_ms
-        return F.coalesce(is_past, F.lit(False)) | F.coalesce(ttl * 1000 <= self.now_ms, F.lit(False))
+    def has_expired(self, stored_at_ms: Column, ttl: Column) -> Column:
+        """Whether what was stored then may be gone: past the retention of the row's topic, or past the time when
+        DynamoDB may remove it."""
+        has_past = F.coalesce(is_past(stored_at_ms, self.now_ms), F.lit(False))
+        return has_past | F.coalesce(ttl * 1000 <= self.now_ms, F.lit(False))
+
+
+def is_past(stored_at_ms: Column, now_ms: int) -> Column:
+    """Whether what was stored then has expired, by `retention_ms` and `lapsed_at_ms` of the row's topic."""
+    return stored_at_ms <= F.greatest(now_ms - F.col("retention_ms"), "lapsed_at_ms")
 
 
 def proved(is_proved: Column) -> Column:
