@@ -16,7 +16,7 @@ from tests.simulation.faulty_store import ALL, NONE, Faults, PastStore
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.world import Plan, World, play
 
-SEEDS = 3_000
+SEEDS = 2_000
 SEEDS_A_TEST = 250
 """So that no process has much to do when the others have nothing left."""
 
