@@ -119,7 +119,7 @@ def duck(cores: int) -> Callable[[str], int]:
     import duckdb
 
     connection = duckdb.connect(config={"threads": cores})
-    entry = "STRUCT(M STRUCT(i STRUCT(B VARCHAR), n STRUCT(N VARCHAR), at STRUCT(N VARCHAR), d STRUCT(B VARCHAR)))"
+    entry = 'STRUCT(M STRUCT(i STRUCT(B VARCHAR), n STRUCT(N VARCHAR), "at" STRUCT(N VARCHAR), d STRUCT(B VARCHAR)))'
     item = f"STRUCT(pk STRUCT(S VARCHAR), data STRUCT(B VARCHAR), entries STRUCT(L {entry}[]))"
 
     def run(folder: str) -> int:
