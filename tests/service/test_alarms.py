@@ -9,7 +9,6 @@ from itertools import product
 from random import Random
 
 import pytest
-from greenlet import getcurrent, greenlet
 
 from chalicelib.api import Api
 from chalicelib.errors import DecantError
@@ -20,8 +19,7 @@ from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Refused, Write
 from tests.instances import SIGNING_KEY, Clock
 from tests.instances import instance as instance_of
-from tests.simulation.crashes import Quiet, StoppingStore
-from tests.simulation.scheduler import Killed
+from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
 
 
 def told(api: Api, topic: str) -> list[str]:
@@ -108,26 +106,8 @@ class Scene:
         self.now += ms
 
 
-def requests_of(scene: Scene) -> int:
-    made = [0]
-
-    def count() -> None:
-        made[0] += 1
-
-    scene.copy().instance(count).sweeps.check()
-    return made[0]
-
-
-def run_to(scene: Scene, request: int) -> None:
-    left = [request]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    with suppress(Killed):
-        scene.instance(stop).sweeps.check()
+def checking(scene: Scene) -> Work:
+    return lambda stop: scene.instance(stop).sweeps.check()
 
 
 @pytest.fixture(params=[False, True], ids=["raising", "clearing"])
@@ -137,27 +117,27 @@ def scene(request: pytest.FixtureRequest) -> Scene:
 
 @pytest.mark.parametrize("later_ms", [0, 60_000, 3_600_000])
 def test_a_check_that_dies_after_any_request_is_made_up_for(scene: Scene, later_ms: int) -> None:
-    for request in range(1, requests_of(scene) + 1):
+    for request in range(1, requests_of(checking(scene.copy())) + 1):
         fresh = scene.copy()
-        run_to(fresh, request)
+        die_after(checking(fresh), request)
         assert fresh.verdict(later_ms) == scene.expected, f"dead after request {request}"
 
 
 def test_of_two_checks_each_may_stop_after_any_request(scene: Scene) -> None:
-    count = requests_of(scene)
+    count = requests_of(checking(scene.copy()))
     for first, second, goes_on in product(range(1, count + 1), range(1, count + 2), (False, True)):
         fresh = scene.copy()
-        running = started(fresh, first)
-        run_to(fresh, second)
+        running = stop_after(checking(fresh), first)
+        die_after(checking(fresh), second)
         finish(running, goes_on)
         assert fresh.verdict() == scene.expected, f"at {first} and {second}; goes on: {goes_on}"
 
 
 def test_a_check_that_sleeps_while_the_alarm_turns_and_turns_tells_nothing_twice(scene: Scene) -> None:
     """However often the alarm has changed meanwhile: what is told alternates, and ends with what is so."""
-    for request in range(1, requests_of(scene) + 1):
+    for request in range(1, requests_of(checking(scene.copy())) + 1):
         fresh = scene.copy()
-        running = started(fresh, request)
+        running = stop_after(checking(fresh), request)
         api = Api(fresh.instance())
         for _ in range(2):
             fresh.verdict()
@@ -168,28 +148,6 @@ def test_a_check_that_sleeps_while_the_alarm_turns_and_turns_tells_nothing_twice
         said = fresh.verdict(turns=3)
         assert said == (["raised", "cleared"] * len(said))[: len(said)], f"asleep after request {request}"
         assert said[-1] == scene.expected[-1]
-
-
-def started(scene: Scene, request: int) -> greenlet:
-    hub, left = getcurrent(), [request]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            hub.switch()
-
-    running = greenlet(lambda: scene.instance(stop).sweeps.check())
-    running.switch()
-    return running
-
-
-def finish(running: greenlet, goes_on: bool) -> None:
-    if running.dead:
-        return
-    if goes_on:
-        running.switch()
-    else:
-        running.throw(Killed)
 
 
 class Late(MemoryStore):

@@ -5,20 +5,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import product
 from random import Random
 
 import pytest
-from greenlet import getcurrent, greenlet
 
-from chalicelib.errors import AlreadyDelivered, DecantError, MessageNotFound
+from chalicelib.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.message import Message
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
-from tests.simulation.crashes import Quiet, StoppingStore
-from tests.simulation.scheduler import Killed
+from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
 
 _KEY = b"0123456789abcdef"
 _LARGE = 3_000
@@ -108,54 +105,19 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def requests_of(scene: Scene, name: str) -> int:
-    made = [0]
-
-    def count() -> None:
-        made[0] += 1
-
-    fresh = scene.copy()
-    OPERATIONS[name](fresh, fresh.instance(count))
-    return made[0]
-
-
-def run_to(scene: Scene, name: str, request: int) -> None:
-    left = [request]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    with suppress(Killed, DecantError):
-        OPERATIONS[name](scene, scene.instance(stop))
+def work(scene: Scene, name: str) -> Work:
+    return lambda stop: OPERATIONS[name](scene, scene.instance(stop))
 
 
 def after_two(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool, grows: bool) -> list[str]:
     """The first stops after its request, the second runs to its own and dies. The first dies there too, or goes on.
     `grows`: other messages come into the log, where the first has stopped."""
     fresh = scene.copy()
-    hub = getcurrent()
-    left = [requests[0]]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            hub.switch()
-
-    def first() -> None:
-        with suppress(DecantError):
-            OPERATIONS[names[0]](fresh, fresh.instance(stop))
-
-    running = greenlet(first)
-    running.switch()
+    running = stop_after(work(fresh, names[0]), requests[0])
     if grows:
         fresh.grow(fresh.instance())
-    run_to(fresh, names[1], requests[1])
-    if goes_on and not running.dead:
-        running.switch()
-    elif not running.dead:
-        running.throw(Killed)
+    die_after(work(fresh, names[1]), requests[1])
+    finish(running, goes_on)
     return fresh.verdict()
 
 
@@ -170,9 +132,9 @@ def test_the_scene_itself_is_clean(scene: Scene) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene, name: str) -> None:
-    for request in range(1, requests_of(scene, name) + 1):
+    for request in range(1, requests_of(work(scene.copy(), name)) + 1):
         fresh = scene.copy()
-        run_to(fresh, name, request)
+        die_after(work(fresh, name), request)
         assert fresh.verdict() == [], f"{name}, dead after request {request}"
 
 
@@ -180,7 +142,9 @@ def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene,
 def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str) -> None:
     for second in OPERATIONS:
         # one more than it makes: it runs to its end
-        points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 2))
+        points = product(
+            range(1, requests_of(work(scene.copy(), first)) + 1), range(1, requests_of(work(scene.copy(), second)) + 2)
+        )
         for requests, goes_on, grows in product(points, (False, True), (False, True)):
             found = after_two(scene, (first, second), requests, goes_on, grows)
             assert found == [], f"{first} and {second}, at {requests}; goes on: {goes_on}; grows: {grows}"
@@ -201,7 +165,7 @@ def test_what_was_decided_long_ago_hides_nothing_from_a_pop_that_passes_what_has
     produce("waits", 32, scene.now + 100)
     scene.topic = service.catalogue.current_topic("t")
     scene.now += 200
-    run_to(scene, "forward", next(each for each in range(1, 20) if _is_decided(scene, each)))
+    die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
     for _ in range(6):
         produce(scene.random.randbytes(400).hex(), 200)  # some two fill a segment
     scene.now += 8 * 60_000
@@ -219,6 +183,6 @@ def _is_decided(scene: Scene, request: int) -> bool:
     """Whether who dies after this request of a delivery has decided on it, and done no more."""
     fresh = Scene.__new__(Scene)
     fresh.store, fresh.now, fresh.random, fresh.topic = scene.store.copy(), scene.now, Random(2), scene.topic
-    run_to(fresh, "forward", request)
+    die_after(work(fresh, "forward"), request)
     written = [pk for pk, items in fresh.store._items.items() if items]
     return any(pk.startswith("promotions#") for pk in written)

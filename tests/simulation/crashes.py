@@ -8,28 +8,23 @@ a dead letter, messages that wait, and a dedup id besides.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
-
-from greenlet import getcurrent, greenlet
 
 from chalicelib import alarm
 from chalicelib.errors import DecantError, TopicNotFound
 from chalicelib.runtime import Runtime
 from chalicelib.service.claimer import Pop
 from chalicelib.service.service import Service, build
-from chalicelib.store import Outcome, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.topic import Topic
-from chalicelib.writes import Item, Key, Write
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
-from tests.simulation.scheduler import Killed
+from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, stop_after
 from tests.simulation.watching import read_told, untold
 
 T = TypeVar("T")
@@ -38,70 +33,6 @@ _KEY = b"0123456789abcdef"
 _LARGE = 3_000
 
 QUIET_MS = 30_000
-
-
-class StoppingStore:
-    """What one caller sees of the store: after each request was applied, `stop` is asked, which may never come back."""
-
-    keeps_blobs = False
-
-    def __init__(self, inner: MemoryStore, stop: Callable[[], None]) -> None:
-        self._inner = inner
-        self._stop = stop
-
-    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        return self._stopped(self._inner.read(reads))
-
-    def write(self, write: Write) -> Item:
-        try:
-            return self._inner.write(write)
-        finally:
-            self._stop()
-
-    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        """A caller may die when some have been applied."""
-        return [self._stopped(self._inner.write_each([write])[0]) for write in writes]
-
-    def write_together(self, writes: Sequence[Write]) -> None:
-        try:
-            self._inner.write_together(writes)
-        finally:
-            self._stop()
-
-    def put_all(self, items: Sequence[Item]) -> None:
-        self._stopped(self._inner.put_all(items))
-
-    def remove_all(self, gone: Sequence[Key]) -> None:
-        self._stopped(self._inner.remove_all(gone))
-
-    def put_blob(self, name: str, data: bytes) -> None:
-        raise NotImplementedError
-
-    def get_blob(self, name: str) -> bytes:
-        raise NotImplementedError
-
-    def remove_blobs(self, names: Sequence[str]) -> None:
-        assert not names
-
-    def _stopped(self, answer: T) -> T:
-        self._stop()
-        return answer
-
-
-class Quiet(MemoryStore):
-    """Bills nothing, and can be copied."""
-
-    def copy(self) -> Quiet:
-        other = Quiet()
-        other._items = {pk: dict(items) for pk, items in self._items.items()}
-        other._order = {pk: list(order) for pk, order in self._order.items()}
-        return other
-
-    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
-        pass
-
-    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
-        pass
 
 
 @dataclass(slots=True)
@@ -293,22 +224,14 @@ MEETING = ("pop",)
 EVERY = OPERATIONS | LATER
 
 
-def requests_of(scene: Scene, name: str) -> int:
-    """How many requests the operation makes when nothing happens to it."""
-    made = [0]
-
-    def count() -> None:
-        made[0] += 1
-
-    fresh = scene.copy()
-    EVERY[name](fresh, fresh.instance(count))
-    return made[0]
+def work(scene: Scene, name: str) -> Work:
+    return lambda stop: EVERY[name](scene, scene.instance(stop))
 
 
 def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
     """What is wrong when the caller dies after this request, and somebody repeats the operation."""
     fresh = scene.copy()
-    _run_to(fresh, name, request)
+    die_after(work(fresh, name), request)
     with suppress(DecantError):  # it may be done, or gone
         EVERY[name](fresh, fresh.instance())
     return fresh.verdict()
@@ -318,35 +241,7 @@ def after_two_crashes(scene: Scene, names: tuple[str, str], requests: tuple[int,
     """The first caller stops after its request, the second runs to its own and dies. The first dies there too, or
     goes on."""
     fresh = scene.copy()
-    hub = getcurrent()
-    left = [requests[0]]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            hub.switch()
-
-    def first() -> None:
-        with suppress(DecantError):
-            EVERY[names[0]](fresh, fresh.instance(stop))
-
-    running = greenlet(first)
-    running.switch()
-    _run_to(fresh, names[1], requests[1])
-    if goes_on and not running.dead:
-        running.switch()
-    elif not running.dead:
-        running.throw(Killed)
+    running = stop_after(work(fresh, names[0]), requests[0])
+    die_after(work(fresh, names[1]), requests[1])
+    finish(running, goes_on)
     return fresh.verdict()
-
-
-def _run_to(scene: Scene, name: str, request: int) -> None:
-    left = [request]
-
-    def stop() -> None:
-        left[0] -= 1
-        if left[0] == 0:
-            raise Killed
-
-    with suppress(Killed, DecantError):
-        EVERY[name](scene, scene.instance(stop))

@@ -16,8 +16,9 @@ from tests.simulation.crashes import (
     Scene,
     after_a_crash,
     after_two_crashes,
-    requests_of,
+    work,
 )
+from tests.simulation.stopping import requests_of
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +38,13 @@ def test_the_scenes_themselves_are_clean(scene: Scene, later: Scene) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene, name: str) -> None:
-    for request in range(1, requests_of(scene, name) + 1):
+    for request in range(1, requests_of(work(scene.copy(), name)) + 1):
         assert after_a_crash(scene, name, request) == [], f"{name}, dead after request {request}"
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_same_where_messages_wait(later: Scene, name: str) -> None:
-    for request in range(1, requests_of(later, name) + 1):
+    for request in range(1, requests_of(work(later.copy(), name)) + 1):
         assert after_a_crash(later, name, request) == [], f"{name}, dead after request {request}"
 
 
@@ -60,7 +61,9 @@ def test_of_two_where_messages_wait_too(later: Scene, first: str) -> None:
 def _try_pairs(scene: Scene, first: str, others: Iterable[str], every: int) -> None:
     """`every`: only one in so many pairs of points, other ones for other operations; all take ten minutes."""
     for at, second in enumerate(others):
-        points = product(range(1, requests_of(scene, first) + 1), range(1, requests_of(scene, second) + 1))
+        points = product(
+            range(1, requests_of(work(scene.copy(), first)) + 1), range(1, requests_of(work(scene.copy(), second)) + 1)
+        )
         for requests, goes_on in islice(product(points, (False, True)), at % every, None, every):
             found = after_two_crashes(scene, (first, second), requests, goes_on)
             assert found == [], f"{first} and {second}, at requests {requests}; the first goes on: {goes_on}"

@@ -1,0 +1,138 @@
+"""Callers that stop after one of their requests to the store: they die there, or go on when others were at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from greenlet import getcurrent, greenlet
+
+from chalicelib.errors import DecantError
+from chalicelib.store import Outcome, Read
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item, Key, Write
+from tests.simulation.scheduler import Killed
+
+T = TypeVar("T")
+
+Work = Callable[[Callable[[], None]], object]
+"""What a caller does. It is given what `StoppingStore` is to call after each request."""
+
+
+class StoppingStore:
+    """What one caller sees of the store: after each request was applied, `stop` is asked, which may never come back."""
+
+    keeps_blobs = False
+
+    def __init__(self, inner: MemoryStore, stop: Callable[[], None]) -> None:
+        self._inner = inner
+        self._stop = stop
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        return self._stopped(self._inner.read(reads))
+
+    def write(self, write: Write) -> Item:
+        try:
+            return self._inner.write(write)
+        finally:
+            self._stop()
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        """A caller may die when some have been applied."""
+        return [self._stopped(self._inner.write_each([write])[0]) for write in writes]
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        try:
+            self._inner.write_together(writes)
+        finally:
+            self._stop()
+
+    def put_all(self, items: Sequence[Item]) -> None:
+        self._stopped(self._inner.put_all(items))
+
+    def remove_all(self, gone: Sequence[Key]) -> None:
+        self._stopped(self._inner.remove_all(gone))
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def get_blob(self, name: str) -> bytes:
+        raise NotImplementedError
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        assert not names
+
+    def _stopped(self, answer: T) -> T:
+        self._stop()
+        return answer
+
+
+class Quiet(MemoryStore):
+    """Bills nothing, and can be copied."""
+
+    def copy(self) -> Quiet:
+        other = Quiet()
+        other._items = {pk: dict(items) for pk, items in self._items.items()}
+        other._order = {pk: list(order) for pk, order in self._order.items()}
+        return other
+
+    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
+        pass
+
+    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
+        pass
+
+
+def requests_of(work: Work) -> int:
+    """How many requests it makes when nothing happens to it."""
+    made = [0]
+
+    def count() -> None:
+        made[0] += 1
+
+    work(count)
+    return made[0]
+
+
+def die_after(work: Work, request: int) -> None:
+    """The caller dies after this request, should it make so many."""
+    with suppress(Killed, DecantError):
+        work(_once_after(request, _die))
+
+
+def stop_after(work: Work, request: int) -> greenlet:
+    """The caller stops after this request, should it make so many: then `finish` it."""
+
+    def worked() -> None:
+        with suppress(DecantError):
+            work(_once_after(request, hub.switch))
+
+    hub, running = getcurrent(), greenlet(worked)
+    running.switch()
+    return running
+
+
+def finish(running: greenlet, goes_on: bool) -> None:
+    """Who has stopped goes on, or dies."""
+    if running.dead:
+        return
+    if goes_on:
+        running.switch()
+    else:
+        running.throw(Killed)
+
+
+def _once_after(request: int, act: Callable[[], object]) -> Callable[[], None]:
+    left = [request]
+
+    def stop() -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            act()
+
+    return stop
+
+
+def _die() -> None:
+    raise Killed
