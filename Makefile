@@ -9,7 +9,7 @@ SEED ?= 1000000
 EXPORT_TO ?= exports
 # The newest full one that is there: ids begin with the time, and only a full export has its data in its own folder.
 EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*/data))))
-# Tests run in one process more than there are cores, up to this many: each starts an emulator of its own.
+# Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
 WORKERS_MAX ?= 8
 
 VENV := .venv

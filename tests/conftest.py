@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,12 +15,6 @@ settings.load_profile("decant")
 
 IN_ONE_PROCESS = ("tests/spark/",)
 """One session serves all tests that want Spark: it takes seconds to start, and a gigabyte."""
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """`pytest -n auto`: one process more than there are cores, for tests also wait: for Java, servers, clocks."""
-    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
