@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib import redriving
 from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
 from chalicelib.writes import Key
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
@@ -234,17 +235,21 @@ def test_neighbours_share_a_lease_and_thousands_are_redriven_in_one_call(topic: 
     assert came == list(range(12 * 256))
 
 
-def test_a_cursor_takes_no_more_leases_than_it_has_room_for_and_the_rest_remains(topic: Topic) -> None:
+def test_a_cursor_takes_no_more_leases_than_it_has_room_for_and_the_rest_remains(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases_max = REDRIVEN_LEASES_MAX // 4  # to die one by one takes long
+    monkeypatch.setattr(redriving, "REDRIVEN_LEASES_MAX", leases_max)
     group = topic.group("bulk", max_in_flight=20_000)
-    count = 2 * REDRIVEN_LEASES_MAX + 200
+    count = 2 * leases_max + 300  # of which every second dies
     while topic.details()["queue_offsets"][0]["end_offset"] < count:
         topic.produce(*["x"] * 200)
         taken = group.take(200)
         bury(group, *taken[::2])
         group.ack(*taken[1::2])
     done, left = redrive(group)
-    assert REDRIVEN_LEASES_MAX - 100 < done <= REDRIVEN_LEASES_MAX
-    assert left == REDRIVEN_LEASES_MAX + 100 - done
+    assert leases_max - 100 < done <= leases_max
+    assert left == count // 2 - done
     assert redrive(group) == (0, left)
     while taken := group.pop(max_messages=256)["messages"]:
         group.ack(*taken)
