@@ -27,6 +27,8 @@ class Sieve:
         `PASSED_AT_ONCE_MAX`, and with those between them and behind them, which are passed.
 
         Looks further ahead than the view did where it has to, and leaves what it read there."""
+        if picked.fresh and view.chains[queue] and view.chains[queue][0].base > cursor.next:
+            self.look_on(view, queue, cursor, picked.fresh)  # it was read for where the cursor stood before a reset
         if not picked.fresh or not (view.group.filter or self._expired(view, queue, cursor)):
             return picked
         ahead = max(picked.fresh, view.end(queue) - cursor.next)
