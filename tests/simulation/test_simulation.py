@@ -54,6 +54,11 @@ PLANS = {
 }
 
 
+@pytest.mark.parametrize("seed", [4_004_524])
+def test_a_history_that_once_failed_runs_clean(seed: int) -> None:
+    assert play(seed) == []
+
+
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_histories_with_all_faults_run_clean(first: int) -> None:
     bad = {seed: found for seed in range(first, first + SEEDS_A_TEST) if (found := play(seed))}
