@@ -27,8 +27,7 @@ class Sieve:
         `PASSED_AT_ONCE_MAX`, and with those between them and behind them, which are passed.
 
         Looks further ahead than the view did where it has to, and leaves what it read there."""
-        if picked.fresh and view.chains[queue] and view.chains[queue][0].base > cursor.next:
-            self.look_on(view, queue, cursor, picked.fresh)  # it was read for where the cursor stood before a reset
+        self._look_back(view, queue, cursor, picked.fresh)
         if not picked.fresh or not (view.group.filter or self._expired(view, queue, cursor)):
             return picked
         ahead = max(picked.fresh, view.end(queue) - cursor.next)
@@ -45,12 +44,17 @@ class Sieve:
         view.cursors[queue] = cursor
         view.chains[queue] = self._reader.chains([want(view.topic, queue, cursor, count)])[0]
 
+    def _look_back(self, view: View, queue: int, cursor: Cursor, count: int) -> None:
+        """A log that begins behind the cursor has lost what lies between, or was read for the cursor before a reset."""
+        if count and _begins_behind(view, queue, cursor):
+            self.look_on(view, queue, cursor, count)
+
     def _expired(self, view: View, queue: int, cursor: Cursor) -> bool:
         """Whether something ahead has expired, or is gone already."""
         expired_ms = view.topic.expired_ms(self._runtime.now())
-        chain = view.chains[queue]
-        return bool(chain and chain[0].base > cursor.next) or any(
-            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next for first, entry in entries(chain)
+        return _begins_behind(view, queue, cursor) or any(
+            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
+            for first, entry in entries(view.chains[queue])
         )
 
     def _sifted(self, view: View, queue: int, cursor: Cursor) -> tuple[range, list[int]]:
@@ -89,3 +93,9 @@ class Sieve:
         first = self._timeline.surely_older(view.topic, queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
         return replace(picked, fresh=count, passed=range(count))
+
+
+def _begins_behind(view: View, queue: int, cursor: Cursor) -> bool:
+    """Whether what was read of the log begins behind the cursor's next message."""
+    chain = view.chains[queue]
+    return bool(chain) and chain[0].base > cursor.next

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.limits import STORE_DEADLINE_MS
 from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary
 from tests.simulation.mutants import MUTANTS
@@ -43,7 +44,8 @@ def test_instances_in_processes_over_a_failing_network_run_clean(dynoxide: str, 
 
 
 def test_what_a_killed_process_was_told_still_holds(dynoxide: str, tmp_path: Path) -> None:
-    report = play(dynoxide, Plan(processes=2, kills=1, faults=NONE, seed=200), tmp_path)
+    plan = Plan(processes=2, kills=1, faults=NONE, seed=200, patience_ms=STORE_DEADLINE_MS)
+    report = play(dynoxide, plan, tmp_path)
     assert_clean(report)
     assert report.exits == [-signal.SIGKILL, 0]
     assert report.faults.total() == 0

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.service import consumer
+from chalicelib.service.sieve import Sieve
 from tests.simulation.mutants import planted
 
 
@@ -25,3 +26,9 @@ def pauses_that_nobody_looks_at() -> Any:
 def repeats_that_take_more() -> Any:
     """A pop that is called again by its attempt id leases once more."""
     return patch.object(consumer.Consumer, "_repeated", lambda *_: None)
+
+
+@planted
+def heads_that_are_gone_unseen() -> Any:
+    """What a log was not read for is taken for expired."""
+    return patch.object(Sieve, "_look_back", lambda *_: None)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import chain
 from unittest.mock import patch
 
 import pytest
@@ -20,8 +21,10 @@ SEEDS = 2_000
 SEEDS_A_TEST = 250
 """So that no process has much to do when the others have nothing left."""
 
+ONCE_FAILED = (4_004_524,)
+"""Seeds of histories in which a bug was found that is so rare that no plan finds it at will."""
 MUTANT_SEEDS = 300
-"""A planted bug is found within so many histories."""
+"""A planted bug is found within so many histories, or within those."""
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
@@ -54,7 +57,7 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("seed", [4_004_524])
+@pytest.mark.parametrize("seed", ONCE_FAILED)
 def test_a_history_that_once_failed_runs_clean(seed: int) -> None:
     assert play(seed) == []
 
@@ -124,7 +127,8 @@ def test_a_history_has_something_of_everything() -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_bug_is_found(name: str) -> None:
     with MUTANTS[name]():
-        assert any(_is_found(play(seed, PLANS.get(name))) for seed in range(MUTANT_SEEDS))
+        plays = chain(map(play, ONCE_FAILED), (play(seed, PLANS.get(name)) for seed in range(MUTANT_SEEDS)))
+        assert any(map(_is_found, plays))
 
 
 def _is_found(violations: list[str]) -> bool:
