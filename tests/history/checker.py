@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from chalicelib.limits import WITNESSES_MAX
 from tests.history import alarms, expiry, pops
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
@@ -385,7 +386,8 @@ def _may_come_after(case: Case, group: str, ms: int) -> bool:
 
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
-    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend."""
+    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend. An
+    ack of what is acked may be confirmed when so many leases were lost since that the receipt's is forgotten."""
     for (group, place), settlements in case.settled.items():
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
@@ -399,8 +401,20 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
                 for each in deliveries
                 if each.began_ms > since and each.receipt != settled.receipt and each.at_ms < settled.began_ms
             ]
-            if newer or _is_spent(settled, settlements):
+            if (newer or _is_spent(settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
+
+
+def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
+    """Whether so many leases of the queue may have been lost since the receipt was given."""
+    leases = {
+        each.receipt
+        for (group, place), deliveries in case.delivered.items()
+        if (group, place[0]) == (ack.group, ack.place[0])
+        for each in deliveries
+        if each.attempt > 1 and since_ms < each.at_ms <= ack.began_ms
+    }
+    return ack.verb == "ack" and len(leases) >= WITNESSES_MAX
 
 
 def _live_receipts_are_accepted(case: Case) -> Iterator[str]:

@@ -129,6 +129,15 @@ def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
     assert found(judged) == {"stale_receipts_are_refused"}
 
 
+@pytest.mark.parametrize(("verb", "lost", "wrong"), [("ack", 31, True), ("ack", 32, False), ("nack", 32, True)])
+def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(verb: str, lost: int, wrong: bool) -> None:
+    """Of seed 5 029 005: so many leases of the queue were lost since."""
+    others = [replace(delivered(f"s{at}", 1_000, 1_100, 2), place=(0, at + 1), body=f"b{at}") for at in range(lost - 1)]
+    newer = delivered("s", 1_000, 1_100, 2)
+    judged = history(delivered("r", 100, 900), newer, *others, settled=[settled(verb, "r", 2_000)])
+    assert ("stale_receipts_are_refused" in found(judged)) == wrong
+
+
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_a_live_receipt_is_accepted(verb: str) -> None:
     refused = settled(verb, "r", 200, "LeaseLost")

@@ -299,6 +299,8 @@ class World:
         service.groups.put(self._topic, group, self.settings)
         self.history.drained[group] = take_all(caller, group)
         self.history.drained_ms[group] = self.now
+        if self._plan.retention_ms:
+            Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self._topic, group, self.history)
 
     def _read_log(self) -> None:
