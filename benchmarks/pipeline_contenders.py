@@ -66,7 +66,7 @@ def arrow(folder: str) -> int:
 
     from spark.sources import packed
     from spark.sources.manifest import read_export
-    from spark.transforms.unpacking import unpack
+    from spark.unpacking import unpack
 
     files = read_export(folder).files
     rows = sum(part.num_rows for file in files for batch in packed.inline(file) for part in unpack(batch))
@@ -85,9 +85,8 @@ def ours(cores: int) -> Callable[[str], int]:
     spark = open_session("benchmark", cores)
 
     def run(folder: str) -> int:
-        inline = dynamodb_export.inline(spark, folder).transform(unpacking.unpacked)
-        elsewhere = dynamodb_export.elsewhere(spark, folder).transform(unpacking.elsewhere)
-        unpacked = inline.unionByName(elsewhere.transform(unpacking.unpacked))
+        packed = dynamodb_export.elsewhere(spark, folder).transform(unpacking.elsewhere)
+        unpacked = dynamodb_export.inline(spark, folder).unionByName(packed.transform(unpacking.unpacked))
         names = dynamodb_export.items(spark, folder, "topic").transform(unpacking.topic_names)
         return _all_columns(unpacking.messages(unpacked, names))
 

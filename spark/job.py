@@ -85,8 +85,9 @@ class Run:
         incremental export, what has changed."""
         return dynamodb_export.items(self.spark, self.export.place.path, *kinds)
 
-    def packed(self) -> tuple[DataFrame, DataFrame]:
-        """The packed messages of a full export, `schemas.PACKED`: of entries that hold them, and of the others."""
+    def messages(self) -> tuple[DataFrame, DataFrame]:
+        """Of a full export: the messages of entries that hold them, `unpacking.COLUMNS`, and the others, which are
+        still packed, `schemas.PACKED`."""
         path = self.export.place.path
         return dynamodb_export.inline(self.spark, path), dynamodb_export.elsewhere(self.spark, path)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
@@ -30,17 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     if run.export.is_incremental:
-        items = run.items("segment", "payload", "topic").transform(unpacking.only_newest)
-        topics, packed = items, items.transform(unpacking.packed)
-        inline, elsewhere = packed.transform(unpacking.inline), packed
+        topics = run.items("segment", "payload", "topic").transform(unpacking.only_newest)
+        packed = topics.transform(unpacking.packed)
+        inline = packed.transform(unpacking.inline).transform(unpacking.unpacked)
     else:
-        topics, (inline, elsewhere) = run.items("topic"), run.packed()
+        topics, (inline, packed) = run.items("topic"), run.messages()
     own = topics.transform(unpacking.topic_names)
     names = run.spark.createDataFrame(_named(run, own).collect(), own.schema)
     read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
-    entries = [inline, elsewhere.transform(unpacking.elsewhere)]
-    found = reduce(DataFrame.unionByName, (each.transform(unpacking.unpacked, read_blob) for each in entries))
-    with run.tables.staged(found, _STAGED, run.export.id) as unpacked:
+    elsewhere = packed.transform(unpacking.elsewhere).transform(unpacking.unpacked, read_blob)
+    with run.tables.staged(inline.unionByName(elsewhere), _STAGED, run.export.id) as unpacked:
         outcome = _keep(run, unpacked, names)
     run.tables.overwrite(own, _NAMES, run.export.id)
     return outcome

@@ -7,7 +7,7 @@ them are turned into numbers and bytes a column at a time. Whatever is not as it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ class _Item(NamedTuple):
     sk: pa.Array
 
 
-def columns_of(kind: str, lines: list[bytes], is_incremental: bool, target: pa.StructType) -> Columns:
+def columns_of(kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType) -> Columns:
     """`target`: the Arrow type of the kind's struct in `ITEMS`. Raises `Unsuited`."""
     try:
         table = _parsed(kind, lines, is_incremental)
@@ -77,7 +77,7 @@ def columns_of(kind: str, lines: list[bytes], is_incremental: bool, target: pa.S
         raise Unsuited(str(error)) from error
 
 
-def _parsed(kind: str, lines: list[bytes], is_incremental: bool) -> pa.Table:
+def _parsed(kind: str, lines: Sequence[bytes], is_incremental: bool) -> pa.Table:
     text = b"\n".join(lines)
     metadata = [("Metadata", _METADATA)] if is_incremental else []
     schema = pa.schema([*metadata, ("NewImage" if is_incremental else "Item", _TYPED[kind])])

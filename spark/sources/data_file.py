@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,8 +22,13 @@ QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
 _KEY = b'"pk":{"S":"'
 """As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
+_PREFIXES = re.compile(rb'"pk"(?::\{"S":"([^"#]*))?')
+"""How each partition key begins, up to `#`; empty: it is not spelled as usual."""
 _SEGMENT = items.PREFIXES_OF["segment"].encode()
 _KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
+
+_Line = tuple[int, bytes]
+"""Its number in the file, from 1, and what it says."""
 
 
 class FileReader:
@@ -39,12 +45,20 @@ class FileReader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for block in self._lines:
-            yield from self._batches(block)
+            if self._may_have_wanted(block.text):
+                yield from self._batches(block)
+
+    def _may_have_wanted(self, text: bytes) -> bool:
+        """A glance at all lines at once: most blocks have nothing of a rare kind."""
+        if self._wanted is None or (_SEGMENT in self._wanted and self._of_segments in text):
+            return True
+        found = {*_PREFIXES.findall(text)}
+        return b"" in found or not found.isdisjoint(self._wanted - {_SEGMENT})
 
     def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
-        bulk: dict[str, list[int]] = {kind: [] for kind in KINDS}
-        single: list[int] = []
-        for at, line in enumerate(block.lines):
+        bulk: dict[str, list[_Line]] = {kind: [] for kind in KINDS}
+        single: list[_Line] = []
+        for number, line in enumerate(block.text.split(b"\n"), block.first):
             prefix = _prefix(line)
             if prefix and self._wanted is not None and prefix not in self._wanted:
                 continue
@@ -52,19 +66,20 @@ class FileReader:
                 continue
             kind = _KINDS_BY_PREFIX.get(prefix)
             is_bulk = kind is not None and (not self._is_incremental or b'"NewImage":' in line)
-            (bulk[kind] if kind and is_bulk else single).append(at)
+            (bulk[kind] if kind and is_bulk else single).append((number, line))
         for kind, found in bulk.items():
             if found:
-                yield from self._bulk(kind, block, found)
-        yield from self._single(block, single)
+                yield from self._bulk(kind, found)
+        yield from self._single(single)
 
-    def _bulk(self, kind: str, block: Block, found: list[int]) -> Iterator[pa.RecordBatch]:
+    def _bulk(self, kind: str, found: list[_Line]) -> Iterator[pa.RecordBatch]:
+        numbers, lines = zip(*found, strict=True)
         try:
-            columns = columns_of(kind, [block.lines[at] for at in found], self._is_incremental, SCHEMA.field(kind).type)
+            columns = columns_of(kind, lines, self._is_incremental, SCHEMA.field(kind).type)
         except Unsuited:
-            yield from self._single(block, found)
+            yield from self._single(found)
         else:
-            yield self._batch(kind, columns, pa.array([block.first + at for at in found], pa.int64()))
+            yield self._batch(kind, columns, pa.array(numbers, pa.int64()))
 
     def _batch(self, kind: str, columns: Columns, numbers: pa.Array) -> pa.RecordBatch:
         count = len(numbers)
@@ -79,8 +94,8 @@ class FileReader:
         arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in SCHEMA]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-    def _single(self, block: Block, found: list[int]) -> Iterator[pa.RecordBatch]:
-        rows = [row for at in found if (row := self._row(block.first + at, block.lines[at]))]
+    def _single(self, found: list[_Line]) -> Iterator[pa.RecordBatch]:
+        rows = [row for line in found if (row := self._row(*line))]
         if rows:
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 

@@ -3,8 +3,9 @@
     spark.read.format("dynamodb_export").load("exports/AWSDynamoDB/01700000000000-abcdef12")
 
 Rows are `schemas.ITEMS`. With `.option("kinds", "segment,topic")` lines of other kinds are passed over without being
-parsed. With `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read; with `inline` or
-`elsewhere` they are `schemas.PACKED`: packed messages that lie in their segments, and those that do not.
+parsed. With `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read; with `inline`
+`unpacking.COLUMNS`: messages that lie in their segments, unpacked where they are read; with `elsewhere`
+`schemas.PACKED`: packed messages that do not, and the entries that they belong to.
 
 The kinds are an option, and no filter that Spark pushes down: Spark 4.3 keeps one reader for all scans of a DataFrame.
 In a plan that reads it twice, with a filter one kind here and another there, both scans would get the last filter,
@@ -13,8 +14,9 @@ and rows would be missing without a word.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -26,17 +28,14 @@ from spark.errors import BadInput
 from spark.sources import packed
 from spark.sources.data_file import FileReader, quarantined
 from spark.sources.manifest import DataFile, read_export
+from spark.unpacking import COLUMNS, unpack
 
 _ITEMS, _INLINE, _ELSEWHERE, _QUARANTINE = "items", "inline", "elsewhere", "quarantine"
-_SCHEMAS = {
+_SCHEMAS: dict[str, StructType | str] = {
     _ITEMS: schemas.ITEMS,
-    _INLINE: schemas.PACKED,
+    _INLINE: COLUMNS,
     _ELSEWHERE: schemas.PACKED,
     _QUARANTINE: schemas.QUARANTINE,
-}
-_PACKED: dict[str, Callable[[DataFile], Iterator[pa.RecordBatch]]] = {
-    _INLINE: packed.inline,
-    _ELSEWHERE: packed.elsewhere,
 }
 
 
@@ -46,7 +45,7 @@ def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
 
 
 def inline(spark: SparkSession, path: str) -> DataFrame:
-    """The packed messages of a full export that lie in their segments: `schemas.PACKED`."""
+    """The messages of a full export that lie in their segments: `unpacking.COLUMNS`."""
     return _load(spark, path, _INLINE)
 
 
@@ -74,7 +73,7 @@ class DynamoDbExport(DataSource):
     def name(cls) -> str:
         return "dynamodb_export"
 
-    def schema(self) -> StructType:
+    def schema(self) -> StructType | str:
         return _SCHEMAS[self._rows]
 
     def reader(self, schema: StructType) -> ExportReader:  # noqa: ARG002  it is PySpark's, and always the one above
@@ -112,14 +111,17 @@ class ExportReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Large files first: they end together."""
         export = read_export(self._path)
-        if self._rows in _PACKED and export.is_incremental:
+        if self._rows in (_INLINE, _ELSEWHERE) and export.is_incremental:
             raise BadInput(f"option rows is {self._rows!r}, which is for full exports")
         files = sorted(export.files, key=lambda file: -file.items)
         return [FilePartition(file, export.is_incremental) for file in files]
 
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        file, is_incremental = partition.file, partition.is_incremental
         if self._rows == _QUARANTINE:
-            return quarantined(partition.file, partition.is_incremental)
-        if self._rows in _PACKED:
-            return _PACKED[self._rows](partition.file)
-        return iter(FileReader(partition.file, partition.is_incremental, self._kinds))
+            return quarantined(file, is_incremental)
+        if self._rows == _INLINE:
+            return chain.from_iterable(map(unpack, packed.inline(file)))
+        if self._rows == _ELSEWHERE:
+            return packed.elsewhere(file)
+        return iter(FileReader(file, is_incremental, self._kinds))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from isal import isal_zlib
 
 from spark.sources.manifest import DataFile
 
@@ -16,7 +17,7 @@ _BLOCK_BYTES = 4 << 20
 """Decompressed: large enough for columns to pay, small beside what a worker has."""
 _LINE_BYTES_MAX = 16 << 20
 """An item has 400 KB at most; in base64, and with its old image, a line has no more than some 1.2 MB."""
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP = 16 + isal_zlib.MAX_WBITS
 RAW_BYTES_MAX = 200
 
 
@@ -32,7 +33,7 @@ class Block(NamedTuple):
     """Whole lines. `first`: the number of the first of them, from 1."""
 
     first: int
-    lines: list[bytes]
+    text: bytes
 
 
 @dataclass
@@ -50,34 +51,34 @@ class LineReader:
             for text in self._decompressed(digest):
                 head, newline, tail = text.rpartition(b"\n")
                 if newline:
-                    yield self._block(b"".join([*rest, head]).split(b"\n"))
+                    yield self._block(b"".join([*rest, head]))
                     rest = []
                 rest.append(tail)
                 if sum(map(len, rest)) > _LINE_BYTES_MAX:
                     raise EOFError(f"a line is longer than {_LINE_BYTES_MAX} bytes")
-        except (OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, isal_zlib.error) as error:  # type: ignore[misc]  # a class, against its stubs
             reason = str(error).partition("\n")[0]
             cut = b"".join(rest)[:RAW_BYTES_MAX].decode(errors="replace")
             self.troubles.append(Trouble(self._count + 1, f"from here on the file cannot be read: {reason}", cut))
             return
         if last := b"".join(rest):
-            yield self._block([last])
+            yield self._block(last)
         self._compare(base64.b64encode(digest.digest()).decode())
 
-    def _block(self, lines: list[bytes]) -> Block:
+    def _block(self, text: bytes) -> Block:
         first = self._count + 1
-        self._count += len(lines)
-        return Block(first, lines)
+        self._count += text.count(b"\n") + 1
+        return Block(first, text)
 
     def _decompressed(self, digest: hashlib._Hash) -> Iterator[bytes]:
-        """Blocks of the text. Raises `EOFError` where it ends too soon, `zlib.error` where it is broken."""
-        inflate = zlib.decompressobj(_GZIP)
+        """Blocks of the text. Raises `EOFError` where it ends too soon, `isal_zlib.error` where it is broken."""
+        inflate = isal_zlib.decompressobj(_GZIP)
         with self.file.place.open() as stream:
             while raw := stream.read(_READ_BYTES):
                 digest.update(raw)
                 while raw:
                     if inflate.eof:  # a file may be of several members
-                        inflate = zlib.decompressobj(_GZIP)
+                        inflate = isal_zlib.decompressobj(_GZIP)
                     if text := inflate.decompress(raw, _BLOCK_BYTES):
                         yield text
                     raw = inflate.unused_data if inflate.eof else inflate.unconsumed_tail

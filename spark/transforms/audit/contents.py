@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark.transforms.audit.verdict import finding, findings
 from spark.transforms.messages import elsewhere, inline, packed
-from spark.transforms.unpacking import COLUMNS, unpack
+from spark.unpacking import COLUMNS, unpack
 
 
 def of_contents(items: DataFrame) -> DataFrame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
 
-from spark.transforms.packed_lines import Columns, PackedLines
+from spark.packed_lines import Columns, PackedLines
 
 ReadBlob = Callable[[str, bytes], bytes | None]
 """Topic id and entry id of a body in S3 -> the packed messages; None: it is not there."""
@@ -62,40 +62,31 @@ _POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
     """In: entries, `schemas.PACKED` but for `piece`. Where there are no data, and 0 pieces, `read_blob` has them."""
+    inflate = zstandard.ZstdDecompressor().decompress
+    codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
     taken: list[int] = []
     blocks: list[bytes] = []
     failed: list[tuple[int, str]] = []
     total = 0
-    for at, found in enumerate(_blocks(entries, read_blob)):
-        if isinstance(found, str):
-            failed.append((at, found))
+    for at, packed in enumerate(entries["data"].to_pylist()):
+        try:
+            plain = _fetched(entries, at, read_blob) if packed is None else packed
+            if codecs[at] == "zstd":
+                plain = inflate(plain, _ZSTD_BYTES_MAX)
+            if (lines := plain.count(b"\n") + 1) != counts[at]:
+                raise ValueError(f"the entry has {lines} messages, and says {counts[at]}")
+        except _FAILURES as error:
+            failed.append((at, str(error)))
             continue
         taken.append(at)
-        blocks.append(found)
-        total += len(found)
+        blocks.append(plain)
+        total += len(plain)
         if total >= _BLOCK_BYTES_MAX:
             yield from _messages(entries, taken, blocks, failed)
             taken, blocks, total = [], [], 0
     yield from _messages(entries, taken, blocks, failed)
     if failed:
         yield _failures(entries, failed)
-
-
-def _blocks(entries: pa.RecordBatch, read_blob: ReadBlob | None) -> Iterator[bytes | str]:
-    """The packed messages of each entry, or why there are none."""
-    inflate = zstandard.ZstdDecompressor().decompress
-    names = ("codec", "data", "count")
-    for at, (codec, data, count) in enumerate(zip(*(entries[name].to_pylist() for name in names), strict=True)):
-        packed = data
-        try:
-            if packed is None:
-                packed = _fetched(entries, at, read_blob)
-            plain = inflate(packed, max_output_size=_ZSTD_BYTES_MAX) if codec == "zstd" else packed
-        except _FAILURES as error:
-            yield str(error)
-            continue
-        lines = plain.count(b"\n") + 1
-        yield plain if lines == count else f"the entry has {lines} messages, and says {count}"
 
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
@@ -147,8 +138,9 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
 def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
     """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited."""
     stored = entries["stored_at_ms"]
-    ids = [each.hex() for each in entries["entry_id"].to_pylist()]
-    heads = [f"{each}{queue:02x}" for each, queue in zip(ids, entries["queue"].to_pylist(), strict=True)]
+    ids = _hex_of_bytes(entries["entry_id"])
+    queues = pc.utf8_lpad(_hex(entries["queue"].to_numpy().astype(np.int64)), 2, "0")
+    heads = pc.binary_join_element_wise(ids, queues, "")
     given = {name: entries[name] for name in ("topic_id", "queue", "stored_at_ms")}
     days = pa.array((stored.to_numpy() // _DAY_MS).astype(np.int32)).cast(pa.date32())
     return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": days})
@@ -167,6 +159,15 @@ def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
     ends = np.zeros(len(numbers) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
     return pa.Array.from_buffers(pa.string(), len(numbers), [None, pa.py_buffer(ends), pa.py_buffer(text)])
+
+
+def _hex_of_bytes(blobs: pa.BinaryArray) -> pa.StringArray:
+    """Two letters a byte."""
+    offsets = np.frombuffer(blobs.buffers()[1], np.int32, len(blobs) + 1, blobs.offset * 4)
+    data = np.frombuffer(blobs.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    text = _HEX[np.stack([data >> 4, data & 15], axis=1)].tobytes()
+    ends = (offsets - offsets[0]) * 2
+    return pa.Array.from_buffers(pa.string(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
 
 def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.RecordBatch:
