@@ -85,12 +85,14 @@ def _maps_of(structs: pa.Array, names: Sequence[str]) -> pa.MapArray:
 
 
 def _from_messages(messages: Sequence[dict[str, Any]]) -> Columns:
+    blobs = [message.get("B") for message in messages]
+    if any((message.get("b") is None) == (blob is None) for message, blob in zip(messages, blobs, strict=True)):
+        raise ValueError("a message has one body")
     texts = pa.array([message.get("b") for message in messages], pa.string()).cast(pa.binary())
     found: Columns = {
         name: pa.array([message.get(short) for message in messages], pa.string()) for name, short in _TEXTS.items()
     }
     found["is_text"] = texts.is_valid()
-    blobs = [None if "b" in message else message["B"] for message in messages]
     found["body"] = pc.coalesce(texts, _decoded(blobs)) if texts.null_count else texts
     found["properties"] = _maps([message.get("p") or {} for message in messages])
     return found

@@ -52,8 +52,10 @@ COLUMNS = (
 and why; then the row stands for all of it, and has its place alone."""
 
 _lines = PackedLines()
-_FAILURES = (ValueError, TypeError, AttributeError, KeyError, pa.ArrowException, zstandard.ZstdError)
+_FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
 _DAY_MS = 24 * 60 * 60 * 1000
+_LAST_DAY = 2_932_896
+"""The end of the year 9999: what Spark and Python can show."""
 _ID_BEFORE_DUE = 19
 """Letters of the id of a message that waited before its due time: the entry's id, the queue, `t`."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -62,7 +64,7 @@ _POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
     """In: entries, `schemas.PACKED` but for `piece`. Where there are no data, and 0 pieces, `read_blob` has them."""
-    inflate = zstandard.ZstdDecompressor().decompress
+    zstd = zstandard.ZstdDecompressor()
     codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
     taken: list[int] = []
     blocks: list[bytes] = []
@@ -72,7 +74,7 @@ def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterat
         try:
             plain = _fetched(entries, at, read_blob) if packed is None else packed
             if codecs[at] == "zstd":
-                plain = inflate(plain, _ZSTD_BYTES_MAX)
+                plain = _inflated(zstd, plain)
             if (lines := plain.count(b"\n") + 1) != counts[at]:
                 raise ValueError(f"the entry has {lines} messages, and says {counts[at]}")
         except _FAILURES as error:
@@ -87,6 +89,12 @@ def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterat
     yield from _messages(entries, taken, blocks, failed)
     if failed:
         yield _failures(entries, failed)
+
+
+def _inflated(zstd: zstandard.ZstdDecompressor, packed: bytes) -> bytes:
+    if (size := zstandard.frame_content_size(packed)) > _ZSTD_BYTES_MAX:
+        raise ValueError(f"the packed messages are {size} bytes, more than {_ZSTD_BYTES_MAX}")
+    return zstd.decompress(packed, _ZSTD_BYTES_MAX, False, False)  # one frame, and nothing behind it
 
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
@@ -127,6 +135,8 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
     within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
     offsets = entries["offset"].to_numpy()[places] + within
     given |= _columns(_of_entries(entries).take(pa.array(places)))
+    if given["date"].null_count:
+        raise ValueError("the time of its storing is out of range")
     given["offset"] = pa.array(offsets)
     own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
     given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
@@ -136,18 +146,20 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
 
 
 def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
-    """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited."""
+    """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited. `date`:
+    null where the time is out of range."""
     stored = entries["stored_at_ms"]
     ids = _hex_of_bytes(entries["entry_id"])
     queues = pc.utf8_lpad(_hex(entries["queue"].to_numpy().astype(np.int64)), 2, "0")
     heads = pc.binary_join_element_wise(ids, queues, "")
     given = {name: entries[name] for name in ("topic_id", "queue", "stored_at_ms")}
-    days = pa.array((stored.to_numpy() // _DAY_MS).astype(np.int32)).cast(pa.date32())
-    return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": days})
+    days = stored.to_numpy() // _DAY_MS
+    dates = pa.array(days.clip(0, _LAST_DAY).astype(np.int32), mask=(days < 0) | (days > _LAST_DAY)).cast(pa.date32())
+    return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": dates})
 
 
 def _due_ms(delayed_id: str | None) -> int | None:
-    return int(delayed_id[_ID_BEFORE_DUE:], 16) if delayed_id else None
+    return None if delayed_id is None else int(delayed_id[_ID_BEFORE_DUE:], 16)
 
 
 def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:

@@ -32,6 +32,7 @@ _METADATA = pa.struct([("WriteTimestampMicros", _N)])
 KINDS = tuple(_TYPED)
 """The kinds that are read in bulk."""
 
+_NUMBER, _PLACE, _HEX = "^-?[0-9]+$", "^[0-9]{1,18}$", "^([0-9a-f]{2})+$"
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 Numbers = npt.NDArray[np.int64]
 
@@ -69,7 +70,7 @@ def columns_of(kind: str, lines: Sequence[bytes], is_incremental: bool, target: 
         typed = table["NewImage" if is_incremental else "Item"].combine_chunks()
         pk, sk = (_required(pc.struct_field(typed, [name, "S"])) for name in ("pk", "sk"))
         item = _Item(typed, pc.split_pattern(pk, "#"), sk)
-        ttl = pc.cast(pc.struct_field(typed, ["ttl", "N"]), pa.int64())
+        ttl = _cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
         struct, weight = _STRUCTS[kind](item, target)
         weight = weight + len("pksk") + _lengths(pk) + _lengths(sk) + _weights(ttl, "ttl")
         return Columns(pk, sk, _part(item, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct)
@@ -106,7 +107,8 @@ def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbe
     offsets = pc.subtract(lists.offsets, lists.offsets[0])
     total = np.concatenate([[0], np.cumsum(weight)])[offsets.to_numpy()]
     listed = pa.ListArray.from_arrays(offsets, entries, type=target.field("entries").type)
-    columns = [_cast(_part(item, 2), pa.int32()), _cast(item.sk, pa.int64()), end, filled, listed]
+    place = (_demanded(_part(item, 2), _PLACE), _demanded(item.sk, _PLACE))
+    columns = [_cast(place[0], pa.int32()), _cast(place[1], pa.int64()), end, filled, listed]
     size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes")
     return pa.StructArray.from_arrays(columns, fields=list(target)), size
 
@@ -119,7 +121,7 @@ def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArr
     if not pc.all(pc.is_in(codec, pa.array(CODECS))).as_py() and len(codec):
         raise Unsuited("an unknown codec")
     data = decoded(pc.struct_field(typed, ["d", "B"]))
-    pieces = _cast(pc.struct_field(typed, ["p", "N"]), pa.int32())
+    pieces = _cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
     if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
         raise Unsuited("an entry with its messages in two places, or none")
     columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces]
@@ -138,8 +140,9 @@ def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArr
 
 def _payloads(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
     data = _required(decoded(pc.struct_field(item.typed, ["data", "B"])))
-    entry_ids = pa.array([bytes.fromhex(text) for text in _part(item, 2).to_pylist()], pa.binary())
-    columns = [entry_ids, _cast(item.sk, pa.int32()), data]
+    ids = _demanded(_part(item, 2), _HEX).to_pylist()
+    entry_ids = pa.array([bytes.fromhex(text) for text in ids], pa.binary())
+    columns = [entry_ids, _cast(_demanded(item.sk, _PLACE), pa.int32()), data]
     return pa.StructArray.from_arrays(columns, fields=list(target)), len("data") + _lengths(data)
 
 
@@ -161,7 +164,14 @@ def _required(column: pa.Array) -> pa.Array:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    return _required(_cast(texts, pa.int64()))
+    return _required(_cast(_demanded(texts, _NUMBER), pa.int64()))
+
+
+def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
+    """As they are; a cast alone takes hexadecimal numbers, and more."""
+    if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
+        raise Unsuited("a text is not as it should be")
+    return texts
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -50,7 +50,7 @@ class FileReader:
 
     def _may_have_wanted(self, text: bytes) -> bool:
         """A glance at all lines at once: most blocks have nothing of a rare kind."""
-        if self._wanted is None or (_SEGMENT in self._wanted and self._of_segments in text):
+        if self._wanted is None or (_SEGMENT in self._wanted and self._of_segments in text) or b"\\" in text:
             return True
         found = {*_PREFIXES.findall(text)}
         return b"" in found or not found.isdisjoint(self._wanted - {_SEGMENT})
@@ -97,17 +97,34 @@ class FileReader:
     def _single(self, found: list[_Line]) -> Iterator[pa.RecordBatch]:
         rows = [row for line in found if (row := self._row(*line))]
         if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+            yield from self._fitting(rows, dict(found))
+
+    def _fitting(self, rows: list[dict[str, Any]], lines: dict[int, bytes]) -> Iterator[pa.RecordBatch]:
+        """A number may be too large for its column: then each row is tried alone."""
+        try:
+            batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+        except (pa.ArrowException, OverflowError) as error:
+            if len(rows) == 1:
+                number = rows[0]["line"]
+                self._note(number, lines[number], str(error))
+                return
+            for row in rows:
+                yield from self._fitting([row], lines)
+        else:
+            yield batch
 
     def _row(self, number: int, line: bytes) -> dict[str, Any] | None:
         try:
             row = row_of(line, self._is_incremental)
-        except Malformed as reason:
-            self.troubles.append(Trouble(number, str(reason), line[:RAW_BYTES_MAX].decode(errors="replace")))
+        except (Malformed, RecursionError) as reason:
+            self._note(number, line, str(reason))
             return None
         if self._kinds is not None and row["kind"] not in self._kinds:
             return None
         return {**row, "file": self._file.name, "line": number}
+
+    def _note(self, number: int, line: bytes, reason: str) -> None:
+        self.troubles.append(Trouble(number, reason, line[:RAW_BYTES_MAX].decode(errors="replace")))
 
 
 def quarantined(file: DataFile, is_incremental: bool) -> Iterator[pa.RecordBatch]:
@@ -132,13 +149,14 @@ def _prefixes(kinds: frozenset[str] | None) -> frozenset[bytes] | None:
 
 
 def _prefix(line: bytes) -> bytes:
-    """How the partition key begins, up to `#`; empty: it is not spelled as usual."""
+    """How the partition key begins, up to `#`; empty: it is not spelled as usual, or has escapes in it."""
     at = line.find(_KEY)
     if at < 0:
         return b""
     at += len(_KEY)
     end = line.find(b'"', at, at + 200)
-    return line[at:end].partition(b"#")[0]
+    prefix = line[at:end].partition(b"#")[0]
+    return b"" if b"\\" in prefix else prefix
 
 
 def _repeated(value: str | bool, count: int) -> pa.Array:

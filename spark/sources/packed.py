@@ -16,8 +16,8 @@ from spark.sources.manifest import DataFile
 SCHEMA = to_arrow_schema(schemas.PACKED)
 
 _OF_ITEM = ("topic_id", "file", "line")
-_DATA, _PIECES = b'"d":{"B":', b'"p":{"N":'
-"""Attributes of an entry, as exports spell them: its messages, or in how many payload items these are."""
+_DATA, _PIECES = b'"d"', b'"p"'
+"""Attributes of an entry: its messages, or in how many payload items these are."""
 
 
 def inline(file: DataFile) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,10 +70,9 @@ class Attributes:
 
 def as_number(value: object, name: str) -> int:
     text: str = _inner(value, name, "N", str)
-    try:
-        number = int(text)
-    except ValueError:
-        raise Malformed(f"attribute {name!r} is no whole number: {text[:40]!r}") from None
+    if not re.fullmatch("-?[0-9]{1,40}", text):
+        raise Malformed(f"attribute {name!r} is no whole number: {text[:40]!r}")
+    number = int(text)
     if not -_LONG_MAX <= number < _LONG_MAX:
         raise Malformed(f"attribute {name!r} is out of range: {text[:40]!r}")
     return number

@@ -406,15 +406,21 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
 
 
 def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
-    """Whether so many leases of the queue may have been lost since the receipt was given."""
-    leases = {
-        each.receipt
-        for (group, place), deliveries in case.delivered.items()
-        if (group, place[0]) == (ack.group, ack.place[0])
-        for each in deliveries
-        if each.attempt > 1 and since_ms < each.at_ms <= ack.began_ms
-    }
-    return ack.verb == "ack" and len(leases) >= WITNESSES_MAX
+    """Whether its message may be acked already, and so many leases of the queue were given up since the receipt was
+    given: lost to the next pop, or replaced by an extend or a nack."""
+    others = [each for each in case.settled[ack.group, ack.place] if each.verb == "ack" and each is not ack]
+    is_acked = any(each.outcome in ("ok", "unknown") and each.began_ms <= ack.at_ms for each in others)
+    given_up: set[object] = set()
+    for (group, place), deliveries in case.delivered.items():
+        if (group, place[0]) != (ack.group, ack.place[0]):
+            continue
+        for lost, by in pairwise(deliveries):
+            if lost.receipt != by.receipt and since_ms < by.at_ms <= ack.at_ms:
+                given_up.add((lost.began_ms, lost.at_ms))
+        for each in case.settled.get((group, place), ()):
+            if each.verb in ("extend", "nack") and since_ms < each.at_ms and each.began_ms <= ack.at_ms:
+                given_up.add(each.receipt)
+    return ack.verb == "ack" and is_acked and len(given_up) >= WITNESSES_MAX
 
 
 def _live_receipts_are_accepted(case: Case) -> Iterator[str]:

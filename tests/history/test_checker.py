@@ -129,12 +129,33 @@ def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
     assert found(judged) == {"stale_receipts_are_refused"}
 
 
-@pytest.mark.parametrize(("verb", "lost", "wrong"), [("ack", 31, True), ("ack", 32, False), ("nack", 32, True)])
-def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(verb: str, lost: int, wrong: bool) -> None:
-    """Of seed 5 029 005: so many leases of the queue were lost since."""
-    others = [replace(delivered(f"s{at}", 1_000, 1_100, 2), place=(0, at + 1), body=f"b{at}") for at in range(lost - 1)]
-    newer = delivered("s", 1_000, 1_100, 2)
-    judged = history(delivered("r", 100, 900), newer, *others, settled=[settled(verb, "r", 2_000)])
+@pytest.mark.parametrize(
+    ("verb", "acked", "leases", "extends", "wrong"),
+    [
+        ("ack", True, 31, 0, False),
+        ("ack", True, 30, 0, True),
+        ("ack", True, 1, 30, False),
+        ("ack", True, 1, 29, True),
+        ("ack", False, 31, 0, True),
+        ("nack", True, 31, 0, True),
+    ],
+)
+def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(
+    verb: str, acked: bool, leases: int, extends: int, wrong: bool
+) -> None:
+    """Of seed 5 029 005: 32 leases of the queue were given up since, one of them its own."""
+    others = [[delivered("", at, at + 9), delivered("", 990, 1_100, 2)] for at in range(200, 200 + leases)]
+    shown = [
+        replace(each, place=(0, at), receipt=f"{at} {each.at_ms}") for at, pair in enumerate(others, 1) for each in pair
+    ]
+    renewed = [replace(settled("extend", f"x{at}", 990), place=(0, 1)) for at in range(extends)]
+    acks = [settled("ack", "s", 1_010)] if acked else []
+    judged = history(
+        delivered("r", 100, 900),
+        delivered("s", 1_000, 1_100, 2),
+        *shown,
+        settled=[settled(verb, "r", 2_000), *acks, *renewed],
+    )
     assert ("stale_receipts_are_refused" in found(judged)) == wrong
 
 

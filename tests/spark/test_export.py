@@ -10,7 +10,7 @@ from chalicelib import keys
 from chalicelib.sizes import item_bytes
 from spark import schemas
 from spark.sources import dynamodb_export
-from spark.sources.data_file import FileReader
+from spark.sources.data_file import FileReader, quarantined
 from spark.sources.manifest import read_export
 from tests.spark import items
 from tests.spark.exports import change, line, md5, write_export, write_items, write_manifest
@@ -75,12 +75,51 @@ def test_lines_of_other_kinds_are_not_parsed(spark: SparkSession, tmp_path: Path
     assert [(row["kind"], row["data"]) for row in both.collect()] == [("topic", b"x")]
 
 
-@pytest.mark.parametrize("spelled", [b'"pk": {"S":"', b'"pk":{ "S" : "', b'"pk" :{"S":"', b'"pk":{"S":"'])
+_DEEP = b'{"L":[' * 600 + b'{"S":"a"}' + b"]}" * 600
+
+
+@pytest.mark.parametrize(
+    ("of", "old", "new"),
+    [
+        (items.segment(items.entry()), b'"n":{"N":"1"}', b'"n":{"N":"3000000000"}'),
+        (items.segment(items.entry()), b'"n":{"N":"1"}', b'"n":{"N":"0x1"}'),
+        (items.segment(items.entry()), b'"n":{"N":"1"}', b'"n":{"N":" 1_0"}'),
+        (items.segment(items.entry()), b'#0"', b'#3000000000"'),
+        (items.segment(items.entry()), b'#0"', b'#-1"'),
+        (items.segment(items.entry()), b'#0"', b'#0x10"'),
+        (items.segment(items.entry()), b'"000000000000000"', b'"0x10"'),
+        (items.segment(items.entry(None, p=1)), b'"p":{"N":"1"}', b'"p":{"N":"0x1"}'),
+        (items.payload(b"x"), items.ENTRY_ID.hex().encode(), b"AB cd"),
+        (items.payload(b"x"), b'"sk":{"S":"00"}', b'"sk":{"S":"3000000000"}'),
+        (items.topic(), b'"queues":{"N":"1"}', b'"queues":{"N":"5000000000"}'),
+        (items.topic(), b'"queues":{"N":"1"}', b'"queues":{"N":"1"},"more":' + _DEEP),
+    ],
+)
+def test_what_fits_no_column_is_in_the_quarantine_alone(tmp_path: Path, of: Any, old: bytes, new: bytes) -> None:
+    bad = line(of).replace(old, new)
+    assert bad != line(of)
+    folder = write_export(tmp_path, [[line(items.topic("a")), bad, line(items.segment(items.entry(), base=7))]])
+    (file,) = read_export(str(folder)).files
+    assert sum(batch.num_rows for batch in FileReader(file, False)) == 2
+    assert [number for batch in quarantined(file, False) for number in batch["line"].to_pylist()] == [2]
+
+
+@pytest.mark.parametrize(
+    ("usual", "spelled"),
+    [
+        (b'"pk":{"S":"', b'"pk": {"S":"'),
+        (b'"pk":{"S":"', b'"pk":{ "S" : "'),
+        (b'"pk":{"S":"', b'"pk" :{"S":"'),
+        (b'"pk"', b'"\\u0070k"'),
+        (b'"topics"', b'"\\u0074opics"'),
+        (b'"pk"', b'"pk"'),
+    ],
+)
 @pytest.mark.parametrize(("kind", "lines"), [("topic", 1), ("segment", 1), ("payload", 0)])
 def test_items_of_a_kind_are_found_however_their_key_is_spelled(
-    tmp_path: Path, spelled: bytes, kind: str, lines: int
+    tmp_path: Path, usual: bytes, spelled: bytes, kind: str, lines: int
 ) -> None:
-    topic = line(items.topic()).replace(b'"pk":{"S":"', spelled)
+    topic = line(items.topic()).replace(usual, spelled)
     folder = write_export(tmp_path, [[topic, line(items.segment(items.entry())), b'{"Item":{}}']])
     (file,) = read_export(str(folder)).files
     assert sum(batch.num_rows for batch in FileReader(file, False, frozenset({kind}))) == lines
