@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -174,7 +175,7 @@ def parser(job: Job) -> argparse.ArgumentParser:
     made.add_argument("--now", type=instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
     where = made.add_mutually_exclusive_group()
     where.add_argument("--cores", type=positive, metavar="N", help="use so many of this machine (default: all)")
-    where.add_argument("--master", metavar="URL", help="run on this cluster instead")
+    where.add_argument("--master", type=master, metavar="URL", help="run on this cluster instead")
     made.add_argument("--traceback", action="store_true", help="of an error, say all there is")
     if job.add_arguments:
         job.add_arguments(made)
@@ -196,6 +197,15 @@ def place(text: str) -> str:
     """Of the tables: without a name, they would lie in the root of the machine."""
     if not text:
         raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def master(text: str) -> str:
+    """Of Spark: this machine, or a cluster."""
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no master, such as local[4], spark://host:7077, yarn or k8s://host"
+        )
     return text
 
 

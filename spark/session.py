@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -45,9 +49,31 @@ def open_session(
     builder = SparkSession.builder.appName(app)
     for name, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(name, value)
-    spark: SparkSession = builder.getOrCreate()
+    with _interrupted_later():
+        spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C while the JVM starts would leave it running, for good: it is obeyed when it has started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for the main thread alone
+        return
+    came: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # PySpark has its own from when there are jobs to cancel
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _is_submitted() -> bool:

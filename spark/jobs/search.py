@@ -36,8 +36,9 @@ def run(run: Run) -> Outcome:
     limit, out = run.given.limit, run.given.out
     if out is not None:
         _demand_file(out)
+    wanted = selecting.selection(run.given)
     archive = run.tables.read("messages", schemas.MESSAGES)
-    found = archive.transform(only_selected, selecting.selection(run.given)).transform(in_order)
+    found = archive.transform(only_selected, wanted).transform(in_order)
     rows = found.limit(limit + 1).collect()
     for row in rows[:limit]:
         print(_line(row))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +43,7 @@ def _raises(error: BaseException) -> Callable[[], Outcome]:
         (backlog.JOB, ["--export", "e", "--now", "tomorrow"]),
         (backlog.JOB, ["--export", "e", "--now", "99999999999999999"]),
         (backlog.JOB, ["--export", "e", "--cores", "1", "--master", "local"]),
+        (backlog.JOB, ["--export", "e", "--master", "foo"]),
         (traffic.JOB, ["--export", "e", "--top", "0"]),
         (audit.JOB, ["--export", "e", "--slack", "-1"]),
         (cost.JOB, ["--export", "e", "--write-price", "-0.1"]),
@@ -55,6 +59,53 @@ def test_wrong_arguments_end_with_64_and_one_line(
     said = capsys.readouterr()
     assert (ended.value.code, said.out, said.err.count("\n")) == (64, "", 1)
     assert said.err.startswith(f"{job.name}: ")
+
+
+@pytest.mark.parametrize("to", ["2026-01-31", "2026-01-01"])
+def test_a_span_that_nothing_lies_in_is_refused_and_overwrites_nothing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], to: str
+) -> None:
+    folder = write_items(tmp_path / "export", [topic()])
+    given = ["--tables", str(tmp_path / "tables"), "--from", "2026-01-31", "--to", to]
+    assert main(traffic.JOB, ["--export", str(folder), *given]) == FAILED
+    assert main(search.JOB, given) == FAILED
+    for said in capsys.readouterr().err.splitlines():
+        assert "--from is not before --to: 1769817600000 and" in said
+    assert not (tmp_path / "tables" / "traffic").exists()
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are listed there, on Linux alone")
+def test_an_interrupt_while_spark_starts_leaves_nothing_running(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "spark.jobs.search", "--tables", str(tmp_path)]
+    errors = tmp_path / "errors"
+    with errors.open("wb") as file:
+        job = subprocess.Popen(command, cwd=ROOT, stderr=file, start_new_session=True)
+    try:
+        while not any(_children(job.pid)):
+            time.sleep(0.01)
+        job.send_signal(signal.SIGINT)
+        assert job.wait(60) == INTERRUPTED
+        give_up_at = time.monotonic() + 30
+        while _is_alive(job.pid) and time.monotonic() < give_up_at:
+            time.sleep(0.05)
+        assert not _is_alive(job.pid)
+    finally:
+        if _is_alive(job.pid):
+            os.killpg(job.pid, signal.SIGKILL)
+    said = [line for line in errors.read_text().splitlines() if "incubator" not in line]
+    assert said == ["search: interrupted"]
+
+
+def _is_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _children(pid: int) -> list[str]:
+    return [each for path in Path(f"/proc/{pid}/task").glob("*/children") for each in path.read_text().split()]
 
 
 def test_an_instant_is_ms_or_an_iso_time_in_utc() -> None:
