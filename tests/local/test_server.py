@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -160,7 +161,7 @@ def test_a_signal_ends_it_cleanly_even_during_a_long_poll(ending: signal.Signals
         time.sleep(0.3)
         started = time.monotonic()
         assert server.end(ending) == (0, "")
-        assert time.monotonic() - started < 10  # it has 20 to wait, and a machine may be busy
+        assert time.monotonic() - started < 1.5
         poll.close()
 
 
@@ -221,7 +222,7 @@ def test_a_kept_connection_answers_without_delay(server: Running) -> None:
         connection.getresponse().read()
         seconds.append(time.perf_counter() - started)
     assert connection.sock is kept
-    assert sorted(seconds)[len(seconds) // 4] < 0.02  # headers and body apart would take 0.04, nearly always
+    assert statistics.median(seconds) < 0.02  # headers and body apart would take 0.04
     connection.close()
 
 
