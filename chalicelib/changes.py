@@ -109,6 +109,12 @@ def no_claim_since(cursor: Cursor) -> Change:
     return Change(guards=(Equals(("claims",), cursor.claims),))
 
 
+def no_redrive_since(cursor: Cursor) -> Change:
+    """Demands the count of dead letters that was seen: a redriven message is taken over like any other that is due, so
+    it would pass the cap unseen."""
+    return Change(guards=(Equals(("dead",), cursor.dead),))
+
+
 def popped(consumer_id: str | None, now: int) -> Change:
     return Change(effects=(Set(("at",), now), Set(("by",), consumer_id or ""), Add(("claims",), 1)))
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from chalicelib.changes import Change, claim, move, no_claim_since, not_beyond, pass_by, stays_at
+from chalicelib.changes import (
+    Change,
+    claim,
+    move,
+    no_claim_since,
+    no_redrive_since,
+    not_beyond,
+    pass_by,
+    stays_at,
+)
 from chalicelib.cursor import Cursor
 from chalicelib.group import Group
 from chalicelib.lease import Lease, runs
@@ -141,6 +150,8 @@ def take(
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely or is_alone:
         made += no_claim_since(cursor)
+    if cursor.dead:
+        made += no_redrive_since(cursor)
     made += not_beyond(picked.next_at_most)
     if picked.fresh:
         hint = _hint(chain, cursor.next + picked.fresh)

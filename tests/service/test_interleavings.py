@@ -75,6 +75,19 @@ def test_the_cap_holds_when_a_lease_that_is_acked_in_the_call_is_taken_over(stor
     assert api.get_group("t", "g")["in_flight"] <= 10
 
 
+def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, 40, max_in_flight=10), instance(store, clock, 7)
+    api.bury("t", "g", {"receipts": pop(api, 5)[1]})
+
+    def come_back() -> None:
+        other.redrive("t", "g", {})
+        assert len(pop(other, 5)[0]) == 5
+
+    store.meanwhile = come_back
+    pop(api, 10)
+    assert api.get_group("t", "g")["in_flight"] <= 10
+
+
 def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
     pop(api, 3)
