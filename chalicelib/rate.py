@@ -62,7 +62,8 @@ class Window:
         return cls(key, item["w"], item["n"]) if item else cls(key)
 
     def is_over(self, rate: Rate, now: int) -> bool:
-        return self.began_ms is None or now >= self.began_ms + rate.window_ms
+        """Also when it begins more than a window from now: then a clock was set back."""
+        return self.began_ms is None or not -rate.window_ms <= now - self.began_ms < rate.window_ms
 
     def left(self, rate: Rate, now: int) -> int:
         """Messages that may be taken now."""
@@ -88,8 +89,8 @@ class Window:
         return (Absent(("w",)),) if self.began_ms is None else (Equals(("w",), self.began_ms),)
 
     def _next(self, rate: Rate, now: int) -> int:
-        """One window follows the other, so that they keep the rate whenever they are asked for; after a pause they
-        begin anew."""
-        if self.began_ms is None or now >= self.began_ms + 2 * rate.window_ms:
-            return now
-        return self.began_ms + rate.window_ms
+        """One window follows the other, so that they keep the rate whenever they are asked for; after a pause, or when
+        a clock was set back, they begin anew."""
+        if self.began_ms is not None and rate.window_ms <= now - self.began_ms < 2 * rate.window_ms:
+            return self.began_ms + rate.window_ms
+        return now

@@ -11,14 +11,19 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_NEVER_SET = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""On Linux the clock that also counts while the machine is suspended: a write from before that is late after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`now`: ms since the epoch. `sleep`: takes ms. `entropy`: n bytes nobody can guess."""
+    """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n bytes nobody can guess. `uptime`:
+    ms on a clock that is never set, for waits, deadlines and the age of what an instance keeps."""
 
     now: Callable[[], int]
     sleep: Callable[[int], None]
     entropy: Callable[[int], bytes]
+    uptime: Callable[[], int]
 
     def name(self, chars: int) -> str:
         """A random name of letters, digits, `-` and `_`: 6 bits a character."""
@@ -33,4 +38,5 @@ def system() -> Runtime:
         now=lambda: time.time_ns() // 1_000_000,
         sleep=lambda ms: time.sleep(ms / 1_000),
         entropy=os.urandom,
+        uptime=lambda: time.clock_gettime_ns(_NEVER_SET) // 1_000_000,
     )

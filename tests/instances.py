@@ -17,8 +17,13 @@ class Clock:
 
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000
+        self.set_back_ms = 0
+        """By how much somebody has set back the clock on the wall."""
 
     def now(self) -> int:
+        return self.ms - self.set_back_ms
+
+    def uptime(self) -> int:
         return self.ms
 
     def sleep(self, ms: int) -> None:
@@ -27,4 +32,4 @@ class Clock:
 
 def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
     """A fresh process: its caches are empty."""
-    return Api(build(store, Runtime(clock.now, clock.sleep, Random(seed).randbytes), SIGNING_KEY))
+    return Api(build(store, Runtime(clock.now, clock.sleep, Random(seed).randbytes, clock.uptime), SIGNING_KEY))

@@ -385,7 +385,7 @@ def test_producers_on_one_keyed_queue_keep_pace(seed: int, jitter_ms: int) -> No
     done: list[tuple[int, Meter]] = []
 
     def produce(number: int) -> None:
-        runtime = Runtime(lambda: scheduler.now, scheduler.sleep, chance.randbytes)
+        runtime = Runtime(lambda: scheduler.now, scheduler.sleep, chance.randbytes, lambda: scheduler.now)
         api = Api(build(DistantStore(store, scheduler, chance, jitter_ms), runtime, SIGNING_KEY))
         while scheduler.now < ends:
             api.produce("t", {"messages": [{"body": bodies[number], "key": "one"}]})

@@ -53,7 +53,7 @@ def operation(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A,
 
     @functools.wraps(method)
     def called(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with one_call(self._service.runtime.now()):
+        with one_call(self._service.runtime.uptime()):
             return method(self, *args, **kwargs)
 
     return called

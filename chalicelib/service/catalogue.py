@@ -24,7 +24,7 @@ class Catalogue:
     def topic(self, name: str) -> Topic:
         """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
         read_at_ms, topic = self._topics.get(name, (0, None))
-        if topic is None or self._runtime.now() - read_at_ms > METADATA_AGE_MS_MAX:
+        if topic is None or self._runtime.uptime() - read_at_ms > METADATA_AGE_MS_MAX:
             topic = self.current_topic(name)
         return topic
 
@@ -36,7 +36,7 @@ class Catalogue:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
         topic = Topic.of(found[0])
-        self._topics[name] = (self._runtime.now(), topic)
+        self._topics[name] = (self._runtime.uptime(), topic)
         return topic
 
     def glanced_at(self, topic: Topic) -> Topic:

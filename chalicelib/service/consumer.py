@@ -85,7 +85,7 @@ class Consumer:
 
         Raises GroupNotFound, and StoreUnavailable: what was leased by then comes back by itself."""
         acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
-        give_up_at = self._runtime.now() + ask.wait_ms
+        give_up_at = self._runtime.uptime() + ask.wait_ms
         pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
         promoted: set[int] = set()
@@ -106,9 +106,11 @@ class Consumer:
                 break
             if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
                 continue
-            if self._runtime.now() >= give_up_at:
+            if self._runtime.uptime() >= give_up_at:
                 break
-            self._wait(view, min(self._runtime.now() + pause_ms, give_up_at))
+            self._wait(view, min(pause_ms, give_up_at - self._runtime.uptime()))
+            if call.is_abandoned():
+                break
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
             if not topic.delays:  # another instance may just have stored the first message that waits
                 topic = self._catalogue.glanced_at(topic)
@@ -129,11 +131,12 @@ class Consumer:
         self._looker.look_again(view, queue, ask.max_messages)
         return view
 
-    def _wait(self, view: View, until_ms: int) -> None:
-        """Sleeps, but not past the instant when something that waits is due."""
+    def _wait(self, view: View, pause_ms: int) -> None:
+        """Sleeps so long, but not past the instant when something that waits is due."""
         ready_at_ms = view.next_ready_at_ms()
-        wake_ms = until_ms if ready_at_ms is None else min(until_ms, ready_at_ms)
-        pause_ms = max(1, wake_ms - self._runtime.now())
+        if ready_at_ms is not None:
+            pause_ms = min(pause_ms, ready_at_ms - self._runtime.now())
+        pause_ms = max(1, pause_ms)
         self._runtime.sleep(pause_ms)
         call.has_waited(pause_ms)
 

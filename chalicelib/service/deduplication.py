@@ -157,7 +157,7 @@ class Deduplication:
     def _landed(self, topic: Topic, record: Record, others_may_help: bool = True) -> int | StoreUnavailable:
         """The offset of the entry's first message. If that cannot be said, others may help the entry in later."""
         try:
-            tail = Tail(record.base, record.may_create, self._runtime.now())
+            tail = Tail(record.base, record.may_create, self._runtime.uptime())
             return self._joiner.append(topic, record.queue, record.entry, tail)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble

@@ -88,7 +88,7 @@ class Expiry:
 
     def _pages(self, pk: str, until_ms: int) -> Iterator[list[Item]]:
         """What a partition begins with, again and again; who gets it removes it."""
-        while self._runtime.now() <= until_ms:
+        while self._runtime.uptime() <= until_ms:
             yield self._store.read([_first(pk, _PAGE)])[0]
 
     def _remove(self, items: Sequence[Item]) -> None:

@@ -109,7 +109,7 @@ class Groups:
         with suppress(Refused):  # someone else was faster
             self._store.write_together(group.remove(gone))
         with suppress(StoreUnavailable):
-            self._purge.group(gone, topic.queues, self._runtime.now() + PURGE_MS)
+            self._purge.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and

@@ -102,13 +102,13 @@ class Letters:
         """Removes the letters there are, as many as there is time for; returns how many went. What is written meanwhile
         stays. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
-        until_ms = self._runtime.now() + DEAD_MS
+        until_ms = self._runtime.uptime() + DEAD_MS
         count, since = 0, BEGINNING
         while letters := self.read(group, since, PURGED_TOGETHER_MAX):
             since = after(letters[-1])
             for own in by_cursor(letters):
                 count += self._purged(topic, group, own, until_ms)
-            if self._runtime.now() > until_ms:
+            if self._runtime.uptime() > until_ms:
                 break
         return count
 
@@ -116,7 +116,7 @@ class Letters:
         """Removes the letters of a queue whose messages lie before this offset, as far as there is time; returns how
         many went."""
         count = 0
-        while self._runtime.now() <= until_ms:
+        while self._runtime.uptime() <= until_ms:
             found = self.read(group, (queue, 0, ""), PURGED_TOGETHER_MAX)
             letters = [letter for letter in found if letter.queue == queue and letter.offset < offset]
             count += sum(self._purged(topic, group, own, until_ms) for own in by_cursor(letters))
@@ -126,7 +126,7 @@ class Letters:
 
     def _purged(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> int:
         """How many of these letters, all of one cursor, went."""
-        while letters and self._runtime.now() <= until_ms:
+        while letters and self._runtime.uptime() <= until_ms:
             try:
                 cursor = group.cursor_key(letters[0].queue, letters[0].consumer)
                 self._store.write_together([purged(cursor, len(letters)), *map(dead.remove, letters)])

@@ -31,8 +31,8 @@ class LogJoiner:
         """Makes sure that the entry is in the log, and answers with its first offset; it is not before `tail`. Raises
         TopicNotFound, StoreUnavailable."""
         log = topic.log(queue)
-        deadline = call.give_up_at_ms(self._runtime.now())
-        while self._runtime.now() <= deadline:
+        deadline = call.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= deadline:
             try:
                 item = self._store.write(append(log, tail.base, entry, tail.may_create))
             except Refused as refused:
@@ -64,7 +64,7 @@ class LogJoiner:
         Where nothing is at `base` or after it, nothing ever was: the last segment of a log is never removed."""
         if not self._is_there(topic):
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        tail = Tail(base, may_create=True, seen_at_ms=self._runtime.now())
+        tail = Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
         for segments in self._pages(log, base):
             for segment in segments:
                 if (first := segment.offset_of(entry.id)) is not None:

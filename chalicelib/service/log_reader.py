@@ -103,7 +103,7 @@ class LogReader:
                 seen.segments.setdefault(place, None)
                 seen.later[place] = keys.base_of(items[0]["sk"]) if items else None
                 if not items:
-                    self._empty_until.keep(place, self._runtime.now() + HOUR_MS)
+                    self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
 
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
         """The messages at these offsets, with their payloads. What has expired may be gone, and is left out then."""

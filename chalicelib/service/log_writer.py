@@ -52,7 +52,7 @@ class LogWriter:
         pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
-        deadline = call.give_up_at_ms(self._runtime.now())
+        deadline = call.give_up_at_ms(self._runtime.uptime())
         while waiting := [each for each in pending if each.done is None]:
             try:
                 self._round(topic, waiting, deadline)
@@ -63,7 +63,7 @@ class LogWriter:
 
     def _round(self, topic: Topic, waiting: list[_Pending], deadline: int) -> None:
         """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
-        if self._runtime.now() > deadline:
+        if self._runtime.uptime() > deadline:
             raise StoreUnavailable("too many writers compete for one queue")
         self._spill(topic, waiting)
         writes = [self._write(topic, each) for each in waiting]
@@ -72,7 +72,7 @@ class LogWriter:
 
     def is_crowded(self, log: str) -> bool:
         """Whether others were lately seen to write to this log."""
-        return self._crowded_until.get(log, 0) > self._runtime.now()
+        return self._crowded_until.get(log, 0) > self._runtime.uptime()
 
     def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
         """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
@@ -87,13 +87,13 @@ class LogWriter:
     def tail(self, topic: Topic, log: str) -> Tail:
         """Where this log goes on. Raises TopicNotFound."""
         tail = self._tails.get(log)
-        if tail is None or self._runtime.now() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
+        if tail is None or self._runtime.uptime() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
             tail = self._tails[log] = self._find_tail(topic, log)
         return tail
 
     def saw(self, segment: Segment) -> Tail:
         """Where the log goes on: in this segment, or behind it. Remembered, unless it is known to have gone on."""
-        now = self._runtime.now()
+        now = self._runtime.uptime()
         tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
         known = self._tails.get(segment.log)
         if known is None or known.base <= tail.base:
@@ -102,7 +102,7 @@ class LogWriter:
 
     def met(self, segment: Segment) -> Tail:
         """The same of a segment that somebody else has made full."""
-        self._crowded_until[segment.log] = self._runtime.now() + CONTENDED_MS
+        self._crowded_until[segment.log] = self._runtime.uptime() + CONTENDED_MS
         return self.saw(segment)
 
     def _write(self, topic: Topic, pending: _Pending) -> Write:
@@ -117,7 +117,7 @@ class LogWriter:
         if not topics or topics[0]["id"] != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         base = keys.base_of(found[0]["sk"]) if found else 0
-        return Tail(base, may_create=not found, seen_at_ms=self._runtime.now())
+        return Tail(base, may_create=not found, seen_at_ms=self._runtime.uptime())
 
     def _learn(self, pending: _Pending, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):

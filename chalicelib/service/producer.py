@@ -160,7 +160,7 @@ class Producer:
         return self._writer.append(topic, entries)
 
     def _part_until_ms(self) -> int:
-        now = self._runtime.now()
+        now = self._runtime.uptime()
         left_ms = call.give_up_at_ms(now) - now
         return now + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 

@@ -51,8 +51,8 @@ class Promoter:
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
         due any more, by the clock or, if it is given, by `due_ms`. Raises TopicNotFound, StoreUnavailable."""
-        deadline = call.give_up_at_ms(self._runtime.now())
-        while self._runtime.now() <= deadline:
+        deadline = call.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= deadline:
             now = self._runtime.now()
             newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
             if gone := [item for item in due if is_cancelled(item)]:

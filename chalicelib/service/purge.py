@@ -33,7 +33,7 @@ class Purge:
         for places in ([keys.cursors(gone.topic_id, gone.name, gone.id)], every[:-1], every[-1:]):
             while items := self._first(places):
                 self._store.remove_all([key_of(item) for item in items])
-                if self._runtime.now() > until_ms:
+                if self._runtime.uptime() > until_ms:
                     return
 
     def topic(self, gone: Topic, until_ms: int) -> bool:
@@ -41,7 +41,7 @@ class Purge:
         noted there. Whether all of it was done."""
         for queue in range(gone.queues):  # from the end: who still writes there finds it gone, and asks for the topic
             while segments := self._last(gone.log(queue)):
-                if self._runtime.now() > until_ms:
+                if self._runtime.uptime() > until_ms:
                     return False
                 self._remove(gone, segments)
         for queue in range(gone.queues if gone.delays else 0):
@@ -54,7 +54,7 @@ class Purge:
         """Removes what waits in a queue, and what was decided about it; False: there was not the time."""
         for pk in (keys.delays(gone.id, queue), keys.decisions(gone.id, queue)):
             while items := self._last(pk):
-                if self._runtime.now() > until_ms:
+                if self._runtime.uptime() > until_ms:
                     return False
                 self._remove_payloads(gone, [Entry.of(item) for item in items if "i" in item])
                 self._store.remove_all([key_of(item) for item in items])

@@ -49,7 +49,7 @@ class QueueChoice:
         before = self._isolated.get(log)
         failures = before.failures + 1 if before else 1
         ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
-        self._isolated[log] = _Isolation(failures, self._runtime.now() + ms)
+        self._isolated[log] = _Isolation(failures, self._runtime.uptime() + ms)
 
     def worked(self, log: str) -> None:
         self._isolated.pop(log, None)
@@ -58,7 +58,7 @@ class QueueChoice:
         return [queue for queue in range(topic.queues) if not self._is_isolated(topic.log(queue))]
 
     def _is_isolated(self, log: str) -> bool:
-        return self._due(log) > self._runtime.now()
+        return self._due(log) > self._runtime.uptime()
 
     def _due(self, log: str) -> int:
         return self._isolated[log].until_ms if log in self._isolated else 0

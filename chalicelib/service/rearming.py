@@ -48,7 +48,7 @@ class Rearming:
             for entry in [entry for segment in segments for entry in segment.entries]:
                 count += self._rearm(found, entry)
             self._store.write(Write(key, (), _noting(place)))
-            if self._runtime.now() > until_ms:
+            if self._runtime.uptime() > until_ms:
                 return count
         try:
             self._store.write(topic.rearmed(found))

@@ -46,7 +46,7 @@ class Redrive:
 
         Raises GroupNotFound, MessageNotFound."""
         group = self._catalogue.group(topic, name)
-        until_ms = self._runtime.now() + DEAD_MS
+        until_ms = self._runtime.uptime() + DEAD_MS
         named = self._letters.named(topic, group, message_ids)
         count = 0
         for letters in by_cursor(named):
@@ -56,7 +56,7 @@ class Redrive:
     def all(self, topic: Topic, name: str) -> Redriven:
         """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
-        until_ms = self._runtime.now() + DEAD_MS
+        until_ms = self._runtime.uptime() + DEAD_MS
         count, since = 0, BEGINNING
         stopped: set[tuple[int, str]] = set()
         while letters := self._letters.read(group, since, PURGED_TOGETHER_MAX):
@@ -67,7 +67,7 @@ class Redrive:
                     redriven_here, is_stopped = self._own(topic, group, own, until_ms)
                     count += redriven_here
                     stopped |= {whose} if is_stopped else set()
-            if self._runtime.now() > until_ms:
+            if self._runtime.uptime() > until_ms:
                 break
             if (letters[-1].queue, "") in stopped:
                 since = (letters[-1].queue + 1, 0, "")
@@ -82,7 +82,7 @@ class Redrive:
         """Redrives letters of one cursor. Returns how many, and whether there was no time or no room for the rest."""
         count = 0
         while letters:
-            if self._runtime.now() > until_ms:
+            if self._runtime.uptime() > until_ms:
                 return count, True
             cursor = self._cursor(topic, group, letters[0])
             paged = self._paged(group, letters[0].queue, cursor) if is_ancient(cursor, letters) else set()

@@ -32,7 +32,7 @@ class Rounds:
             if page:
                 yield [Topic.of(item) for item in page]
             is_last = len(page) < _PAGE
-            if is_last or self._runtime.now() > until_ms:
+            if is_last or self._runtime.uptime() > until_ms:
                 self._note(key, noted, "" if is_last else page[-1]["sk"], bool(every_ms))
                 return
             after = page[-1]["sk"]

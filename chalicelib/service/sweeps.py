@@ -94,7 +94,7 @@ class Sweeps:
         """What falls due meanwhile is left to consumers, if there are any: both would do the work of one."""
         count = 0
         with suppress(TopicNotFound):  # it was deleted since
-            while self._runtime.now() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
+            while self._runtime.uptime() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
                 count += done
         return count
 
@@ -133,7 +133,7 @@ class Sweeps:
         return swept
 
     def _until(self) -> int:
-        return self._runtime.now() + SWEEP_MS
+        return self._runtime.uptime() + SWEEP_MS
 
     def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
         """All groups of these topics, each with its cursors."""

@@ -80,7 +80,7 @@ class Topics:
         except Refused:
             return  # someone else was faster
         with suppress(StoreUnavailable):
-            self.clear(found, self._runtime.now() + PURGE_MS)
+            self.clear(found, self._runtime.uptime() + PURGE_MS)
 
     def clear(self, gone: Topic, until_ms: int) -> bool:
         """Removes what a deleted topic has left, as far as there is time. Whether nothing is left."""

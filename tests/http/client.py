@@ -33,10 +33,15 @@ class Clock:
 
     def __init__(self) -> None:
         self.ms = START_MS
+        self.set_back_ms = 0
+        """By how much somebody has set back the clock on the wall."""
         self._plans: list[tuple[int, int, Callable[[], Any]]] = []
         self._numbers = itertools.count()
 
     def now(self) -> int:
+        return self.ms - self.set_back_ms
+
+    def uptime(self) -> int:
         return self.ms
 
     def at(self, ms: int, action: Callable[[], Any]) -> None:
@@ -77,7 +82,7 @@ class Client:
         self.store = store or MemoryStore()
         self.clock = clock or Clock()
         self.seed = seed
-        runtime = Runtime(self.clock.now, self.clock.sleep, random.Random(seed).randbytes)
+        runtime = Runtime(self.clock.now, self.clock.sleep, random.Random(seed).randbytes, self.clock.uptime)
         self.api = Api(build(self.store, runtime))
 
     def another(self) -> Client:

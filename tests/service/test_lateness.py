@@ -29,8 +29,11 @@ class Place:
 
     def instance(self) -> Api:
         store = DistantStore(self.store, self.scheduler, self.chance, jitter_ms=3)
-        runtime = Runtime(lambda: self.scheduler.now, self.scheduler.sleep, self.chance.randbytes)
+        runtime = Runtime(self._now, self.scheduler.sleep, self.chance.randbytes, self._now)
         return Api(build(store, runtime, SIGNING_KEY))
+
+    def _now(self) -> int:
+        return self.scheduler.now
 
 
 @pytest.mark.parametrize("queues", [1, 4])

@@ -22,7 +22,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def choice(clock: Clock) -> QueueChoice:
-    return QueueChoice(Runtime(clock.now, clock.sleep, Random(1).randbytes), lambda _log: False)
+    return QueueChoice(Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime), lambda _log: False)
 
 
 def away_ms(choice: QueueChoice, clock: Clock, queue: int) -> int:

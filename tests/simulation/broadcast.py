@@ -111,7 +111,12 @@ class BroadcastWorld:
 
     def _instance(self, faults: Faults) -> Service:
         skew = self._random.randrange(-SKEW_MS // 2, SKEW_MS // 2 + 1) if faults is not NONE else 0
-        runtime = Runtime(lambda: self._scheduler.now + skew, self._scheduler.sleep, self._random.randbytes)
+        runtime = Runtime(
+            lambda: self._scheduler.now + skew,
+            self._scheduler.sleep,
+            self._random.randbytes,
+            lambda: self._scheduler.now,
+        )
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def _prepare(self, service: Service) -> None:

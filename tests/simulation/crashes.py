@@ -101,7 +101,9 @@ class Scene:
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return build(
-            StoppingStore(self.store, stop), Runtime(lambda: self.now, self._sleep, self._random.randbytes), _KEY
+            StoppingStore(self.store, stop),
+            Runtime(lambda: self.now, self._sleep, self._random.randbytes, lambda: self.now),
+            _KEY,
         )
 
     def caller(self, service: Service) -> Caller:

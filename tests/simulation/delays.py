@@ -130,7 +130,12 @@ class DelayedWorld:
 
     def _instance(self, faults: Faults) -> Service:
         skew = 0 if faults is NONE else self._random.randrange(-SKEW_MS // 2, SKEW_MS // 2 + 1)
-        runtime = Runtime(lambda: self._scheduler.now + skew, self._scheduler.sleep, self._random.randbytes)
+        runtime = Runtime(
+            lambda: self._scheduler.now + skew,
+            self._scheduler.sleep,
+            self._random.randbytes,
+            lambda: self._scheduler.now,
+        )
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def _judge(self, service: Service) -> None:

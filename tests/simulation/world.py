@@ -230,7 +230,12 @@ class World:
         """A fresh process: cold caches, a clock of its own."""
         faults = faults or self._plan.faults
         skew = self._random.randrange(-checker.SKEW_MS // 2, checker.SKEW_MS // 2 + 1) if faults is not NONE else 0
-        runtime = Runtime(lambda: self._scheduler.now + skew, self._scheduler.sleep, self._random.randbytes)
+        runtime = Runtime(
+            lambda: self._scheduler.now + skew,
+            self._scheduler.sleep,
+            self._random.randbytes,
+            lambda: self._scheduler.now,
+        )
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def caller(self, service: Service) -> Caller:

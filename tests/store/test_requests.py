@@ -72,6 +72,9 @@ class Clock:
     def now(self) -> int:
         return self.ms
 
+    def uptime(self) -> int:
+        return self.ms
+
     def sleep(self, ms: int) -> None:
         self.slept.append(ms)
         self.ms += ms
@@ -93,7 +96,7 @@ def storing(clock: Clock) -> Storing:
         *script: Answer | Answering, forever: Answer | Answering | None = None
     ) -> tuple[DynamoStore, ScriptedClient]:
         client = ScriptedClient(repeat(forever) if forever is not None else script)
-        runtime = Runtime(clock.now, clock.sleep, Random(0).randbytes)
+        runtime = Runtime(clock.now, clock.sleep, Random(0).randbytes, clock.uptime)
         return DynamoStore(cast("Any", client), "table", runtime), client
 
     return make
@@ -154,11 +157,17 @@ DOUBTFUL = [
 ]
 FINAL = [
     error("ValidationException"),
-    error("ResourceNotFoundException"),
-    error("AccessDeniedException"),
     error("ItemCollectionSizeLimitExceededException"),
-    NoCredentialsError(),
 ]
+LASTING = {
+    "create it, or set DECANT_TABLE": error("ResourceNotFoundException"),
+    "create it, or set DECANT_BUCKET": error("NoSuchBucket"),
+    "grant the right": error("AccessDeniedException"),
+    "renew them": error("ExpiredTokenException"),
+    "correct them": error("UnrecognizedClientException"),
+    "configure some": NoCredentialsError(),
+}
+"""What has to be done, and the trouble that lasts until it is."""
 
 
 # -- sent again -------------------------------------------------------------------------------------------------------
@@ -186,6 +195,43 @@ def test_what_no_repeat_would_change_is_not_sent_again(storing: Storing, clock: 
         store.write(MAKING)
     assert len(client.sent) == 1
     assert clock.slept == []
+
+
+@pytest.mark.parametrize("remedy", LASTING)
+def test_trouble_that_lasts_says_at_once_what_has_to_be_done(storing: Storing, clock: Clock, remedy: str) -> None:
+    store, client = storing(LASTING[remedy])
+    with pytest.raises(StoreUnavailable, match=remedy) as raised:
+        store.write(MAKING)
+    assert not raised.value.outcome_unknown
+    assert len(client.sent) == 1
+    assert clock.slept == []
+
+
+def test_trouble_that_lasts_does_not_dispel_the_doubt_about_an_earlier_try(storing: Storing) -> None:
+    store, _ = storing(read_timeout(), error("ExpiredTokenException"))
+    with pytest.raises(StoreUnavailable) as raised:
+        store.write(MAKING)
+    assert raised.value.outcome_unknown
+
+
+def test_a_process_that_was_stopped_between_two_tries_does_not_repeat_a_late_write(
+    storing: Storing, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = clock.sleep
+    monkeypatch.setattr(clock, "sleep", lambda ms: sleep(ms + 62_000))
+    store, client = storing(read_timeout(), done(MADE))
+    with pytest.raises(StoreUnavailable) as raised:
+        store.write(MAKING)
+    assert raised.value.outcome_unknown
+    assert len(client.sent) == 1
+
+
+def test_a_clock_that_is_set_back_does_not_make_a_call_longer(storing: Storing, clock: Clock) -> None:
+    store, _ = storing(forever=error("ThrottlingException"))
+    began, clock.now = clock.ms, lambda: clock.ms - 60_000  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        store.write(MAKING)
+    assert clock.ms - began <= STORE_DEADLINE_MS
 
 
 def test_pauses_are_random_and_at_most_double(storing: Storing, clock: Clock) -> None:

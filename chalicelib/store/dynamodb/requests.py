@@ -1,21 +1,26 @@
 """Sends requests, again where that helps, and says what is known when it does not.
 
+A request under way is a `Trying`: a generator that yields how many ms to wait before its next try. Whoever runs it
+waits (`side_by_side`), so that a wait holds no thread that calls share.
+
 The client's own retries are off: only here is it known how much time there is, and whether a request that failed may
 have been applied all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     NoCredentialsError,
     ParamValidationError,
+    PartialCredentialsError,
 )
 
 from chalicelib import call
@@ -24,6 +29,8 @@ from chalicelib.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.runtime import Runtime
 
 T = TypeVar("T")
+
+Trying = Generator[int, None, T]
 
 _THROTTLED = frozenset(
     {
@@ -40,23 +47,45 @@ _THROTTLED = frozenset(
 
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError)
 
+_NO_CREDENTIALS = "the service has no usable credentials for the store: configure some"
+_EXPIRED = "the service's credentials for the store have expired: renew them"
+_REFUSED = "the store does not accept the service's credentials: correct them"
+_NO_RIGHTS = "the service's credentials do not allow this request to the store: grant the right"
+_LASTING = {
+    "ResourceNotFoundException": "the table does not exist: create it, or set DECANT_TABLE to one that does",
+    "NoSuchBucket": "the bucket does not exist: create it, or set DECANT_BUCKET to one that does",
+    "AccessDeniedException": _NO_RIGHTS,
+    "AccessDenied": _NO_RIGHTS,
+    "ExpiredTokenException": _EXPIRED,
+    "ExpiredToken": _EXPIRED,
+    "UnrecognizedClientException": _REFUSED,
+    "InvalidSignatureException": _REFUSED,
+    "IncompleteSignatureException": _REFUSED,
+    "MissingAuthenticationTokenException": _REFUSED,
+    "InvalidClientTokenId": _REFUSED,
+    "InvalidAccessKeyId": _REFUSED,
+    "InvalidToken": _REFUSED,
+    "SignatureDoesNotMatch": _REFUSED,
+}
+"""Codes of requests that are refused until somebody changes something, and what. None was applied."""
+
 
 class Requests:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def read(self, request: Callable[[], T]) -> T:
+    def read(self, request: Callable[[], T]) -> Trying[T]:
         """Like `put`, for what leaves nothing behind: its outcome is never in doubt."""
         try:
-            return self.put(request)
+            return (yield from self.put(request))
         except StoreUnavailable as unavailable:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
-    def write(self, request: Callable[[], T]) -> T:
+    def write(self, request: Callable[[], T]) -> Trying[T]:
         """Like `put`, for what others can see: that it may have landed is noted."""
         return self.put(request, call.has_written)
 
-    def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> T:
+    def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> Trying[T]:
         """Sends until it is answered or there is no time left. Raises StoreUnavailable, and any answer that no repeat
         would change. `in_doubt` is called when a try may have been applied without an answer."""
         patience = _Patience(self._runtime)
@@ -64,24 +93,28 @@ class Requests:
         while True:
             try:
                 return request()
-            except (ClientError, BotoCoreError) as trouble:
-                if _is_too_large(trouble):
-                    raise StoreUnavailable("an item would become too large") from trouble
-                if not _is_passing(trouble):
-                    raise
-                if not _is_surely_unapplied(trouble):
-                    may_have_landed = True
-                    in_doubt()
-                if not patience.pause(may_have_landed):
-                    members = {"outcome": "unknown"} if may_have_landed else {}
-                    raise StoreUnavailable(_detail(type(trouble).__name__), **members) from trouble
+            except (ClientError, BotoCoreError) as error:
+                trouble = error
+            if reason := _lasting(trouble):
+                raise _unavailable(reason, may_have_landed) from trouble
+            if not _is_passing(trouble):
+                raise trouble
+            if not _is_surely_unapplied(trouble):
+                may_have_landed = True
+                in_doubt()
+            try:
+                yield from patience.wait(may_have_landed)
+            except TimeoutError:
+                raise _unavailable(_late(type(trouble).__name__), may_have_landed) from trouble
 
-    def until_taken(self, request: Callable[[Any], Any], asked: Any) -> None:
+    def until_taken(self, request: Callable[[Any], Trying[Any]], asked: Any) -> Trying[None]:
         """Sends a batch, then what of it DynamoDB left undone, until nothing is."""
         patience = _Patience(self._runtime)
-        while asked := request(asked):
-            if not patience.pause():
-                raise StoreUnavailable(_detail("it leaves requests undone"))
+        while asked := (yield from request(asked)):
+            try:
+                yield from patience.wait()
+            except TimeoutError:
+                raise _unavailable(_late("it leaves requests undone")) from None
 
 
 class _Patience:
@@ -89,21 +122,29 @@ class _Patience:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._give_up_at = call.give_up_at_ms(runtime.now())
-        self._give_up_in_doubt_at = call.give_up_at_ms(runtime.now(), in_doubt=True)
+        now = runtime.uptime()
+        self._give_up_at = call.give_up_at_ms(now)
+        self._give_up_in_doubt_at = call.give_up_at_ms(now, in_doubt=True)
         self._pause_ms = STORE_PAUSE_MS_MIN
 
-    def pause(self, in_doubt: bool = False) -> bool:
-        """False, without having waited: there is no time left."""
+    def wait(self, in_doubt: bool = False) -> Trying[None]:
+        """Raises TimeoutError when there is no time left: without having waited, or when the wait took too long. A
+        process may be stopped while it waits, and a write must not be repeated when nobody expects it any more."""
+        until_ms = self._give_up_in_doubt_at if in_doubt else self._give_up_at
         wait_ms = self._runtime.choice(range(1, self._pause_ms + 1))
-        if self._runtime.now() + wait_ms > (self._give_up_in_doubt_at if in_doubt else self._give_up_at):
-            return False
-        self._runtime.sleep(wait_ms)
+        if self._runtime.uptime() + wait_ms > until_ms:
+            raise TimeoutError
+        yield wait_ms
+        if self._runtime.uptime() > until_ms:
+            raise TimeoutError
         self._pause_ms = min(2 * self._pause_ms, STORE_PAUSE_MS_MAX)
-        return True
 
 
-def _detail(reason: str) -> str:
+def _unavailable(detail: str, may_have_landed: bool = False) -> StoreUnavailable:
+    return StoreUnavailable(detail, **({"outcome": "unknown"} if may_have_landed else {}))
+
+
+def _late(reason: str) -> str:
     return f"the store did not answer in time ({reason})"
 
 
@@ -111,12 +152,19 @@ def _code(trouble: Exception) -> str:
     return str(trouble.response["Error"]["Code"]) if isinstance(trouble, ClientError) else ""
 
 
+def _lasting(trouble: ClientError | BotoCoreError) -> str | None:
+    """Why no repeat of this call would succeed, or what has to be done before; None: that is not known."""
+    if isinstance(trouble, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
+        return _NO_CREDENTIALS
+    return "an item would become too large" if _is_too_large(trouble) else _LASTING.get(_code(trouble))
+
+
 def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
     """Whether the same request may do better later."""
     if isinstance(trouble, ClientError):
         status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
         return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
-    return not isinstance(trouble, NoCredentialsError | ParamValidationError)
+    return not isinstance(trouble, ParamValidationError)
 
 
 def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
@@ -15,7 +13,8 @@ from chalicelib.errors import StoreUnavailable
 from chalicelib.runtime import Runtime
 from chalicelib.store import Outcome, Range, Read
 from chalicelib.store.dynamodb.expressions import Expressions
-from chalicelib.store.dynamodb.requests import Requests
+from chalicelib.store.dynamodb.requests import Requests, Trying
+from chalicelib.store.dynamodb.side_by_side import SideBySide
 from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
 from chalicelib.writes import Item, Key, Refused, RemoveItem, Write, key_of
 
@@ -31,8 +30,6 @@ _PUT_MAX = 25
 """Requests in one BatchWriteItem."""
 _TOKEN_CHARS = 32
 """By its token DynamoDB recognises the repeat of a transaction, for ten minutes."""
-_SIDE_BY_SIDE_MAX = 16
-"""Requests under way at once where a call sends several."""
 
 
 class DynamoStore:
@@ -50,6 +47,7 @@ class DynamoStore:
         self._table = table
         self._runtime = runtime
         self._requests = Requests(runtime)
+        self._side_by_side = SideBySide(runtime)
         self._s3: Any = s3
         self._bucket = bucket
 
@@ -58,38 +56,32 @@ class DynamoStore:
         return self._bucket is not None
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        chunks: list[tuple[int, Callable[[], list[Item]]]] = []
+        chunks: list[tuple[int, Trying[list[Item]]]] = []
         for place, read in enumerate(reads):
             if isinstance(read, Range):
-                chunks.append((place, partial(self._range, read)))
+                chunks.append((place, self._range(read)))
             else:
                 unique = list(dict.fromkeys(read.keys))
-                chunks += [(place, partial(self._keys, keys, read.strong)) for keys in _chunked(unique, _GET_MAX)]
+                chunks += [(place, self._keys(keys, read.strong)) for keys in _chunked(unique, _GET_MAX)]
         answers: list[list[Item]] = [[] for _ in reads]
-        for (place, _), items in zip(chunks, self._side_by_side([chunk for _, chunk in chunks]), strict=True):
+        for (place, _), items in zip(chunks, self._side_by_side.run([chunk for _, chunk in chunks]), strict=True):
             answers[place] += items
         return [_ordered(read, items) for read, items in zip(reads, answers, strict=True)]
 
     def write(self, write: Write) -> Item:
-        request, parameters = self._request(write)
-        try:
-            answer = self._requests.write(lambda: request(**parameters))
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
-                raise
-            return _landed(write, error.response) or {}
-        call.has_written()
-        return plain_item(answer.get("Attributes", {}))
+        return self._one(self._write(write))
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        return self._side_by_side([partial(self._outcome, write) for write in writes])
+        return self._side_by_side.run([self._outcome(write) for write in writes])
 
     def write_together(self, writes: Sequence[Write]) -> None:
         items = [self._transacted(write) for write in writes]
         token = self._runtime.name(_TOKEN_CHARS)
         try:
-            self._requests.write(
-                lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+            self._one(
+                self._requests.write(
+                    lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+                )
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "TransactionCanceledException":
@@ -108,11 +100,14 @@ class DynamoStore:
         self._write_batch([{"DeleteRequest": {"Key": typed_item(key._asdict())}} for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
-        self._requests.put(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))
+        self._one(self._requests.put(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data)))
 
     def get_blob(self, name: str) -> bytes | None:
+        def get() -> bytes:
+            return bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read())
+
         try:
-            return self._requests.read(lambda: bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read()))
+            return self._one(self._requests.read(get))
         except ClientError as error:
             if error.response["Error"]["Code"] != "NoSuchKey":
                 raise
@@ -120,21 +115,24 @@ class DynamoStore:
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         for name in names:
-            self._requests.put(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))
+            self._one(self._requests.put(partial(self._s3.delete_object, Bucket=self._bucket, Key=name)))
 
-    def _keys(self, keys: Sequence[Key], strong: bool) -> list[Item]:
+    def _one(self, trying: Trying[T]) -> T:
+        return self._side_by_side.run([trying])[0]
+
+    def _keys(self, keys: Sequence[Key], strong: bool) -> Trying[list[Item]]:
         items: list[Item] = []
 
-        def get(asked: Any) -> Any:
-            answer = self._requests.read(partial(self._client.batch_get_item, RequestItems=asked))
+        def get(asked: Any) -> Trying[Any]:
+            answer = yield from self._requests.read(partial(self._client.batch_get_item, RequestItems=asked))
             items.extend(plain_item(found) for found in answer["Responses"].get(self._table, []))
             return answer.get("UnprocessedKeys")
 
         typed_keys = [typed_item(key._asdict()) for key in keys]
-        self._requests.until_taken(get, {self._table: {"Keys": typed_keys, "ConsistentRead": strong}})
+        yield from self._requests.until_taken(get, {self._table: {"Keys": typed_keys, "ConsistentRead": strong}})
         return items
 
-    def _range(self, read: Range) -> list[Item]:
+    def _range(self, read: Range) -> Trying[list[Item]]:
         query: dict[str, Any] = {
             "TableName": self._table,
             "KeyConditionExpression": "pk = :pk AND sk BETWEEN :low AND :high",
@@ -146,11 +144,22 @@ class DynamoStore:
         while True:
             if read.limit is not None:
                 query["Limit"] = read.limit - len(items)
-            answer = self._requests.read(lambda: self._client.query(**query))
+            answer = yield from self._requests.read(lambda: self._client.query(**query))
             items += [plain_item(found) for found in answer["Items"]]
             if "LastEvaluatedKey" not in answer or len(items) == read.limit:
                 return items
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    def _write(self, write: Write) -> Trying[Item]:
+        request, parameters = self._request(write)
+        try:
+            answer = yield from self._requests.write(lambda: request(**parameters))
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+                raise
+            return _landed(write, error.response) or {}
+        call.has_written()
+        return plain_item(answer.get("Attributes", {}))
 
     def _request(self, write: Write) -> tuple[Callable[..., Any], dict[str, Any]]:
         parameters = self._parameters(write)
@@ -167,31 +176,21 @@ class DynamoStore:
         key = typed_item(write.key._asdict())
         return {"TableName": self._table, "Key": key, **on_refusal, **Expressions().parameters(write)}
 
-    def _outcome(self, write: Write) -> Outcome:
+    def _outcome(self, write: Write) -> Trying[Outcome]:
         try:
-            return self.write(write)
+            return (yield from self._write(write))
         except (Refused, StoreUnavailable) as trouble:
             return trouble
 
     def _write_batch(self, requests: Sequence[dict[str, Any]]) -> None:
-        self._side_by_side([partial(self._write_chunk, chunk) for chunk in _chunked(requests, _PUT_MAX)])
+        self._side_by_side.run([self._write_chunk(chunk) for chunk in _chunked(requests, _PUT_MAX)])
 
-    def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> None:
-        def put(asked: Any) -> Any:
-            answer = self._requests.put(partial(self._client.batch_write_item, RequestItems=asked))
+    def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> Trying[None]:
+        def put(asked: Any) -> Trying[Any]:
+            answer = yield from self._requests.put(partial(self._client.batch_write_item, RequestItems=asked))
             return answer.get("UnprocessedItems")
 
-        self._requests.until_taken(put, {self._table: list(requests)})
-
-    def _side_by_side(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        if len(calls) == 1:
-            return [calls[0]()]
-        contexts = [copy_context() for _ in calls]
-        return list(self._pool.map(lambda context, each: context.run(each), contexts, calls))
-
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="decant-store")
+        yield from self._requests.until_taken(put, {self._table: list(requests)})
 
 
 def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:

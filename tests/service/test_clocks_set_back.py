@@ -1,0 +1,61 @@
+"""Somebody sets the clock of a machine back while the service runs on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.limits import METADATA_AGE_MS_MAX
+from chalicelib.store.memory import MemoryStore
+from tests.instances import Clock, instance
+
+SET_BACK_MS = 20_000
+
+
+class ClockSetBack(Clock):
+    """Set back while somebody sleeps."""
+
+    def sleep(self, ms: int) -> None:
+        super().sleep(ms)
+        self.set_back_ms = SET_BACK_MS
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def test_a_long_poll_takes_no_longer(store: MemoryStore) -> None:
+    clock = ClockSetBack()
+    api = instance(store, clock)
+    api.put_topic("t", {})
+    api.put_group("t", "g", {})
+    began_ms = clock.ms
+    assert api.pop("t", "g", {"wait_ms": 2_000})["messages"] == []
+    assert clock.ms == began_ms + 2_000
+
+
+def test_a_group_with_a_rate_goes_on_after_a_window(store: MemoryStore) -> None:
+    clock = Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"rate_limit": 2})
+    api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
+    assert len(api.pop("t", "g", {})["messages"]) == 2
+    clock.set_back_ms = SET_BACK_MS
+    assert len(api.pop("t", "g", {})["messages"]) == 2
+    held = api.pop("t", "g", {})
+    assert (held["messages"], held["limited"], held["retry_after_ms"]) == ([], "rate", 1_000)
+    clock.ms += 1_000
+    assert len(api.pop("t", "g", {})["messages"]) == 2
+
+
+def test_an_instance_hears_of_changed_settings_as_soon(store: MemoryStore) -> None:
+    clock = Clock()
+    api, other = instance(store, clock), instance(store, clock, 7)
+    api.put_topic("t", {})
+    api.produce("t", {"messages": [{"body": "not indexed", "key": "k"}]})
+    other.put_topic("t", {"index_keys": True})
+    clock.set_back_ms = SET_BACK_MS
+    clock.ms += METADATA_AGE_MS_MAX + 1
+    api.produce("t", {"messages": [{"body": "indexed", "key": "k"}]})
+    assert [each["body"] for each in other.read_messages("t", {"key": "k"})["messages"]] == ["indexed"]
