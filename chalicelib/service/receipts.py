@@ -1,34 +1,44 @@
-"""Signs and reads receipts. All instances share one key: the configured one, or one made once and kept in the table."""
+"""Signs and reads receipts. All instances share one key: the configured one, or one made once and kept in the table.
+
+An instance keeps the key by topic id. Somebody may delete the table and make it again while the instance runs: the new
+table has another key, and all topics in it have new ids, so that their receipts are signed with the key of that table.
+"""
 
 from __future__ import annotations
 
 from chalicelib import keys, receipt
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
+from chalicelib.service.cache import BoundedCache
 from chalicelib.store import Keys, Store
 from chalicelib.writes import Absent, Set, Write
 
 _KEY_BYTES = 32
+_KEPT_MAX = 10_000
+"""Topics whose key an instance keeps."""
 
 
 class Receipts:
     def __init__(self, store: Store, runtime: Runtime, configured: bytes | None) -> None:
         self._store = store
         self._runtime = runtime
-        self._key = configured
+        self._configured = configured
+        self._kept: BoundedCache[bytes] = BoundedCache(_KEPT_MAX, size_of=lambda _: 1)
 
     def sign(self, made: Receipt) -> str:
-        return receipt.sign(made, self._signing_key())
+        return receipt.sign(made, self._key(made.topic_id))
 
-    def read(self, text: str) -> Receipt | None:
-        """The receipt, or None when this service did not sign it."""
-        return receipt.read(text, self._signing_key())
+    def read(self, text: str, topic_id: str) -> Receipt | None:
+        """The receipt, or None when this service did not sign it, in the table that has this topic."""
+        return receipt.read(text, self._key(topic_id))
 
-    def _signing_key(self) -> bytes:
-        if self._key is None:
+    def _key(self, topic_id: str) -> bytes:
+        key = self._configured or self._kept.get(topic_id)
+        if key is None:
             found = self._store.read([Keys([keys.signing_key()], strong=True)])[0]
-            self._key = found[0]["value"] if found else self._make_key()
-        return self._key
+            key = found[0]["value"] if found else self._make_key()
+            self._kept.keep(topic_id, key)
+        return key
 
     def _make_key(self) -> bytes:
         """Whoever comes first makes it; who comes second takes that one."""

@@ -130,9 +130,10 @@ class Settler:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_key: dict[Key, list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
-        signed = [(text, self._receipts.read(text)) for text in texts]
-        if any(receipt and receipt.topic_id != topic.id for _, receipt in signed):
+        signed = self._signed(topic, texts)
+        if any(receipt is None or receipt.topic_id != topic.id for _, receipt in signed):
             topic = self._catalogue.current_topic(topic.name)  # perhaps it was made again a moment ago
+            signed = self._signed(topic, texts)
         for text, receipt in signed:
             if receipt is None or receipt.topic_id != topic.id:
                 failed.append(Failure(text, RECEIPT_INVALID))
@@ -143,6 +144,9 @@ class Settler:
             self._catalogue.group(topic, group)
         settlements = [Settlement(self._believed(key, found), found) for key, found in by_key.items()]
         return settlements, failed
+
+    def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
+        return [(text, self._receipts.read(text, topic.id)) for text in texts]
 
     def _believed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
         known = self._beliefs.cursor(key)
