@@ -27,6 +27,9 @@ from chalicelib.writes import (
     Write,
 )
 
+_DEADLINE, _ATTEMPT = 2, 3
+"""Places in the list that a lease is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -131,6 +134,13 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
         effects=(leave, *(Set(lease.path, lease.listed()) for lease in new)),
         tokens=tuple(lease.token for lease in new),
     )
+
+
+def give_back(lease: Lease, due: int) -> Change:
+    """A lease whose messages could not be read: this delivery does not count, and the next one may begin when it is
+    due. Nobody was shown a receipt; were it otherwise, that would still be good."""
+    attempt, deadline = (*lease.path, _ATTEMPT), (*lease.path, _DEADLINE)
+    return Change(_fence(lease), (Set(deadline, due), Set(attempt, lease.attempt - 1)))
 
 
 def has_room() -> Change:

@@ -36,7 +36,8 @@ class Message:
     """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in.
 
     `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
-    `dedup_id`: a message with the same one is the same message; it is not stored with it."""
+    `dedup_id`: a message with the same one is the same message; it is not stored with it. `is_lost`: the log has the
+    message, and what it held is gone."""
 
     body: bytes
     is_text: bool
@@ -46,11 +47,16 @@ class Message:
     deliver_at_ms: int | None = None
     delayed_id: str | None = None
     dedup_id: str | None = None
+    is_lost: bool = False
 
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""
         body = {"body": self.body.decode()} if self.is_text else {"body_base64": base64.b64encode(self.body).decode()}
         return {**body, "key": self.key, "tag": self.tag, "properties": self.properties}
+
+
+LOST = Message(b"", is_text=True, key=None, tag=None, properties={}, is_lost=True)
+"""Stands for each message of an entry whose payload is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chalicelib import keys
-from chalicelib.changes import Change, create, popped, prune, write
+from chalicelib.changes import Change, create, give_back, popped, prune, write
 from chalicelib.cursor import Cursor
-from chalicelib.errors import GroupNotFound
+from chalicelib.errors import GroupNotFound, StoreUnavailable
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
 from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX
 from chalicelib.log import Segment
@@ -131,6 +132,17 @@ class Claimer:
                 return self._claimed(after, plan, ask, space)
             passed, cursor = passed + plan.picked.fresh, after
             self._sieve.look_on(view, queue, cursor, ask.max_messages)
+
+    def give_back(self, claimed: Claimed, ask: Pop) -> None:
+        """Undoes a claim whose messages cannot be read, as far as the store allows: the delivery does not count, and
+        they are due at once. Those of an attempt stay until their deadline: the same call, made twice at once, may
+        have delivered them."""
+        now = self._runtime.now()
+        change = Change()
+        for lease in claimed.leases:
+            change += give_back(lease, lease.deadline if ask.attempt_token else now)
+        with suppress(Refused, StoreUnavailable):
+            self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
 
     def _learn(self, after: Cursor, riding: Settlement | None) -> None:
         self._beliefs.learn(after)

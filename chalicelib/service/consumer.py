@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chalicelib import call
 from chalicelib.cursor import Cursor
-from chalicelib.errors import GroupNotFound
+from chalicelib.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.lease import Lease, runs
 from chalicelib.limits import (
     HOME_MS,
@@ -22,7 +22,7 @@ from chalicelib.message import Stored
 from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
-from chalicelib.service.claimer import Claimer, Pop
+from chalicelib.service.claimer import Claimed, Claimer, Pop
 from chalicelib.service.log_reader import LogReader, Want, stored_at
 from chalicelib.service.looking import Looker, View
 from chalicelib.service.promoter import Promoter
@@ -32,6 +32,9 @@ from chalicelib.service.throttle import Throttle
 from chalicelib.settlement import Failure, Settlement
 from chalicelib.space import Space
 from chalicelib.topic import Topic
+
+_LOST = "the message was lost: its payload is gone from the store"
+"""Why a message is dead that nobody can be given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,38 +202,57 @@ class Consumer:
             rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
             space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
             claimed = self._claimer.claim(view, queue, rest, riding, space)
-            found = self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
+            try:
+                found, has_missing = self._read(view, queue, claimed)
+            except StoreUnavailable:
+                self._claimer.give_back(claimed, ask)
+                if deliveries:
+                    return Popped(deliveries)
+                raise
             deliveries += found
-            view.cursors[queue] = claimed.cursor
             riding = None
-            has_lost = self._settle_lost(view, queue, claimed.cursor, claimed.leases, found)
             is_partial = claimed.is_partial and bool(claimed.leases)
-            if len(deliveries) == ask.max_messages or not (is_partial or has_lost):
+            if len(deliveries) == ask.max_messages or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
 
-    def _settle_lost(
-        self, view: View, queue: int, cursor: Cursor, leases: Sequence[Lease], found: Sequence[Delivery]
-    ) -> bool:
-        """Settles what these leases hold of messages that waited in a retry for so long that they expired, and are not
-        there any more. Whether there were any."""
-        by_offset = {offset: lease for lease in leases for offset in lease.owed_offsets}
+    def _read(self, view: View, queue: int, claimed: Claimed) -> tuple[list[Delivery], bool]:
+        """The messages that were claimed, and whether some of them are not there. These are settled, so that nobody
+        is given them again."""
+        found = self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
+        view.cursors[queue] = claimed.cursor
+        by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
         missing = sorted(by_offset.keys() - {delivery.stored.offset for delivery in found})
         if not missing:
-            return False
-        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in missing]
-        chains = self._reader.chains(wants, strong=True)
+            return found, False
+        expired, lost = self._missing(view, queue, missing)
+        for offsets, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
+            receipts = [self._receipt(view, claimed.cursor, by_offset[offset], queue, offset) for offset in offsets]
+            if receipts:
+                settled, _ = self._settler.open(view.topic, view.group.name, receipts)
+                settle(view, settled)
+                view.cursors[queue] = settled[0].cursor  # what is settled does not hold up an ordered queue any more
+        return found, bool(expired or lost)
+
+    def _missing(self, view: View, queue: int, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Those of these messages that have expired, in a retry that waited for so long, and those that have lost
+        their payload."""
+        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in offsets]
+        chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
+        standing = [(offset, chain) for offset, chain in chains if chain]
         expired_ms = view.topic.expired_ms(self._runtime.now())
-        lost = [
-            offset
-            for offset, chain in zip(missing, chains, strict=True)
-            if chain and (chain[0].base > offset or stored_at(chain, offset) <= expired_ms)
+        expired = [
+            offset for offset, chain in standing if chain[0].base > offset or stored_at(chain, offset) <= expired_ms
         ]
-        receipts = [self._receipt(view, cursor, by_offset[offset], queue, offset) for offset in lost]
-        settled, _ = self._settler.open(view.topic, view.group.name, receipts)
-        self._settler.acknowledge(view.topic, view.group.name, settled)
-        for each in settled:  # what is settled does not hold up an ordered queue any more
-            view.cursors[queue] = each.cursor
-        return bool(lost)
+        return expired, [offset for offset, _ in standing if offset not in expired]
+
+    def _settle_expired(self, view: View, settlements: Sequence[Settlement]) -> None:
+        self._settler.acknowledge(view.topic, view.group.name, settlements)
+
+    def _bury_lost(self, view: View, settlements: Sequence[Settlement]) -> None:
+        """Raises TopicNotFound: payloads are gone, too, when the topic is."""
+        if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
+            raise TopicNotFound(f"topic '{view.topic.name}' was made again")
+        self._settler.give_up(view.topic, view.group, settlements, _LOST)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
@@ -252,7 +274,9 @@ class Consumer:
             for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
                 stored += self._reader.stored(view.topic, queue, chain, run)
         stored.sort(key=lambda each: each.offset)
-        return [self._delivery(view, cursor, by_offset[each.offset], each) for each in stored]
+        return [
+            self._delivery(view, cursor, by_offset[each.offset], each) for each in stored if not each.message.is_lost
+        ]
 
     def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
         receipt = self._receipt(view, cursor, lease, stored.queue, stored.offset)

@@ -7,7 +7,7 @@ from itertools import accumulate, islice
 
 from chalicelib import keys
 from chalicelib.delay import Decision, Slot, is_cancelled, slot_of
-from chalicelib.errors import AlreadyDelivered, MessageNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.fields import shown
 from chalicelib.limits import RESPONSE_JSON_BYTES_MAX
 from chalicelib.log import Entry
@@ -22,9 +22,6 @@ from chalicelib.space import Space
 from chalicelib.store import Keys, Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, Refused
-
-_READS_MAX = 3
-"""How often a page is read anew because messages of it were delivered meanwhile."""
 
 
 class Delayed:
@@ -41,16 +38,12 @@ class Delayed:
         """Up to `limit` messages that wait, by when they are due, fewer when a response would not hold them; and the
         token for the rest (None: that was all)."""
         after = keys.FIRST if token is None else f"{place_of(token, keys.DELAYED_PATTERN)}{keys.AFTER}"
-        for _ in range(_READS_MAX):
-            order = list(islice(self._ahead(topic, after, limit + 1), limit + 1))
-            try:
-                reached = self._read(topic, _within_reach(order[:limit]))
-            except TopicNotFound:  # or only the payload of a message that was delivered a moment ago
-                continue
-            messages = reached[: Space().fitting(reached)]
-            is_all = len(messages) == len(order)
-            return messages, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
-        raise StoreUnavailable("what waits is delivered faster than it can be read")
+        order = list(islice(self._ahead(topic, after, limit + 1), limit + 1))
+        reached = self._read(topic, _within_reach(order[:limit]))
+        messages = reached[: Space().fitting(reached)]
+        is_all = len(messages) == len(order)
+        waiting = [each for each in messages if not each.message.is_lost]  # or it was delivered a moment ago
+        return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def cancel(self, topic: Topic, message_id: str) -> None:
         """Raises AlreadyDelivered, and MessageNotFound: of what was cancelled before, too."""

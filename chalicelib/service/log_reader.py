@@ -106,7 +106,8 @@ class LogReader:
                     self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
 
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
-        """The messages at these offsets, with their payloads. What has expired may be gone, and is left out then."""
+        """The messages at these offsets, with their payloads, `LOST` where that is gone. What has expired may be gone,
+        too, and is left out then."""
         wanted = sorted(offsets)
         placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
         expired_ms = topic.expired_ms(self._runtime.now())

@@ -47,7 +47,8 @@ class Lookup:
             _, queue, offset = place
             chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
-                if stored.message_id == message_id and not self._is_expired(topic, stored):
+                is_it = stored.message_id == message_id and not stored.message.is_lost
+                if is_it and not self._is_expired(topic, stored):
                     return stored
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
 
@@ -78,7 +79,8 @@ class Lookup:
         found = [each for each in held if each is not None]
         messages = found[: Space().fitting(found)]
         moved = dict(positions) | {each.queue: each.offset + 1 for each in messages}
-        return Found(messages, moved, is_all=len(messages) == len(order))
+        readable = [each for each in messages if not each.message.is_lost]
+        return Found(readable, moved, is_all=len(messages) == len(order))
 
     def _reachable(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: list[int]) -> list[Stored]:
         return self._reader.stored(topic, queue, chain, within_reach(chain, offsets, RESPONSE_JSON_BYTES_MAX))

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chalicelib import keys
-from chalicelib.errors import TopicNotFound
 from chalicelib.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.log import Entry, pieces_of
-from chalicelib.message import Message
+from chalicelib.message import LOST, Message
 from chalicelib.packing import unpack
 from chalicelib.service.cache import BoundedCache
 from chalicelib.service.outcomes import raise_trouble
@@ -55,8 +54,8 @@ class Payloads:
         raise_trouble(self._store.write_each(writes) if writes else [])
 
     def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
-        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each). Those that
-        were stored by `expired_ms` may be gone, and are left out then. Raises TopicNotFound when others are gone."""
+        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each). Entries stored
+        by `expired_ms` may be gone, and are left out then; the messages of others that are gone are `LOST`."""
         found: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:
@@ -72,7 +71,7 @@ class Payloads:
                 found[entry.id] = unpack(entry.codec, data)
                 self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
             elif entry.stored_at_ms > expired_ms:
-                raise TopicNotFound("the topic is being deleted")
+                found[entry.id] = [LOST] * entry.count
         return found
 
     def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes | None]:

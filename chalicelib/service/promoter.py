@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from chalicelib import call, keys, log
 from chalicelib.delay import Decision, inline_bytes_max, is_cancelled, slot_of, together
-from chalicelib.errors import StoreUnavailable, TopicNotFound
+from chalicelib.errors import StoreUnavailable
 from chalicelib.log import Entry
-from chalicelib.message import ENTRY_ID_BYTES
+from chalicelib.message import ENTRY_ID_BYTES, LOST
 from chalicelib.packing import pack
 from chalicelib.runtime import Runtime
 from chalicelib.service.decisions import Decisions
@@ -66,14 +67,9 @@ class Promoter:
 
     def _decide(self, topic: Topic, queue: int, newest: Decision, waiting: Sequence[Item], now: int) -> int:
         """0: others have decided meanwhile."""
-        try:
-            entry = self._entry(topic, waiting, now)
-            if topic.index_keys:
-                self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
-        except TopicNotFound:
-            if self._decisions.newest(topic, [queue]) == [newest]:
-                raise
-            return 0  # others delivered these, and removed their payloads
+        waiting, entry = self._entry(topic, waiting, now)
+        if topic.index_keys:
+            self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
         tail = self._writer.tail(topic, topic.log(queue))
         slots = tuple(slot_of(item) for item in waiting)
         decision = Decision(newest.number + 1, max(now, newest.at_ms), entry.id, slots, entry, tail.base)
@@ -84,14 +80,18 @@ class Promoter:
         self._decisions.carry_out(topic, queue, made, waiting, tail if made == decision else None)
         return len(made.slots)
 
-    def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> Entry:
-        """The entry that delivers these. One with a payload goes as it is: that is not written again."""
+    def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> tuple[Sequence[Item], Entry]:
+        """The first of these, and the entry that delivers them. One with a payload goes as it is: that is not written
+        again. So does one whose payload is gone, which others may have removed when they delivered it."""
         entries = [Entry.of(item) for item in waiting]
+        by_id = self._payloads.messages(topic.id, entries) if len(entries) > 1 else {}
+        readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]
+        entries = readable or entries[:1]
         if len(entries) == 1 and entries[0].data is None:
-            return entries[0].at(now)
-        by_id = self._payloads.messages(topic.id, entries)
+            return waiting[:1], entries[0].at(now)
+        by_id = by_id or self._payloads.messages(topic.id, entries)
         messages = [message for entry in entries for message in by_id[entry.id]]
         made = log.entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), now)
         if made.fits(inline_bytes_max(len(entries))):
-            return made
-        return self._payloads.put(topic.id, [made], topic.ttl(now))[0]
+            return waiting[: len(entries)], made
+        return waiting[: len(entries)], self._payloads.put(topic.id, [made], topic.ttl(now))[0]

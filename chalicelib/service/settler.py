@@ -96,12 +96,15 @@ class Settler:
         """Sends messages to the dead letters at once."""
         settings = self._catalogue.group(topic, group)
         settlements, failed = self.open(topic, group, texts)
-        for settlement in settlements:
-            self._bury(settings, settlement, reason, attempts_min=0)
-        self._settle(topic, group, settlements, lambda _: (Change(), {}))
-        for settlement in settlements:  # what was wrongly believed to be settled was read by now
-            self._bury(settings, settlement, reason, attempts_min=0)
+        self.give_up(topic, settings, settlements, reason)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def give_up(self, topic: Topic, group: Group, settlements: Sequence[Settlement], reason: str) -> None:
+        for settlement in settlements:
+            self._bury(group, settlement, reason, attempts_min=0)
+        self._settle(topic, group.name, settlements, lambda _: (Change(), {}))
+        for settlement in settlements:  # what was wrongly believed to be settled was read by now
+            self._bury(group, settlement, reason, attempts_min=0)
 
     def extend(
         self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int

@@ -74,7 +74,9 @@ class Sieve:
         if len(reached) < len(fresh):
             offsets = range(offsets.start, reached[-1] + 1)
         stored = self._reader.stored(view.topic, queue, chain, reached)
-        return offsets, [each.offset for each in stored if view.group.filter.wants(each.message)]
+        return offsets, [
+            each.offset for each in stored if each.message.is_lost or view.group.filter.wants(each.message)
+        ]
 
     def _passing(self, view: View, queue: int, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Up to the last message taken; or, when there are not enough, everything looked at."""

@@ -283,7 +283,7 @@ def receipts_without_a_group() -> Any:
         own = self._catalogue.group(topic, group).id
         read = self._receipts.read
         with patch.object(
-            self._receipts, "read", lambda text: (it := read(text)) and dataclasses.replace(it, group_id=own)
+            self._receipts, "read", lambda *args: (it := read(*args)) and dataclasses.replace(it, group_id=own)
         ):
             return true(self, topic, group, texts)
 

@@ -16,13 +16,17 @@ _SCHEMAS: Json = {
             **MESSAGE_FIELDS,
             "attempts": integer("How often it was delivered.", 1),
             "reason": string(
-                "What the last nack, or the bury, gave as its reason; or that the lease expired.",
+                "What the last nack, or the bury, gave as its reason; or that the lease expired; or that"
+                " the message was lost.",
                 REASON_CHARS_MAX,
                 minLength=0,
             ),
             "dead_at_ms": instant("When it was given up."),
         },
-        BODIES,
+        {
+            **BODIES,
+            "body": string("The payload; empty when the store has lost it, as `reason` then says.", minLength=0),
+        },
         oneOf=ONE_BODY,
     ),
     "DeadMessageList": page("messages", "DeadMessage"),

@@ -1,0 +1,180 @@
+"""A payload is gone, or cannot be read for a while: one message is lost, or comes later, and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import StoreUnavailable
+from chalicelib.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX
+from chalicelib.store import Keys, Read
+from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item
+from tests.http.client import Client, Group, Topic, bodies, offsets
+from tests.orders import noise
+
+REASON = "the message was lost: its payload is gone from the store"
+
+
+class Payloads(MemoryStore):
+    """Loses payloads, or does not answer reads of them."""
+
+    is_failing = False
+
+    def lose(self, place: int) -> None:
+        """The payload that was stored as the so-manieth."""
+        if self._blobs:
+            del self._blobs[list(self._blobs)[place]]
+        else:
+            del self._items[[pk for pk in self._items if pk.startswith("payload#")][place]]
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        asks = any(isinstance(read, Keys) and any(key.pk.startswith("payload#") for key in read.keys) for read in reads)
+        if asks and self.is_failing:
+            raise StoreUnavailable("the payloads are throttled")
+        return super().read(reads)
+
+
+@pytest.fixture
+def store() -> Payloads:
+    return Payloads()
+
+
+@pytest.fixture
+def client(store: Payloads) -> Client:
+    return Client(store)
+
+
+@pytest.fixture
+def topic(client: Client) -> Topic:
+    return client.topic("t")
+
+
+@pytest.fixture
+def fresh(client: Client) -> Client:
+    """An instance that keeps no payload yet."""
+    return client.another()
+
+
+def produce(topic: Topic, count: int = 3, size: int = 2 * INLINE_BYTES_MAX, **fields: Any) -> list[str]:
+    sent = noise(count, size)
+    for body in sent:
+        topic.produce(body, **fields)
+        topic.client.clock.ms += 1
+    return sent
+
+
+def dead(group: Group) -> list[dict[str, Any]]:
+    answer = group.client.get(f"{group.path}/dead")
+    assert answer.status == 200
+    found: list[dict[str, Any]] = answer.json["messages"]
+    return found
+
+
+@pytest.mark.parametrize("settings", [{}, {"ordered": True}, {"filter": {"expression": "tag == 'x'"}}])
+def test_the_others_are_delivered_and_the_lost_one_is_dead(
+    topic: Topic, store: Payloads, fresh: Client, settings: dict[str, Any]
+) -> None:
+    group = topic.group("g", **settings).seen_by(fresh)
+    sent = produce(topic, tag="x")
+    store.lose(1)
+    assert bodies(group.pop()["messages"]) == [sent[0], sent[2]]
+    assert group.totals() == (0, 2, 0, 1)
+    [letter] = dead(group)
+    assert (letter["offset"], letter["reason"], letter["attempts"], letter["body"]) == (1, REASON, 1, "")
+
+
+def test_a_pop_that_meets_nothing_but_lost_messages_takes_what_comes_after(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    group = topic.group("g", ordered=True).seen_by(fresh)
+    sent = produce(topic)
+    store.lose(0)
+    store.lose(0)
+    assert bodies(group.take(1)) == [sent[2]]
+    assert offsets(dead(group)) == [0, 1]
+
+
+def test_a_lost_body_in_the_bucket_is_dead_too() -> None:
+    store = Payloads(keeps_blobs=True)
+    topic = Client(store).topic("t")
+    group = topic.group("g").seen_by(Client(store, topic.client.clock, 2))
+    sent = produce(topic, count=2, size=2 * PIECE_BYTES_MAX)
+    store.lose(0)
+    assert bodies(group.pop()["messages"]) == [sent[1]]
+    assert [letter["reason"] for letter in dead(group)] == [REASON]
+
+
+def test_a_lost_message_that_is_redriven_dies_again(topic: Topic, store: Payloads, fresh: Client) -> None:
+    group = topic.group("g").seen_by(fresh)
+    produce(topic, count=1)
+    store.lose(0)
+    assert group.pop()["messages"] == []
+    assert fresh.post(f"{group.path}/dead/redrive").json == {"redriven": 1, "remaining": 0}
+    assert group.pop()["messages"] == []
+    assert group.totals() == (0, 0, 0, 1)
+
+
+def test_look_ups_leave_a_lost_message_out(topic: Topic, store: Payloads, fresh: Client) -> None:
+    sent = produce(topic)
+    lost_id = topic.read()["messages"][1]["message_id"]
+    store.lose(1)
+    seen = Topic(fresh, "t")
+    assert bodies(seen.read()["messages"]) == [sent[0], sent[2]]
+    first = seen.read(limit=2)
+    assert bodies(first["messages"]) == [sent[0]]
+    assert bodies(seen.read(next=first["next"])["messages"]) == [sent[2]]
+    assert fresh.get(f"/topics/t/messages/{lost_id}").problem == (404, "MessageNotFound")
+
+
+def test_a_message_that_lost_its_payload_while_it_waited_does_not_hold_up_the_others(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic, delay_ms=1_000)
+    small = produce(topic, count=1, size=10, delay_ms=1_000)
+    store.lose(1)
+    listed = fresh.get("/topics/t/delayed").json
+    assert (bodies(listed["messages"]), listed["next"]) == ([sent[0], sent[2], *small], None)
+    topic.client.clock.ms += 1_000
+    taken = [each for _ in range(4) for each in bodies(group.pop()["messages"])]
+    assert sorted(taken) == sorted([sent[0], sent[2], *small])
+    assert [letter["reason"] for letter in dead(group)] == [REASON]
+
+
+def test_an_instance_that_has_not_heard_of_a_deletion_says_so_and_buries_nothing(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    group = topic.group("g").seen_by(fresh)
+    produce(topic)
+    assert group.pop(max_messages=1)["messages"]
+    store.lose(1)
+    store._items["topics"].clear()  # the first that a deletion does
+    assert fresh.post(f"{group.path}/pop").problem == (404, "TopicNotFound")
+    assert not any(pk.startswith("dead#") and items for pk, items in store._items.items())
+
+
+@pytest.mark.parametrize("fields", [{}, {"attempt_id": "a"}])
+def test_messages_that_cannot_be_read_for_a_while_do_not_die_of_it(
+    topic: Topic, store: Payloads, fresh: Client, fields: dict[str, Any]
+) -> None:
+    group = topic.group("g", max_attempts=2, invisible_ms=1_000).seen_by(fresh)
+    sent = produce(topic)
+    store.is_failing = True
+    for _ in range(5):
+        assert fresh.post(f"{group.path}/pop", **fields).problem == (503, "StoreUnavailable")
+        topic.client.clock.ms += 1_001
+    store.is_failing = False
+    taken = group.take(3, **fields)
+    assert (bodies(taken), {each["attempt"] for each in taken}) == (sent, {1})
+    assert group.totals() == (0, 3, 0, 0)
+
+
+def test_what_cannot_be_read_is_ready_at_once(topic: Topic, store: Payloads, fresh: Client) -> None:
+    group = topic.group("g").seen_by(fresh)
+    produce(topic)
+    store.is_failing = True
+    assert fresh.post(f"{group.path}/pop").status == 503
+    assert group.totals() == (3, 0, 0, 0)
