@@ -137,10 +137,17 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
 
 
 def give_back(lease: Lease, due: int) -> Change:
-    """A lease whose messages could not be read: this delivery does not count, and the next one may begin when it is
-    due. Nobody was shown a receipt; were it otherwise, that would still be good."""
+    """Ends a lease whose messages could not be read: this delivery does not count. Refused when another call of the
+    same attempt delivers them, see `confirm`."""
     attempt, deadline = (*lease.path, _ATTEMPT), (*lease.path, _DEADLINE)
     return Change(_fence(lease), (Set(deadline, due), Set(attempt, lease.attempt - 1)))
+
+
+def confirm(leases: Iterable[Lease]) -> Change:
+    """Notes on leases, with an empty mark, that a second call of their attempt delivers them: should the first call
+    fail, it can no longer give them back."""
+    parts = [Change(_fence(lease), (Append(lease.path, [mark(ACKED, ())]),)) for lease in leases]
+    return sum(parts, Change())
 
 
 def has_room() -> Change:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chalicelib import keys
-from chalicelib.changes import Change, create, give_back, popped, prune, write
+from chalicelib.changes import Change, confirm, create, give_back, popped, prune, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, StoreUnavailable
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
@@ -69,6 +69,7 @@ class _Plan:
     segments: list[Segment]
     change: Change
     tokens: tuple[str, ...]
+    deadline: int
 
 
 class Claimer:
@@ -111,8 +112,8 @@ class Claimer:
         while True:
             if riding:
                 riding.cursor = cursor
-            if space.is_whole and (held := self._held(cursor, ask)):
-                return Claimed(cursor, held, [], is_limited=False, is_partial=False)
+            if space.is_whole and (held := self.held(view, cursor, ask)):
+                return held
             cursor = self._without_exhausted(view, queue, cursor, riding)
             tended = self._tended(view, queue, cursor, ask)
             if tended is not cursor:
@@ -128,19 +129,18 @@ class Claimer:
                 cursor = self._found(view, refused)
                 continue
             self._learn(after, riding)
-            if plan.tokens:
-                return self._claimed(after, plan, ask, space)
-            passed, cursor = passed + plan.picked.fresh, after
-            self._sieve.look_on(view, queue, cursor, ask.max_messages)
+            cursor = after
+            if not plan.tokens:
+                passed += plan.picked.fresh
+                self._sieve.look_on(view, queue, cursor, ask.max_messages)
+            elif claimed := self._claimed(view, after, plan, ask, space):
+                return claimed
 
-    def give_back(self, claimed: Claimed, ask: Pop) -> None:
+    def give_back(self, claimed: Claimed) -> None:
         """Undoes a claim whose messages cannot be read, as far as the store allows: the delivery does not count, and
-        they are due at once. Those of an attempt stay until their deadline: the same call, made twice at once, may
-        have delivered them."""
+        they are due at once."""
         now = self._runtime.now()
-        change = Change()
-        for lease in claimed.leases:
-            change += give_back(lease, lease.deadline if ask.attempt_token else now)
+        change = sum((give_back(lease, now) for lease in claimed.leases), Change())
         with suppress(Refused, StoreUnavailable):
             self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
 
@@ -150,10 +150,13 @@ class Claimer:
             riding.closed |= riding.ended()
             riding.know(after)
 
-    def _claimed(self, after: Cursor, plan: _Plan, ask: Pop, space: Space) -> Claimed:
-        leases = [after.leases[token] for token in plan.tokens if token in after.leases]
+    def _claimed(self, view: View, after: Cursor, plan: _Plan, ask: Pop, space: Space) -> Claimed | None:
+        """What the plan has leased; None: the same call, made twice at once, was faster, and holds nothing any more."""
+        leases = [lease for lease in map(after.leases.get, plan.tokens) if lease]
         if space.is_whole and ask.attempt_token:
-            leases = self._held(after, ask)  # the same call, made twice at once, may have been faster
+            own = {lease.token for lease in leases if lease.deadline == plan.deadline}
+            if own != {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())}:
+                return self.held(view, after, ask)
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _tended(self, view: View, queue: int, cursor: Cursor, ask: Pop) -> Cursor:
@@ -181,9 +184,18 @@ class Claimer:
         except Refused as refused:
             return self._found(view, refused)
 
-    def _held(self, cursor: Cursor, ask: Pop) -> list[Lease]:
-        """What the same attempt has leased meanwhile, in another call."""
-        return cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
+    def held(self, view: View, cursor: Cursor, ask: Pop) -> Claimed | None:
+        """What the same attempt has leased in another call, and still holds."""
+        while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
+            try:
+                after = Cursor.of(self._store.write(write(cursor, confirm(leases))))
+            except Refused as refused:
+                cursor = self._found(view, refused)
+                continue
+            self._beliefs.learn(after)
+            confirmed = [after.leases[lease.token] for lease in leases]
+            return Claimed(after, confirmed, [], is_limited=False, is_partial=False)
+        return None
 
     def _standing(self, cursor: Cursor) -> Cursor:
         return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
@@ -223,6 +235,7 @@ class Claimer:
             segments,
             taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, riding.tokens if riding else ()),
             taken.tokens,
+            deadline,
         )
 
     def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None) -> Pick:

@@ -145,13 +145,13 @@ class Consumer:
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""
-        token = ask.attempt_token
-        if token is None:
+        if ask.attempt_id is None:
             return None
-        now, space = self._runtime.now(), Space()
+        space = Space()
         deliveries: list[Delivery] = []
         for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
-            found = self._delivered(view, queue, cursor, cursor.held(token, now), [])
+            held = self._claimer.held(view, cursor, ask)
+            found = self._delivered(view, queue, held.cursor, held.leases, []) if held else []
             fitting = found[: space.fitting(each.stored for each in found)]
             deliveries += fitting
             space = space.after(each.stored for each in fitting)
@@ -205,7 +205,7 @@ class Consumer:
             try:
                 found, has_missing = self._read(view, queue, claimed)
             except StoreUnavailable:
-                self._claimer.give_back(claimed, ask)
+                self._claimer.give_back(claimed)
                 if deliveries:
                     return Popped(deliveries)
                 raise

@@ -24,11 +24,13 @@ def what_has_not_expired_stays(history: History, expires_ms: Callable[[Place], i
 
 
 def what_has_expired_does_not_come(history: History, skew_ms: int) -> Iterator[str]:
-    """Of messages that are known to be stored by the time that their produce ended."""
+    """Of messages that are known to be stored by the time that their produce ended. One that a pop has leased in time,
+    and could not read, comes for the first time after that."""
     ended = {each.body: each.at_ms for each in history.sent if not each.due_ms and each.dedup_id is None}
     for each in history.delivered if history.retention_ms else ():
         if (
             each.attempt == 1
+            and (each.group, each.place) not in history.given_back
             and each.body in ended
             and ended[each.body] + history.retention_ms + skew_ms < each.began_ms
         ):

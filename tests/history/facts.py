@@ -206,6 +206,8 @@ class History:
     """Group -> what the topic of alarms says, in its order."""
     alarms_quiet: dict[str, str | None] = field(default_factory=dict)
     """Group -> the state of its alarm when all was quiet, before the drain."""
+    given_back: set[tuple[str, Place]] = field(default_factory=set)
+    """Group and place of messages that some pop has leased and could not read."""
     defects: list[str] = field(default_factory=list)
     """What no caller should ever meet."""
 

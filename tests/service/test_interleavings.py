@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.errors import TopicNotFound
 from chalicelib.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Add, Item, Write
@@ -155,17 +153,3 @@ def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: C
     api.ack("t", "g", {"receipts": receipts})
     spent = store.meter.since(before)
     assert (spent.write_units, spent.read_units, spent.round_trips) == (1, 0, 1)
-
-
-def test_a_pop_of_a_topic_whose_payloads_are_gone_says_that_the_topic_is(clock: Clock) -> None:
-    store = Interrupted(keeps_blobs=True)
-    api = prepared(store, clock, 1)
-    api.produce("t", {"messages": [{"body": _noise(900_000)}]})
-    store._blobs.clear()
-    with pytest.raises(TopicNotFound):
-        pop(instance(store, clock, 3), 10)
-
-
-def _noise(length: int) -> str:
-    """Text that does not compress."""
-    return Random(0).randbytes(length // 2).hex()

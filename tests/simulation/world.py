@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from chalicelib.alarm import Alarm
+from chalicelib.cursor import Cursor
 from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
 from chalicelib.runtime import Runtime
@@ -140,6 +141,7 @@ class World:
         except Endless as endless:
             self.history.defects.append(str(endless))
         self.history.passed = list(self._passed())
+        self.history.given_back = set(self._given_back())
         return checker.violations(self.history)
 
     def _spawn_all(self) -> None:
@@ -333,6 +335,14 @@ class World:
             end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
             if cursor["next"][0] > end:
                 yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
+
+    def _given_back(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        for key, _, item in self._store.versions("leases"):
+            cursor = Cursor.of(item)
+            for lease in cursor.leases.values():
+                if not lease.attempt and not lease.parked:
+                    group = key.pk.rsplit("#", 1)[1]
+                    yield from ((group, (int(key.sk.rsplit("#", 1)[1]), offset)) for offset in lease.owed_offsets)
 
 
 class Working(Protocol):
