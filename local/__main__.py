@@ -9,11 +9,10 @@ import signal
 import sys
 from errno import EADDRINUSE
 
-from chalice.local import LocalDevServer
-
 from app import app
 from chalicelib import wiring
 from local import endpoint, server, sweeping
+from local.connections import HOST, Server
 from local.endpoint import Endpoint
 from local.store import StoreUnusable, open_store
 
@@ -67,13 +66,13 @@ def main(arguments: list[str]) -> int:
 def serve() -> None:
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
-    port = listening.server.server_address[1]
+    port = listening.port
     offered = offer_store(port)
     access = ", to be read only" if offered else ""
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "the one of AWS"
-    print(READY.format(host=server.HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
+    print(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
     sweeping.start()
-    listening.server.serve_forever()
+    listening.serve_forever()
 
 
 def port_of(text: str, name: str = "PORT") -> int:
@@ -101,7 +100,7 @@ def offer_store(port: int) -> Endpoint | None:
     return offered
 
 
-def listen(port: int) -> LocalDevServer:
+def listen(port: int) -> Server:
     try:
         return server.listen(app, port, is_logging=os.environ.get("LOG", "0") not in ("", "0"))
     except OSError as error:

@@ -6,37 +6,40 @@ Whatever is wrong here leaves unknown how much of the connection belongs to this
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from asyncio import StreamReader, sleep
+from collections.abc import Awaitable, Callable
 from email.message import Message
-from typing import BinaryIO
 
 from chalicelib.errors import InvalidField, MessageTooLarge
 from chalicelib.fields import shown
-from chalicelib.limits import REQUEST_BYTES_MAX
 
 _LINE_BYTES_MAX = 1_024
 """A chunk's size and its extensions, or one trailer."""
 
 _TRAILERS_MAX = 100
 
+_CHUNKS_AT_ONCE = 16
+"""After so many chunks the event loop serves the other connections. A body whose chunks have all arrived, each of one
+byte, would keep them waiting."""
 
-class ClientGone(ConnectionError):
-    """The connection ended before the body did."""
 
+async def read_body(
+    headers: Message, stream: StreamReader, bytes_max: int, go_on: Callable[[], Awaitable[None]]
+) -> bytes | None:
+    """None where no body is announced. `go_on` is called once it is clear that a body will be read.
 
-def read_body(headers: Message, stream: BinaryIO, go_on: Callable[[], None]) -> bytes | None:
-    """None where no body is announced. `go_on` is called once it is clear that a body will be read."""
+    Raises `EOFError` if the connection ends before the body does."""
     lengths = headers.get_all("content-length", [])
     encodings = headers.get_all("transfer-encoding", [])
     if encodings:
         _check_chunked(encodings, lengths)
-        go_on()
-        return _read_chunks(stream)
+        await go_on()
+        return await _read_chunks(stream, bytes_max)
     if not lengths:
         return None
-    length = _checked_length(lengths)
-    go_on()
-    return _read(stream, length)
+    length = _checked_length(lengths, bytes_max)
+    await go_on()
+    return await stream.readexactly(length)
 
 
 def _check_chunked(encodings: list[str], lengths: list[str]) -> None:
@@ -46,50 +49,48 @@ def _check_chunked(encodings: list[str], lengths: list[str]) -> None:
         raise InvalidField("headers 'transfer-encoding' and 'content-length' exclude each other")
 
 
-def _checked_length(lengths: list[str]) -> int:
+def _checked_length(lengths: list[str], bytes_max: int) -> int:
     length = lengths[0].strip()
     if len(set(lengths)) > 1 or not re.fullmatch("[0-9]{1,19}", length):
         raise InvalidField(f"header 'content-length' must be one number of bytes; it is {shown(', '.join(lengths))}")
-    _check_size(int(length))
+    _check_size(int(length), bytes_max)
     return int(length)
 
 
-def _check_size(size: int) -> None:
-    if size > REQUEST_BYTES_MAX:
-        raise MessageTooLarge(f"the request has more than {REQUEST_BYTES_MAX} bytes")
+def _check_size(size: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise MessageTooLarge(f"the request has more than {bytes_max} bytes")
 
 
-def _read_chunks(stream: BinaryIO) -> bytes:
+async def _read_chunks(stream: StreamReader, bytes_max: int) -> bytes:
     body = bytearray()
-    while size := _chunk_size(stream):
-        _check_size(len(body) + size)
-        body += _read(stream, size)
-        if _read_line(stream):
+    chunks = 0
+    while size := await _chunk_size(stream):
+        _check_size(len(body) + size, bytes_max)
+        body += await stream.readexactly(size)
+        if await _read_line(stream):
             raise InvalidField("the request body has a chunk that is longer than its size says")
+        chunks += 1
+        if chunks % _CHUNKS_AT_ONCE == 0:
+            await sleep(0)
     for _ in range(_TRAILERS_MAX):
-        if not _read_line(stream):
+        if not await _read_line(stream):
             return bytes(body)
     raise InvalidField(f"the request body has more than {_TRAILERS_MAX} trailers")
 
 
-def _chunk_size(stream: BinaryIO) -> int:
-    size = _read_line(stream).partition(b";")[0].strip()
+async def _chunk_size(stream: StreamReader) -> int:
+    size = (await _read_line(stream)).partition(b";")[0].strip()
     if not re.fullmatch(b"[0-9A-Fa-f]{1,16}", size):
         raise InvalidField(f"the request body has a chunk of the size {shown(size.decode('latin-1'))}")
     return int(size, 16)
 
 
-def _read_line(stream: BinaryIO) -> bytes:
-    line = stream.readline(_LINE_BYTES_MAX + 1)
-    if not line.endswith(b"\n"):
-        if len(line) > _LINE_BYTES_MAX:
+async def _read_line(stream: StreamReader) -> bytes:
+    """Reads byte by byte: `readuntil` would wait for more bytes than a line may have."""
+    line = bytearray()
+    while not line.endswith(b"\n"):
+        if len(line) == _LINE_BYTES_MAX:
             raise InvalidField(f"the request body has a chunk header of more than {_LINE_BYTES_MAX} bytes")
-        raise ClientGone
-    return line.rstrip(b"\r\n")
-
-
-def _read(stream: BinaryIO, size: int) -> bytes:
-    data = stream.read(size)
-    if len(data) < size:
-        raise ClientGone
-    return data
+        line += await stream.readexactly(1)
+    return bytes(line).rstrip(b"\r\n")

@@ -43,10 +43,13 @@ class Running:
             response = connection.getresponse()
             return response.status, response.headers, response.read()
 
-    def say(self, raw: bytes) -> bytes:
-        """Sends these bytes, and returns all that comes until the server closes."""
+    def say(self, raw: bytes, ends: bool = False) -> bytes:
+        """Sends these bytes, and returns all that comes until the server closes. `ends`: sends the end of the
+        connection behind them, and still reads."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
             connection.sendall(raw)
+            if ends:
+                connection.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: connection.recv(65_536), b""))
 
     def end(self, ending: signal.Signals) -> tuple[int, str]:

@@ -1,0 +1,131 @@
+"""The bytes of an HTTP/1.1 request's head, read and understood, and the bytes of its answer."""
+
+from __future__ import annotations
+
+import re
+from asyncio import LimitOverrunError, StreamReader
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import Message
+from email.utils import formatdate
+from http import HTTPStatus
+from http.client import HTTPException, parse_headers
+from io import BytesIO
+from typing import NamedTuple
+
+from chalicelib.errors import DecantError, InvalidField
+from chalicelib.fields import shown
+from chalicelib.protocols.http import problems
+
+HEAD_BYTES_MAX = 64 * 1024
+"""The request line and all headers. Load balancers of AWS take as much, API Gateway takes less."""
+
+_BLANK = (b"\r\n", b"\n")
+_REQUEST_LINE = re.compile(rb"(?P<method>\S+)\s+(?P<target>\S+)\s+HTTP/1\.(?P<minor>[0-9])\s*")
+_HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\0]*\r?\n")
+"""What else could stand there, a line without a colon or one that continues the line before, the standard library's
+parser would take for the end of the headers, or for a part of one: the request could lose its length."""
+
+Headers = Mapping[str, str | list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """`target`: as the client sent it. `keeps`: the client may send another request on the same connection."""
+
+    line: str
+    method: str
+    target: str
+    headers: Message
+    keeps: bool
+
+    @property
+    def waits_to_send(self) -> bool:
+        return str(self.headers.get("expect", "")).lower() == "100-continue"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Headers
+    body: bytes
+
+
+async def read_head(stream: StreamReader, begun: bytes) -> bytes:
+    """The head of a request, `begun` included, up to its blank line.
+
+    Raises `EOFError` if the connection ends before: a head without its blank line may lack anything, the length of the
+    body or half a name, and must not be carried out."""
+    head = bytearray(begun)
+    while True:
+        try:
+            line = await stream.readuntil(b"\n")
+        except LimitOverrunError:
+            line = bytes(HEAD_BYTES_MAX)
+        head += line
+        if len(head) > HEAD_BYTES_MAX:
+            raise InvalidField(f"the head of the request has more than {HEAD_BYTES_MAX} bytes")
+        if line in _BLANK or head in _BLANK:
+            return bytes(head)
+
+
+def understood(head: bytes) -> Head:
+    """Raises `InvalidField` if it is not HTTP/1."""
+    line, *headers = head.splitlines(keepends=True)
+    found = _REQUEST_LINE.fullmatch(line)
+    if found is None:
+        raise InvalidField(
+            f"the request line must be a method, a path and HTTP/1.1; it is {shown(_text(line).strip())}"
+        )
+    parsed = _parsed_headers(headers)
+    keeps = _is_kept(parsed, is_by_default=found["minor"] != b"0")
+    return Head(_text(line).strip(), _text(found["method"]), _text(found["target"]), parsed, keeps)
+
+
+def refusal(error: DecantError) -> Answer:
+    response = problems.response(error)
+    return Answer(response.status_code, response.headers, str(response.body).encode())
+
+
+def rendered(answer: Answer, is_last: bool, has_body: bool = True) -> bytes:
+    """`has_body`: False for the answer to a HEAD, which has only the length of one."""
+    lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", "server: Decant", f"date: {formatdate(usegmt=True)}"]
+    for name, value in _completed(answer, is_last).items():
+        lines += [f"{name}: {each}" for each in (value if isinstance(value, list) else [value])]
+    head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    return head + answer.body if has_body and answer.status != HTTPStatus.NO_CONTENT else head
+
+
+def _completed(answer: Answer, is_last: bool) -> Headers:
+    headers: dict[str, str | list[str]] = {name.lower(): value for name, value in answer.headers.items()}
+    if is_last:
+        headers["connection"] = "close"
+    if answer.status == HTTPStatus.NO_CONTENT:
+        headers.pop("content-type", None)
+        return headers
+    return {"content-type": "application/json", **headers, "content-length": str(len(answer.body))}
+
+
+def _parsed_headers(lines: list[bytes]) -> Message:
+    for line in lines[:-1]:
+        if not _HEADER_LINE.fullmatch(line):
+            raise InvalidField(f"a header must be a line with a name, a colon and a value; one is {shown(_text(line))}")
+    try:
+        return parse_headers(BytesIO(b"".join(lines)))
+    except HTTPException as error:
+        raise InvalidField(f"the request has too many headers: {error}") from error
+
+
+def _is_kept(headers: Message, is_by_default: bool) -> bool:
+    wishes = {wish.strip().lower() for value in headers.get_all("connection", []) for wish in value.split(",")}
+    return "close" not in wishes and (is_by_default or "keep-alive" in wishes)
+
+
+def _phrase(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _text(data: bytes) -> str:
+    return data.decode("latin-1")

@@ -1,0 +1,162 @@
+"""Many clients, slow ones and silent ones: none of them keeps the others waiting."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from local import connections
+from local.connections import HasHungUp, Server
+from local.request import Answer, Head
+from tests.local.test_server import Running, running
+
+CROWD = 3_000
+THREADS_OF_A_CROWD_MAX = 200
+"""Far more than a server has that is asked by one client at a time, far fewer than a crowd."""
+
+PATIENCE_SECONDS = 5
+"""With a thread for each connection, a crowd that went away kept the others waiting for 9 s; now 0.2 s."""
+
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """As many open files as a crowd needs, here and in the server that is started with it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2 * CROWD:
+        pytest.skip(f"a process may open only {hard} files here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * CROWD), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def crowd(port: int, says: bytes) -> Iterator[None]:
+    with ExitStack() as stack:
+        for _ in range(CROWD):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.sendall(says)
+        yield
+
+
+def threads_of(running: Running) -> int:
+    tasks = Path(f"/proc/{running.process.pid}/task")
+    if not tasks.exists():
+        pytest.skip("only Linux tells how many threads a process has")
+    return len(list(tasks.iterdir()))
+
+
+@pytest.mark.parametrize("says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+def test_a_crowd_that_sends_no_whole_request_takes_no_threads_and_goes_unnoticed(many_files: None, says: bytes) -> None:
+    with running() as server:
+        with crowd(server.port, says):
+            assert server.ask("GET", "/health")[0] == 200
+            assert threads_of(server) < THREADS_OF_A_CROWD_MAX
+        went_at = time.monotonic()
+        assert server.ask("GET", "/health")[0] == 200
+        assert time.monotonic() - went_at < PATIENCE_SECONDS
+
+
+# -- a server of its own, whose requests are carried out when the test says so ----------------------------------------
+
+
+class Office:
+    """Carries out requests: `/held` ones wait until `doors` is open."""
+
+    def __init__(self) -> None:
+        self.doors = threading.Event()
+        self.held = threading.Semaphore(0)
+
+    def __call__(self, head: Head, _body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
+        if head.target.startswith("/held"):
+            self.held.release()
+            assert self.doors.wait(20)
+        return Answer(200, {}, head.target.encode())
+
+
+@pytest.fixture
+def office() -> Iterator[Office]:
+    office = Office()
+    yield office
+    office.doors.set()
+
+
+def serving(office: Office) -> int:
+    server = Server(0, office, is_poll=lambda head: head.target == "/held/poll")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.port
+
+
+def answer(connection: socket.socket) -> bytes:
+    return connection.recv(65_536).partition(b"\r\n\r\n")[2]
+
+
+def asked(port: int, target: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(GET % target)
+    return connection
+
+
+def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "POLLS_MAX", 2)
+    port = serving(office)
+    with ExitStack() as stack:
+        polls = [stack.enter_context(closing(asked(port, b"/held/poll"))) for _ in range(5)]
+        for _ in range(2):
+            assert office.held.acquire(timeout=20)
+        with asked(port, b"/other") as other:
+            assert answer(other) == b"/other"
+        assert not office.held.acquire(blocking=False)  # the others wait for a thread
+        office.doors.set()
+        assert [answer(poll) for poll in polls] == [b"/held/poll"] * 5
+
+
+def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "OTHERS_MAX", 1)
+    port = serving(office)
+    with asked(port, b"/slow HTTP/1.1\r\nContent-Length: 2\r\nX:") as slow, asked(port, b"/other") as other:
+        assert answer(other) == b"/other"
+        slow.sendall(b"{}")
+        assert answer(slow) == b"/slow"
+
+
+@pytest.mark.parametrize(
+    ("limit", "says"),
+    [
+        ("IDLE_SECONDS", b""),
+        ("HEAD_SECONDS", b"GET /health"),
+        ("BODY_SECONDS", b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{"),
+    ],
+)
+def test_a_connection_that_stops_in_its_request_is_closed_in_time(
+    office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, says: bytes
+) -> None:
+    monkeypatch.setattr(connections, limit, 0.05)
+    with socket.create_connection(("127.0.0.1", serving(office)), timeout=20) as connection:
+        connection.sendall(says)
+        assert connection.recv(1) == b""
+
+
+def test_a_client_that_does_not_read_its_answers_is_given_up(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.05)
+    request = GET % (b"/" + b"a" * 60_000)
+    with socket.create_connection(("127.0.0.1", serving(office)), timeout=20) as connection:
+        with pytest.raises(ConnectionError):
+            connection.sendall(request * 1_000)
+
+
+def test_a_defect_costs_its_own_connection_only(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
+    port = serving(office)
+    office.held = None  # type: ignore[assignment]
+    with asked(port, b"/held") as broken, asked(port, b"/other") as other:
+        assert broken.recv(1) == b""
+        assert answer(other) == b"/other"
+    assert "decant: a connection failed" in capfd.readouterr().err

@@ -1,0 +1,122 @@
+"""The head of a request is carried out whole or not at all: one that the end of the connection cut off may lack the
+length of its body, or half of a name."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.local.test_server import Running, in_raw, running
+from tests.local.test_store_endpoint import endpoint_in
+
+DELETION = b"DELETE /topics/kept HTTP/1.1\r\nHost: localhost\r\nX-More: 1\r\n\r\n"
+PUT = b'PUT /topics/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{"queues": 3}'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running() as server:
+        yield server
+
+
+def put(name: str) -> bytes:
+    return PUT % name.encode()
+
+
+@pytest.mark.parametrize("size", range(1, len(DELETION)))
+def test_a_request_whose_head_is_cut_anywhere_is_not_carried_out(server: Running, size: int) -> None:
+    server.ask("PUT", "/topics/kept")
+    assert server.say(DELETION[:size], ends=True) == b""
+    assert server.ask("GET", "/topics/kept")[0] == 200
+
+
+def test_a_request_whose_client_closes_within_its_head_is_not_carried_out(server: Running) -> None:
+    server.ask("PUT", "/topics/kept")
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(DELETION[:-2])
+    assert server.ask("GET", "/topics/kept")[0] == 200
+
+
+def test_a_whole_head_is_carried_out_though_its_client_sends_no_more(server: Running) -> None:
+    server.ask("PUT", "/topics/given-up")
+    assert b" 204 " in server.say(DELETION.replace(b"kept", b"given-up"), ends=True)
+    assert server.ask("GET", "/topics/given-up")[0] == 404
+
+
+def test_a_put_that_loses_its_length_does_not_lose_its_settings(server: Running) -> None:
+    before_the_length = put("unset").partition(b"Content-Length")[0]
+    assert server.say(before_the_length, ends=True) == b""
+    assert server.ask("GET", "/topics/unset")[0] == 404
+
+
+def test_a_cut_request_behind_a_whole_one_is_not_carried_out(server: Running) -> None:
+    server.ask("PUT", "/topics/kept")
+    answers = server.say(put("before-the-cut") + DELETION[:-2], ends=True)
+    assert answers.count(b"HTTP/1.1 ") == 1
+    assert server.ask("GET", "/topics/before-the-cut")[0] == 200
+    assert server.ask("GET", "/topics/kept")[0] == 200
+
+
+def test_lines_may_end_without_a_carriage_return(server: Running) -> None:
+    assert b" 201 " in server.say(put("bare").replace(b"\r\n", b"\n"), ends=True)
+    assert json.loads(server.ask("GET", "/topics/bare")[2])["queues"] == 3
+
+
+@pytest.mark.parametrize("line", ["DELETE /topics/kept", "GET /topics/kept", "GET", "GET /topics/kept HTTP/0.9", ""])
+def test_a_request_line_without_a_version_that_is_spoken_is_refused(server: Running, line: str) -> None:
+    server.ask("PUT", "/topics/kept")
+    assert in_raw(server.say(f"{line}\r\n\r\n".encode())) == (400, "InvalidField")
+    assert server.ask("GET", "/topics/kept")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"Content-Length : 13",
+        b" folded",
+        b"\tfolded",
+        b": no name",
+        b"From somebody",
+        b"a\rb: c",
+        b"a: \0",
+    ],
+)
+def test_a_line_that_is_no_header_is_refused_and_not_taken_for_the_end_of_the_headers(
+    server: Running, line: bytes
+) -> None:
+    raw = put("unset").replace(b"Content-Length", line + b"\r\nContent-Length")
+    assert in_raw(server.say(raw)) == (400, "InvalidField")
+    assert server.ask("GET", "/topics/unset")[0] == 404
+
+
+@pytest.mark.parametrize("header", [b"x: " + b"a" * 70_000, b"x: 1\r\n" * 101, (b"x: " + b"a" * 1_000 + b"\r\n") * 80])
+def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> None:
+    assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
+
+
+def test_a_connection_that_is_to_be_closed_is_closed(server: Running) -> None:
+    raw = b"GET /health HTTP/1.1\r\nConnection: x, Close\r\n\r\n"
+    assert b"connection: close" in server.say(raw).lower()
+    assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n\r\n")
+
+
+def test_pipelined_requests_are_answered_in_their_order(server: Running) -> None:
+    raw = b"".join(put(f"line-{number}") for number in range(5)) + b"GET /topics/line-4 HTTP/1.0\r\n\r\n"
+    answers = server.say(raw).split(b"HTTP/1.1 ")[1:]
+    assert [answer[:3] for answer in answers] == [b"201"] * 5 + [b"200"]
+    assert [f'"line-{number}"'.encode() in answer for number, answer in enumerate(answers[:5])] == [True] * 5
+
+
+def test_the_endpoint_of_the_store_answers_no_cut_request_either(server: Running) -> None:
+    port = urlsplit(endpoint_in(server.banner)).port
+    assert port is not None
+    whole = b"POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.ListTables\r\nContent-Length: 2\r\n\r\n{}"
+    store = Running(server.process, f"http://127.0.0.1:{port}")
+    assert b" 200 " in store.say(whole, ends=True)
+    for size in range(1, len(whole)):
+        assert store.say(whole[:size], ends=True) == b"", whole[:size]
