@@ -29,6 +29,8 @@ environment:
 
 PORT_MAX = 65_535
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM)
+
 READY = """Decant listens on http://{host}:{port}
 store: {store}
 DynamoDB endpoint{access}: {endpoint}
@@ -45,7 +47,7 @@ class Unstartable(Exception):
 
 def main(arguments: list[str]) -> int:
     """Serves until it is interrupted. The exit code."""
-    for ending in (signal.SIGINT, signal.SIGTERM):
+    for ending in ENDINGS:
         signal.signal(ending, signal.default_int_handler)
     argparse.ArgumentParser(
         prog="python -m local",
@@ -72,6 +74,7 @@ def serve() -> None:
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "the one of AWS"
     print(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
     sweeping.start()
+    listening.end_at(*ENDINGS)
     listening.serve_forever()
 
 

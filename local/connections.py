@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import sys
 import time
@@ -80,14 +81,34 @@ class Server:
         self._polls = ThreadPoolExecutor(POLLS_MAX, "decant-poll")
         self._others = ThreadPoolExecutor(OTHERS_MAX, "decant-request")
         self._talks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._ending = asyncio.Event()
 
     def serve_forever(self) -> None:
-        asyncio.run(self._serve())
+        """Answers until `shutdown`, or until it is interrupted."""
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    def end_at(self, *signals: signal.Signals) -> None:
+        """Has these signals end `serve_forever`. To be called from the main thread. A handler that the loop does not
+        know of would have to wait for the next request, where the signal comes just before the loop goes to sleep."""
+        for each in signals:
+            self._loop.add_signal_handler(each, self._ending.set)
+
+    def shutdown(self) -> None:
+        """Ends `serve_forever`, and the connections that there are. To be called from another thread."""
+        self._loop.call_soon_threadsafe(self._ending.set)
+
+    def server_close(self) -> None:
+        """Gives the port back, and the threads once they have carried out what they are at."""
+        self._listening.close()
+        for pool in (self._polls, self._others):
+            pool.shutdown(wait=False)
 
     async def _serve(self) -> None:
         accepting = await asyncio.start_server(self._begin, sock=self._listening, backlog=BACKLOG, limit=HEAD_BYTES_MAX)
         try:
-            await asyncio.Event().wait()
+            await self._ending.wait()
         finally:
             accepting.close()
 

@@ -74,6 +74,20 @@ class Office:
     def __init__(self) -> None:
         self.doors = threading.Event()
         self.held = threading.Semaphore(0)
+        self._ends = ExitStack()
+
+    def serve(self) -> int:
+        """Opens the office. The port."""
+        server = Server(0, self, is_poll=lambda head: head.target == "/held/poll")
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        for end in (server.server_close, serving.join, server.shutdown):
+            self._ends.callback(end)
+        return server.port
+
+    def close(self) -> None:
+        self.doors.set()
+        self._ends.close()
 
     def __call__(self, head: Head, _body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
         if head.target.startswith("/held"):
@@ -86,13 +100,7 @@ class Office:
 def office() -> Iterator[Office]:
     office = Office()
     yield office
-    office.doors.set()
-
-
-def serving(office: Office) -> int:
-    server = Server(0, office, is_poll=lambda head: head.target == "/held/poll")
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.port
+    office.close()
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -107,7 +115,7 @@ def asked(port: int, target: bytes) -> socket.socket:
 
 def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "POLLS_MAX", 2)
-    port = serving(office)
+    port = office.serve()
     with ExitStack() as stack:
         polls = [stack.enter_context(closing(asked(port, b"/held/poll"))) for _ in range(5)]
         for _ in range(2):
@@ -121,7 +129,7 @@ def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypat
 
 def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "OTHERS_MAX", 1)
-    port = serving(office)
+    port = office.serve()
     with asked(port, b"/slow HTTP/1.1\r\nContent-Length: 2\r\nX:") as slow, asked(port, b"/other") as other:
         assert answer(other) == b"/other"
         slow.sendall(b"{}")
@@ -140,7 +148,7 @@ def test_a_connection_that_stops_in_its_request_is_closed_in_time(
     office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, says: bytes
 ) -> None:
     monkeypatch.setattr(connections, limit, 0.05)
-    with socket.create_connection(("127.0.0.1", serving(office)), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", office.serve()), timeout=20) as connection:
         connection.sendall(says)
         assert connection.recv(1) == b""
 
@@ -148,13 +156,13 @@ def test_a_connection_that_stops_in_its_request_is_closed_in_time(
 def test_a_client_that_does_not_read_its_answers_is_given_up(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.05)
     request = GET % (b"/" + b"a" * 60_000)
-    with socket.create_connection(("127.0.0.1", serving(office)), timeout=20) as connection:
-        with pytest.raises(ConnectionError):
-            connection.sendall(request * 1_000)
+    connection = socket.create_connection(("127.0.0.1", office.serve()), timeout=20)
+    with connection, pytest.raises(ConnectionError):
+        connection.sendall(request * 1_000)
 
 
 def test_a_defect_costs_its_own_connection_only(office: Office, capfd: pytest.CaptureFixture[str]) -> None:
-    port = serving(office)
+    port = office.serve()
     office.held = None  # type: ignore[assignment]
     with asked(port, b"/held") as broken, asked(port, b"/other") as other:
         assert broken.recv(1) == b""

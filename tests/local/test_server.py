@@ -168,6 +168,35 @@ def test_a_signal_ends_it_cleanly_even_during_a_long_poll(ending: signal.Signals
         poll.close()
 
 
+MISSED = """
+import http.client, os, signal, sys, threading, time
+from local import __main__
+
+def end() -> None:
+    while True:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["PORT"]))
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+            break
+        except ConnectionError:
+            time.sleep(0.05)
+    time.sleep(0.5)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+    time.sleep(60)
+
+threading.Thread(target=end, daemon=True).start()
+os._exit(__main__.main([]))
+"""
+"""Ends the server by a signal that does not interrupt the wait of its main thread, as one that comes just before it."""
+
+
+def test_a_signal_that_comes_just_before_it_waits_ends_it() -> None:
+    settings = environment(PORT=str(free_port()))
+    ended = subprocess.run([sys.executable, "-c", MISSED], cwd=ROOT, env=settings, capture_output=True, timeout=50)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def test_a_taken_port_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
