@@ -19,6 +19,7 @@ from chalice.app import Chalice
 from chalice.config import Config
 from chalice.local import LocalChalice, LocalGateway, LocalGatewayException
 
+from chalicelib import call
 from chalicelib.errors import DecantError, Internal, NotFound
 from chalicelib.fields import quoted
 from local.connections import HasHungUp, Server
@@ -69,9 +70,10 @@ class CarryingOut:
     def __init__(self, gateway: LocalGateway) -> None:
         self._gateway = gateway
 
-    def __call__(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
+    def __call__(self, head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
         try:
-            response = self._gateway.handle_request(head.method, head.target, dict(head.headers), body)
+            with call.caller(has_hung_up):
+                response = self._gateway.handle_request(head.method, head.target, dict(head.headers), body)
             headers = {**response["headers"], **response["multiValueHeaders"]}
             return Answer(response["statusCode"], headers, _content(response))
         except NoSuchPath:

@@ -1,0 +1,132 @@
+"""A client that hangs up while its pop waits gets no message, so that another one does, at its first attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from chalice.config import Config
+
+from app import app
+from chalicelib import wiring
+from chalicelib.api import Api
+from chalicelib.runtime import system
+from chalicelib.service.service import build
+from chalicelib.store.memory import MemoryStore
+from local.connections import HasHungUp, Server
+from local.request import Answer, Head
+from local.server import CarryingOut, Gateway, is_poll, with_requests_apart
+from tests.local.test_server import Running
+
+POP = "/topics/%s/groups/billing/pop"
+WAITING = b'{"wait_ms": 20000}'
+
+ANSWER_SECONDS = 15
+"""Less than a pop waits here, and far more than an answer takes."""
+
+RESET = struct.pack("ii", 1, 0)
+"""Has `close` reset the connection at once."""
+
+looked = threading.Semaphore(0)
+"""Is released whenever a pop has found nothing, and begins to wait."""
+
+
+ended = threading.Semaphore(0)
+"""Is released whenever a pop has ended, whoever waits for its answer."""
+
+
+class Watched(CarryingOut):
+    def __call__(self, head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
+        answer = super().__call__(head, body, has_hung_up)
+        if is_poll(head):
+            ended.release()
+        return answer
+
+
+def sleep(ms: int) -> None:
+    looked.release()
+    time.sleep(ms / 1_000)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    wiring.use(Api(build(MemoryStore(), replace(system(), sleep=sleep))))
+    listening = Server(0, Watched(Gateway(with_requests_apart(app), Config.create())), is_poll=is_poll)
+    serving = threading.Thread(target=listening.serve_forever, daemon=True)
+    serving.start()
+    yield Running(None, f"http://127.0.0.1:{listening.port}")  # type: ignore[arg-type]
+    listening.shutdown()
+    serving.join()
+    listening.server_close()
+    wiring.use(None)
+
+
+def prepared(server: Running, topic: str) -> None:
+    server.ask("PUT", f"/topics/{topic}", '{"queues": 1}')
+    server.ask("PUT", f"/topics/{topic}/groups/billing")
+
+
+def polling(server: Running, topic: str, more: bytes = b"") -> socket.socket:
+    """A connection whose pop has looked once, and waits."""
+    head = f"POST {POP % topic} HTTP/1.1\r\nContent-Length: {len(WAITING)}\r\n\r\n"
+    for signal in (looked, ended):
+        while signal.acquire(blocking=False):
+            pass
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=ANSWER_SECONDS)
+    connection.sendall(head.encode() + WAITING + more)
+    assert looked.acquire(timeout=ANSWER_SECONDS)
+    return connection
+
+
+def produce(server: Running, topic: str) -> None:
+    assert server.ask("POST", f"/topics/{topic}/messages", '{"messages": [{"body": "hello"}]}')[0] == 200
+
+
+def popped(answer: bytes) -> list[Any]:
+    found: list[Any] = json.loads(answer)["messages"]
+    return found
+
+
+def test_a_message_that_comes_after_its_client_closed_goes_to_another_at_once(server: Running) -> None:
+    prepared(server, "closed")
+    polling(server, "closed").close()
+    produce(server, "closed")
+    assert ended.acquire(timeout=ANSWER_SECONDS)
+    (message,) = popped(server.ask("POST", POP % "closed", WAITING)[2])
+    assert (message["body"], message["attempt"]) == ("hello", 1)
+
+
+def test_a_client_whose_connection_was_reset_has_hung_up_too(server: Running) -> None:
+    prepared(server, "reset")
+    connection = polling(server, "reset")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    connection.close()
+    produce(server, "reset")
+    assert ended.acquire(timeout=ANSWER_SECONDS)
+    (message,) = popped(server.ask("POST", POP % "reset", WAITING)[2])
+    assert message["attempt"] == 1
+
+
+def test_a_client_that_has_sent_its_next_request_still_waits_for_this_one(server: Running) -> None:
+    prepared(server, "pipelined")
+    with contextlib.closing(polling(server, "pipelined", b"GET /health HTTP/1.0\r\n\r\n")) as connection:
+        produce(server, "pipelined")
+        answers = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answers.count(b'"hello"') == 1
+    assert answers.count(b"HTTP/1.1 200") == 2
+
+
+def test_a_client_that_only_says_that_it_sends_no_more_gets_its_answer_at_once(server: Running) -> None:
+    prepared(server, "half")
+    with contextlib.closing(polling(server, "half")) as connection:
+        connection.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert popped(answer.partition(b"\r\n\r\n")[2]) == []
