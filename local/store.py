@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import boto3
 import botocore.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
 
 from chalicelib import wiring
-from chalicelib.errors import DecantError
+from chalicelib.errors import DecantError, StoreUnavailable
+from chalicelib.runtime import system
 from chalicelib.store.dynamodb import table
+from chalicelib.store.dynamodb.requests import Requests
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
 
 ENDPOINT_SECONDS = 2
 """How long an endpoint may take to be reached, or to answer, before it counts as unreachable."""
+
+
+_CONFIG = Config(
+    connect_timeout=ENDPOINT_SECONDS,
+    read_timeout=ENDPOINT_SECONDS,
+    retries={"total_max_attempts": 1},
+)
+
+
+class _Unreachable(Exception):
+    """Nothing listens at the endpoint, or its name is none. `Requests` would try again for seconds; whoever has just
+    typed the name wants to know now."""
 
 
 class StoreUnusable(Exception):
@@ -55,12 +73,28 @@ def _set_placeholders() -> None:
 
 def _opened(description: str) -> str:
     name = os.environ.get("DECANT_TABLE", wiring.TABLE_DEFAULT)
-    patience = Config(
-        connect_timeout=ENDPOINT_SECONDS, read_timeout=ENDPOINT_SECONDS, retries={"total_max_attempts": 1}
-    )
     try:
-        table.ensure(boto3.client("dynamodb", config=patience), name)
-        wiring.api()
-    except (BotoCoreError, ClientError, DecantError, ValueError) as error:
-        raise StoreUnusable(f"the store, {description}, cannot be used: {' '.join(str(error).split())}") from error
+        client = boto3.client("dynamodb", config=_CONFIG)
+        Requests(system()).put(lambda: _ready(client, name))
+    except StoreUnavailable as trouble:
+        raise _unusable(description, trouble.__cause__ or trouble) from trouble
+    except (_Unreachable, BotoCoreError, ClientError, DecantError, ValueError) as error:
+        raise _unusable(description, error) from error
     return f"{description}; table {name!r}"
+
+
+def _ready(client: DynamoDBClient, name: str) -> None:
+    """Raises what `Requests` can judge: a throttled store, or one that is slow, is worth another try."""
+    try:
+        table.ensure(client, name)
+        wiring.api()
+    except EndpointConnectionError as error:
+        raise _Unreachable(str(error)) from error
+    except WaiterError as error:
+        if "Error" in error.last_response:
+            raise ClientError(error.last_response, "DescribeTable") from error
+        raise
+
+
+def _unusable(description: str, reason: BaseException) -> StoreUnusable:
+    return StoreUnusable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")
