@@ -1,37 +1,60 @@
-"""Runs what is on a schedule, every second: on a laptop nobody wants to wait for a minute."""
+"""Runs what is on a schedule, every second as long as that costs little: on a laptop nobody wants to wait a minute."""
 
 from __future__ import annotations
 
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 
 from chalicelib import wiring
 from chalicelib.errors import StoreUnavailable
 
 PERIOD_SECONDS = 1.0
 
+PAUSES_PER_ROUND = 19
+"""A round is followed by a pause of so many times its length. Sweeps then take at most 5 % of the time: a round of 100
+topics takes most of a second, and every second it would use half of a core for an idle queue."""
+
 
 def start() -> threading.Thread:
     """Sweeps in a thread of its own until the process ends."""
-    sweeping = threading.Thread(target=_sweep_for_ever, name="decant-sweeps", daemon=True)
+    arguments = (sweep_all, threading.Event().wait)
+    sweeping = threading.Thread(target=sweep_for_ever, args=arguments, name="decant-sweeps", daemon=True)
     sweeping.start()
     return sweeping
 
 
-def _sweep_for_ever() -> None:
-    pause = threading.Event()
-    while not pause.wait(PERIOD_SECONDS):
-        sweep()
+def sweep_for_ever(
+    sweep: Callable[[], bool],
+    wait: Callable[[float], bool],
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """`wait`: takes seconds; True ends it."""
+    pause = PERIOD_SECONDS
+    while not wait(pause):
+        began_at = now()
+        is_answered = sweep()
+        pause = pause_seconds(now() - began_at) if is_answered else PERIOD_SECONDS
 
 
-def sweep() -> None:
-    """All sweeps once. Trouble is told, and the next round comes all the same."""
+def pause_seconds(round_seconds: float) -> float:
+    """Between a round that took so long and the next one."""
+    return max(PERIOD_SECONDS, PAUSES_PER_ROUND * round_seconds)
+
+
+def sweep_all() -> bool:
+    """All sweeps once. Trouble is told, and the next round comes all the same. Returns whether the store answered: a
+    round that waited for it in vain took long, and used nothing."""
     api = wiring.api()
+    is_answered = True
     for each in (api.forward, api.revive, api.expire, api.check):
         try:
             each()
         except StoreUnavailable as trouble:
+            is_answered = False
             sys.stderr.write(f"decant: a sweep failed: {trouble.detail}\n")
         except Exception:  # noqa: BLE001 - a defect in a sweep must not end the others
             sys.stderr.write(f"decant: a sweep failed\n{traceback.format_exc()}")
+    return is_answered
