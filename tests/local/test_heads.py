@@ -99,6 +99,13 @@ def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> 
     assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
 
 
+def test_headers_are_refused_once_they_are_too_many_and_not_when_the_last_has_come(server: Running) -> None:
+    answer = server.say(b"GET /health HTTP/1.1\r\n" + b"x:1\r\n" * 101)
+    assert in_raw(answer) == (400, "InvalidField")
+    assert b"more than 99 headers" in answer
+    assert b" 200 " in server.say(b"GET /health HTTP/1.0\r\n" + b"x:1\r\n" * 99 + b"\r\n")
+
+
 def test_a_connection_that_is_to_be_closed_is_closed(server: Running) -> None:
     raw = b"GET /health HTTP/1.1\r\nConnection: x, Close\r\n\r\n"
     assert b"connection: close" in server.say(raw).lower()
