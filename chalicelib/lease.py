@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from chalicelib.limits import FATES_KEPT_MAX, MARKS_MAX
+from chalicelib.limits import MARKS_MAX
 from chalicelib.writes import Path
 
 ACKED = b"a"
@@ -32,6 +32,9 @@ MOVED = b"m"
 TOKEN_CHARS = 8
 """The part of a token that names the pop; what it extends or takes over adds `SPLIT_CHARS` random ones."""
 SPLIT_CHARS = 6
+
+_FATES_KEPT_MAX = 4_096
+"""What marks say, kept by one instance: most leases have none, or the same as a moment ago."""
 
 PARKED = "~"
 """Begins the token of a parked lease, where no pop's token does."""
@@ -63,7 +66,7 @@ class Fates(NamedTuple):
     moved: frozenset[int]
 
 
-@lru_cache(FATES_KEPT_MAX)
+@lru_cache(_FATES_KEPT_MAX)
 def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
     """Of two marks that name one message, the first counts."""
     left, acked, moved = (1 << count) - 1, 0, 0

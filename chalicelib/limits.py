@@ -73,6 +73,8 @@ IN_FLIGHT_MAX = 20_000
 
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
+GROUP_DETAILS_MAX = 100
+"""Groups in one page, whatever its `limit`: each costs a read of its partition, and more where retries are due."""
 
 POP_MESSAGES_DEFAULT = 10
 
@@ -182,9 +184,6 @@ LEASES_ROOM = 500
 
 MARKS_MAX = 8
 """Marks of a lease that are put together by the next write, or single acks would make the cursor heavy."""
-
-FATES_KEPT_MAX = 4_096
-"""What marks say, kept by one instance: most leases have none, or the same as a moment ago."""
 
 TAKEOVERS_MAX = 16
 """Leases that one write takes over, splits off or buries: an expression is at most 4 KB long, and has 300 operators."""

@@ -10,6 +10,7 @@ writer computes the same key and offsets are dense without a head item. Attribut
                at stored_at_ms                  c  codec of the packed messages
                w  what they weigh in a response
                d  the packed messages, inline; or p, the number of payload items that hold them (0: in S3)
+    closed   the log ends here for good: its topic was deleted. With ttl, when DynamoDB may remove what tells so
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from chalicelib.writes import (
     Exists,
     Guard,
     Item,
+    Key,
     Lacks,
+    Set,
     SizeBelow,
     Write,
 )
@@ -92,14 +95,23 @@ class Segment:
     end: int
     filled_bytes: int
     entries: tuple[Entry, ...]
+    is_closed: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Segment:
         entries = tuple(Entry.of(each) for each in item["entries"])
-        return cls(item["pk"], keys.base_of(item["sk"]), item["end"], item["bytes"], entries)
+        base = keys.base_of(item["sk"])
+        return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item)
+
+    @property
+    def key(self) -> Key:
+        return keys.segment(self.log, self.base)
 
     @property
     def is_sealed(self) -> bool:
+        """Whether the log goes on in the next segment."""
+        if self.is_closed:
+            return False
         return self.filled_bytes >= SEGMENT_FULL_BYTES or len(self.entries) >= SEGMENT_ENTRIES_MAX
 
     @cached_property
@@ -137,3 +149,25 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
         (Add(("end",), entry.count, start=base), Append(("entries",), [item]), Add(("bytes",), entry.size)),
         landed=lambda before: before is not None and item in before["entries"],
     )
+
+
+def close(log: str, base: int, ttl: int) -> Write:
+    """Ends a log whose topic was deleted: nothing is appended to this segment any more, and so none is made after it.
+    Refused, it shows a sealed one, at whose `end` the log goes on."""
+    return Write(
+        keys.segment(log, base),
+        (_HAS_ROOM,),
+        (
+            Add(("end",), 0, start=base),
+            Append(("entries",), []),
+            Add(("bytes",), SEGMENT_FULL_BYTES),
+            Set(("closed",), True),
+            Set(("ttl",), ttl),
+        ),
+        landed=lambda before: before is not None and "closed" in before,
+    )
+
+
+def empty(closed: Segment) -> Write:
+    """Leaves of a closed segment what tells that it is."""
+    return Write(closed.key, (Exists(("closed",)),), (Set(("entries",), []),))

@@ -38,6 +38,11 @@ def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
     return [list(own) for _, own in groupby(ordered, key=lambda cursor: cursor.consumer)]
 
 
+def place_of(group: Group, cursor: Cursor) -> keys.Place:
+    """Where the retries of a cursor lie."""
+    return keys.Place(group.topic_id, group.id, keys.queue_of(cursor.key))
+
+
 def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
     """The cursors of one consumer for each queue: those that are there, and those that begin at the start."""
     standing = {keys.queue_of(cursor.key): cursor for cursor in own}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chalicelib import keys
 from chalicelib.cursor import Cursor
 from chalicelib.group import Group
+from chalicelib.presence import by_consumer, completed, is_known
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +64,17 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
         last_pop_at_ms=last.last_pop_at_ms,
         last_consumer_id=last.last_consumer_id,
     )
+
+
+def of_consumers(
+    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
+) -> list[QueueProgress]:
+    """How far all consumers of a broadcast group are together, from all cursors that there are; with no consumer yet,
+    where the first one will begin."""
+    known = [own for own in by_consumer(cursors) if is_known(own, now)] or [[]]
+    standing = [completed(group, len(ends), own) for own in known]
+    found: list[QueueProgress] = []
+    for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+        dead = sum(cursor.dead for cursor in cursors if keys.queue_of(cursor.key) == queue)
+        found.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
+    return found

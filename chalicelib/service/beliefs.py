@@ -10,13 +10,12 @@ from chalicelib.writes import Key
 
 _LEASES_MAX = 200_000
 """Some 400 bytes each; a cursor counts as one more."""
-_GROUPS_MAX = 10_000
 
 
 class Beliefs:
     def __init__(self) -> None:
         self._cursors: BoundedCache[Cursor] = BoundedCache(_LEASES_MAX, size_of=lambda cursor: 1 + len(cursor.leases))
-        self._groups: BoundedCache[Group] = BoundedCache(_GROUPS_MAX, size_of=lambda _: 1)
+        self._groups: BoundedCache[Group] = BoundedCache()
 
     def cursor(self, key: Key) -> Cursor | None:
         return self._cursors.get(key)

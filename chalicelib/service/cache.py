@@ -10,11 +10,14 @@ from cachetools import LRUCache
 
 V = TypeVar("V")
 
+PLACES_MAX = 100_000
+"""Topics, or queues of topics, of which an instance remembers something: some 200 bytes each."""
+
 
 class BoundedCache(Generic[V]):
     """Keeps what was used last, up to `size_max` in all, as `size_of` counts."""
 
-    def __init__(self, size_max: int, size_of: Callable[[V], int]) -> None:
+    def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] = lambda _: 1) -> None:
         self._kept: LRUCache[Hashable, V] = LRUCache(size_max, getsizeof=size_of)
         self._lock = threading.Lock()
 
@@ -26,3 +29,7 @@ class BoundedCache(Generic[V]):
         with self._lock:
             if self._kept.getsizeof(value) <= self._kept.maxsize:
                 self._kept[key] = value
+
+    def forget(self, key: Hashable) -> None:
+        with self._lock:
+            self._kept.pop(key, None)

@@ -11,19 +11,21 @@ from chalicelib.fields import checked_name
 from chalicelib.group import Group
 from chalicelib.limits import METADATA_AGE_MS_MAX
 from chalicelib.runtime import Runtime
+from chalicelib.service.cache import BoundedCache
 from chalicelib.store import Keys, Range, Store
 from chalicelib.topic import Topic
+from chalicelib.writes import key_of
 
 
 class Catalogue:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
-        self._topics: dict[str, tuple[int, Topic]] = {}
+        self._topics: BoundedCache[tuple[int, Topic]] = BoundedCache()
 
     def topic(self, name: str) -> Topic:
         """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
-        read_at_ms, topic = self._topics.get(name, (0, None))
+        read_at_ms, topic = self._topics.get(name) or (0, None)
         if topic is None or self._runtime.uptime() - read_at_ms > METADATA_AGE_MS_MAX:
             topic = self.current_topic(name)
         return topic
@@ -36,7 +38,7 @@ class Catalogue:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
         topic = Topic.of(found[0])
-        self._topics[name] = (self._runtime.uptime(), topic)
+        self._topics.keep(name, (self._runtime.uptime(), topic))
         return topic
 
     def glanced_at(self, topic: Topic) -> Topic:
@@ -50,7 +52,7 @@ class Catalogue:
         return glanced
 
     def forget(self, name: str) -> None:
-        self._topics.pop(name, None)
+        self._topics.forget(name)
 
     def group(self, topic: Topic, name: str) -> Group:
         """The group as it is now. Raises GroupNotFound, InvalidName."""
@@ -72,5 +74,6 @@ class Catalogue:
 
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
         """Those of these groups that exist, in this order."""
-        found = self._store.read([Keys([keys.group(topic.id, name)], strong=True) for name in names])
-        return [Group.of(topic.id, name, items[0]) for name, items in zip(names, found, strict=True) if items]
+        wanted = {keys.group(topic.id, name): name for name in names}
+        found = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
+        return [Group.of(topic.id, wanted[key_of(item)], item) for item in found]

@@ -21,8 +21,8 @@ from chalicelib.presence import (
     mark_leaving,
     newest,
     note,
+    place_of,
 )
-from chalicelib.progress import QueueProgress, progress, total
 from chalicelib.runtime import Runtime
 from chalicelib.service.outcomes import raise_trouble
 from chalicelib.service.retries import Retries
@@ -71,18 +71,6 @@ class Consumers:
         partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
         return [Cursor.of(item) for item in self._store.read([partition])[0]]
 
-    def progress(self, topic: Topic, group: Group, firsts: Sequence[int], ends: Sequence[int]) -> list[QueueProgress]:
-        """How far all consumers are together; with none yet, where the first one will begin."""
-        now = self._runtime.now()
-        cursors = self.all(topic, group)
-        known = [own for own in by_consumer(cursors) if is_known(own, now)] or [[]]
-        standing = [self._unfolded(group, completed(group, topic.queues, own)) for own in known]
-        found: list[QueueProgress] = []
-        for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
-            dead = sum(cursor.dead for cursor in cursors if keys.queue_of(cursor.key) == queue)
-            found.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
-        return found
-
     def reset(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> None:
         """Moves all consumers that there are. Who comes meanwhile comes after it, and begins at the start."""
         moving = self._moving(topic, group, targets)
@@ -93,7 +81,7 @@ class Consumers:
                 found = outcome.before if isinstance(outcome, Refused) else outcome
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
-                    self._retries.forget(_place(group, cursor), cursor.pages.values())
+                    self._retries.forget(place_of(group, cursor), cursor.pages.values())
                 elif found:  # without an item the consumer was forgotten, or the group deleted
                     moving.append((Cursor.of(found), offset))
 
@@ -108,9 +96,6 @@ class Consumers:
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
                 found += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
         return found
-
-    def _unfolded(self, group: Group, cursors: Sequence[Cursor]) -> list[Cursor]:
-        return self._retries.unfolded([(_place(group, cursor), cursor) for cursor in cursors])
 
     def _forget(self, group: Group, cursors: Sequence[Cursor]) -> bool:
         """Whether the consumer is now forgotten. If not, it has come back, or whoever comes next goes on with it."""
@@ -134,7 +119,7 @@ class Consumers:
         outcomes = self._each(writes)
         for cursor, outcome in zip(cursors, outcomes, strict=True):
             if cursor.pages and not isinstance(outcome, Refused):
-                self._retries.forget(_place(group, cursor), cursor.pages.values())
+                self._retries.forget(place_of(group, cursor), cursor.pages.values())
         return not any(isinstance(outcome, Refused) for outcome in outcomes)
 
     def _each(self, writes: Sequence[Write]) -> list[Item | Refused]:
@@ -147,7 +132,3 @@ class Consumers:
             return bool(self._store.write(write))
         except Refused:
             return False
-
-
-def _place(group: Group, cursor: Cursor) -> keys.Place:
-    return keys.Place(group.topic_id, group.id, keys.queue_of(cursor.key))

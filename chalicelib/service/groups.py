@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib import group, keys
+from chalicelib.alarm_state import AlarmState, alarm_key
 from chalicelib.changes import create, reset
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.group import Group
-from chalicelib.limits import PURGE_MS
-from chalicelib.progress import QueueProgress, progress
+from chalicelib.limits import GROUP_DETAILS_MAX, PURGE_MS
+from chalicelib.presence import place_of
+from chalicelib.progress import QueueProgress, of_consumers, progress
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.log_reader import LogReader, Want, stored_at
-from chalicelib.service.looking import cursors_of
+from chalicelib.service.looking import all_cursors_of, cursors_of
 from chalicelib.service.pages import page
 from chalicelib.service.purge import Purge
 from chalicelib.service.retries import Retries
@@ -26,7 +28,7 @@ from chalicelib.service.tails import ends
 from chalicelib.service.timeline import Timeline
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
-from chalicelib.writes import Refused
+from chalicelib.writes import Item, Refused
 
 _ID_CHARS = 8
 
@@ -95,13 +97,14 @@ class Groups:
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and how far it is, queue by queue. Raises GroupNotFound."""
-        return self._details(topic, self._catalogue.group(topic, name), ends(self._store, topic))
+        return self._details(topic, [self._catalogue.group(topic, name)])[0]
 
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[GroupDetails], str | None]:
-        listed, rest = page(self._store, keys.groups(topic.id), limit, token)
+        """Up to `limit` groups by name, and at most `GROUP_DETAILS_MAX`; and the token for the rest (None: that was
+        all)."""
+        listed, rest = page(self._store, keys.groups(topic.id), min(limit, GROUP_DETAILS_MAX), token)
         found = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
-        queue_ends = ends(self._store, topic)
-        return [self._details(topic, each, queue_ends) for each in found], rest
+        return self._details(topic, found), rest
 
     def delete(self, topic: Topic, name: str) -> None:
         """Removes the group; its cursors and dead letters, which then nobody can reach, after it."""
@@ -158,21 +161,49 @@ class Groups:
         partition = Range(keys.group_partition(topic.id, found.name), keys.FIRST, keys.LAST, strong=True)
         return cursors_of(found, topic, self._store.read([partition])[0])
 
-    def _details(self, topic: Topic, found: Group, queue_ends: Sequence[int]) -> GroupDetails:
+    def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
+        """Of all these groups side by side: the number of round trips does not depend on how many they are."""
         now = self._runtime.now()
-        firsts = self._timeline.firsts(topic, now)
-        if found.is_broadcast:
-            queues = self._consumers.progress(topic, found, firsts, queue_ends)
-        else:
-            places = [keys.Place(topic.id, found.id, queue) for queue in range(topic.queues)]
-            cursors = self._retries.unfolded(list(zip(places, self._cursors(topic, found), strict=True)))
-            seen = enumerate(zip(cursors, firsts, queue_ends, strict=True))
-            queues = [progress(queue, cursor, found, first, end, now) for queue, (cursor, first, end) in seen]
-        state = self._catalogue.alarm_state(found).state if found.has_alarm else None
-        return GroupDetails(found, queues, self._oldest(topic, queues), state)
+        firsts, queue_ends = self._timeline.firsts(topic, now), ends(self._store, topic)
+        partitions = [keys.group_partition(topic.id, each.name) for each in groups]
+        found = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=True) for pk in partitions]) if groups else []
+        cursors = self._unfolded(
+            [(group, all_cursors_of(group, topic, items)) for group, items in zip(groups, found, strict=True)]
+        )
+        queues = [_progress(*each, firsts, queue_ends, now) for each in zip(groups, cursors, strict=True)]
+        oldest = self._oldest(topic, queues)
+        return [
+            GroupDetails(group, own, instants, _alarm_state(group, items))
+            for group, items, own, instants in zip(groups, found, queues, oldest, strict=True)
+        ]
 
-    def _oldest(self, topic: Topic, queues: Sequence[QueueProgress]) -> dict[int, int]:
-        heads = [(each.queue, each.first_ready) for each in queues if each.first_ready is not None]
-        wants = [Want(topic.log(queue), offset, 1, None) for queue, offset in heads]
-        chains = self._reader.chains(wants, strong=True)
-        return {queue: stored_at(chain, offset) for (queue, offset), chain in zip(heads, chains, strict=True) if chain}
+    def _unfolded(self, owned: Sequence[tuple[Group, list[Cursor]]]) -> list[list[Cursor]]:
+        """The cursors of each group, with the retries that are due."""
+        placed = [(place_of(group, cursor), cursor) for group, own in owned for cursor in own]
+        unfolded = iter(self._retries.unfolded(placed))
+        return [[next(unfolded) for _ in own] for _, own in owned]
+
+    def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:
+        """For each group, when the first ready message of each of its queues was stored."""
+        heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
+        wants = {head: Want(topic.log(head[0]), head[1], 1, None) for head in heads}
+        chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
+        stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
+        return [
+            {each.queue: stored[head] for each in queues if (head := (each.queue, each.first_ready)) in stored}
+            for queues in groups
+        ]
+
+
+def _progress(
+    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
+) -> list[QueueProgress]:
+    if group.is_broadcast:
+        return of_consumers(group, cursors, firsts, ends, now)
+    seen = enumerate(zip(cursors, firsts, ends, strict=True))
+    return [progress(queue, cursor, group, first, end, now) for queue, (cursor, first, end) in seen]
+
+
+def _alarm_state(group: Group, items: Sequence[Item]) -> str | None:
+    found = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    return AlarmState.of(found).state if group.has_alarm else None

@@ -38,7 +38,7 @@ class LogJoiner:
             except Refused as refused:
                 if refused.before is None:  # the segment of an old tail is gone
                     return self.append_from(topic, queue, entry, tail.base)
-                tail = self._writer.met(Segment.of(refused.before))
+                tail = self._writer.met(topic, Segment.of(refused.before))
             else:
                 segment = Segment.of(item)
                 self._writer.saw(segment)

@@ -25,8 +25,6 @@ _AHEAD_SEGMENTS_MAX = 32
 _AHEAD_SEGMENTS_MIN = 4
 """Four segments of a kilobyte cost as much to read as one."""
 
-_EMPTY_KEPT_MAX = 100_000
-
 _ENTRY_BYTES = 500
 """What an entry takes in memory beyond its data."""
 
@@ -63,8 +61,9 @@ class LogReader:
             INSTANCE_CACHE_BYTES_MAX // 2,
             size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
         )
-        self._behind: set[str] = set()
-        self._empty_until: BoundedCache[int] = BoundedCache(_EMPTY_KEPT_MAX, size_of=lambda _: 1)
+        self._behind: BoundedCache[bool] = BoundedCache()
+        """Logs in which somebody was seen to be behind."""
+        self._empty_until: BoundedCache[int] = BoundedCache()
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
         """The first reads that these wants need, by what is known."""
@@ -138,10 +137,10 @@ class LogReader:
                 chain.append(segment)
             if not segment.is_sealed:
                 if place in seen.segments:
-                    self._behind.discard(want.log)
+                    self._behind.forget(want.log)
                 return chain, None
             if segment.end >= want.offset + want.count:
-                self._behind.add(want.log)
+                self._behind.keep(want.log, True)
                 return chain, None
             base, last = segment.end, segment
 
@@ -159,7 +158,7 @@ class LogReader:
             is_known = last is not None or (want.log, base) in seen.later or not self._may_begin_later(want, base)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
-        if want.count <= 1 or not (is_second or want.log in self._behind):
+        if want.count <= 1 or not (is_second or self._behind.get(want.log)):
             return Keys([key])
         ahead = (want.offset + want.count - base) // (last.end - last.base) + 1 if last else 0
         limit = min(max(ahead, _AHEAD_SEGMENTS_MIN), _AHEAD_SEGMENTS_MAX)

@@ -10,6 +10,7 @@ from chalicelib.errors import StoreUnavailable, TopicNotFound
 from chalicelib.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
 from chalicelib.log import Entry, Segment, append
 from chalicelib.runtime import Runtime
+from chalicelib.service.cache import BoundedCache
 from chalicelib.service.payloads import Payloads
 from chalicelib.store import Keys, Outcome, Range, Store
 from chalicelib.topic import Topic
@@ -40,8 +41,8 @@ class LogWriter:
         self._store = store
         self._runtime = runtime
         self._payloads = payloads
-        self._tails: dict[str, Tail] = {}
-        self._crowded_until: dict[str, int] = {}
+        self._tails: BoundedCache[Tail] = BoundedCache()
+        self._crowded_until: BoundedCache[int] = BoundedCache()
 
     def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
         """Appends an entry to each of these queues, side by side. Answers with each entry's first offset, or with why
@@ -68,11 +69,11 @@ class LogWriter:
         self._spill(topic, waiting)
         writes = [self._write(topic, each) for each in waiting]
         for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
-            self._learn(each, outcome)
+            self._learn(topic, each, outcome)
 
     def is_crowded(self, log: str) -> bool:
         """Whether others were lately seen to write to this log."""
-        return self._crowded_until.get(log, 0) > self._runtime.uptime()
+        return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
 
     def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
         """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
@@ -88,7 +89,8 @@ class LogWriter:
         """Where this log goes on. Raises TopicNotFound."""
         tail = self._tails.get(log)
         if tail is None or self._runtime.uptime() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
-            tail = self._tails[log] = self._find_tail(topic, log)
+            tail = self._find_tail(topic, log)
+            self._tails.keep(log, tail)
         return tail
 
     def saw(self, segment: Segment) -> Tail:
@@ -97,12 +99,14 @@ class LogWriter:
         tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
         known = self._tails.get(segment.log)
         if known is None or known.base <= tail.base:
-            self._tails[segment.log] = tail
+            self._tails.keep(segment.log, tail)
         return tail
 
-    def met(self, segment: Segment) -> Tail:
-        """The same of a segment that somebody else has made full."""
-        self._crowded_until[segment.log] = self._runtime.uptime() + CONTENDED_MS
+    def met(self, topic: Topic, segment: Segment) -> Tail:
+        """The same of a segment that somebody else has made full. Raises TopicNotFound when it is closed."""
+        if segment.is_closed:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
         return self.saw(segment)
 
     def _write(self, topic: Topic, pending: _Pending) -> Write:
@@ -119,17 +123,17 @@ class LogWriter:
         base = keys.base_of(found[0]["sk"]) if found else 0
         return Tail(base, may_create=not found, seen_at_ms=self._runtime.uptime())
 
-    def _learn(self, pending: _Pending, outcome: Outcome) -> None:
+    def _learn(self, topic: Topic, pending: _Pending, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
             pending.done = outcome
             return
         item = outcome.before if isinstance(outcome, Refused) else outcome
         if item is None:  # the segment of an old tail is gone: look again
-            self._tails.pop(pending.log, None)
+            self._tails.forget(pending.log)
             return
         segment = Segment.of(item)
         if isinstance(outcome, Refused):
-            self.met(segment)
+            self.met(topic, segment)
             pending.crowded = True
         else:
             self.saw(segment)

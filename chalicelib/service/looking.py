@@ -161,6 +161,11 @@ def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = ""
     return completed(group, topic.queues, standing_of(group, items, consumer), consumer)
 
 
+def all_cursors_of(group: Group, topic: Topic, items: list[Item]) -> list[Cursor]:
+    """One for each queue; of a broadcast group those of all consumers that there are."""
+    return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
+
+
 def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cursor]:
     """The cursors that there are among these items of the group's partition: of a consumer, or (empty) of all."""
     first = keys.cursors(group.topic_id, group.name, group.id, consumer)[1]

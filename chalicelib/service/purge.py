@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib import keys, topic
+from chalicelib import keys, log, topic
 from chalicelib.alarm_state import alarm_key
 from chalicelib.delay import blob_names, payload_keys
 from chalicelib.group import Group
+from chalicelib.limits import EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.log import Entry, Segment
 from chalicelib.runtime import Runtime
+from chalicelib.service.outcomes import found_items, raise_trouble
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item, key_of
 
 _PAGE = 100
+
+_Span = tuple[str, str, str]
+"""A partition, and the sort keys from which and up to which."""
 
 
 class Purge:
@@ -27,53 +32,101 @@ class Purge:
         noted = ((alarm_key(gone), gone.alarm), (gone.window_key, gone.rate_limit))
         if beside := [key for key, setting in noted if setting is not None]:
             self._store.remove_all(beside)
-        retries = [keys.retry_partition(keys.Place(gone.topic_id, gone.id, queue)) for queue in range(queues)]
-        dead = keys.dead_partition(gone.topic_id, gone.id)
-        every = [(pk, keys.FIRST, keys.LAST) for pk in (*retries, dead)]
-        for places in ([keys.cursors(gone.topic_id, gone.name, gone.id)], every[:-1], every[-1:]):
-            while items := self._first(places):
-                self._store.remove_all([key_of(item) for item in items])
-                if self._runtime.uptime() > until_ms:
-                    return
+        if self._emptied(gone.topic_id, [keys.cursors(gone.topic_id, gone.name, gone.id)], until_ms):
+            self._emptied(gone.topic_id, _beside_cursors(gone.topic_id, gone.id, queues), until_ms)
 
     def topic(self, gone: Topic, until_ms: int) -> bool:
-        """Removes a deleted topic's log, what waits in it, and its grave last; what is not done by `until_ms` stays
-        noted there. Whether all of it was done."""
-        for queue in range(gone.queues):  # from the end: who still writes there finds it gone, and asks for the topic
-            while segments := self._last(gone.log(queue)):
-                if self._runtime.uptime() > until_ms:
-                    return False
-                self._remove(gone, segments)
-        for queue in range(gone.queues if gone.delays else 0):
-            if not self._delays(gone, queue, until_ms):
+        """Removes what a deleted topic has left: its log, its groups, what waits in it, and its grave last; what is not
+        done by `until_ms` stays noted there. Whether all of it was done.
+
+        First the logs are closed, so that an instance that has not heard of the deletion stores nothing in them."""
+        self._close(gone)
+        queues = range(gone.queues)
+        waiting = [pk(gone.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
+        is_done = (
+            self._emptied(gone.id, [_whole(gone.log(queue)) for queue in queues], until_ms)
+            and self._groups(gone, until_ms)
+            and self._emptied(gone.id, [_whole(pk) for pk in waiting] if gone.delays else [], until_ms)
+        )
+        if is_done:
+            self._store.write(topic.unbury(gone))
+        return is_done
+
+    def _close(self, gone: Topic) -> None:
+        """Closes the log of each queue, at its end. What tells so stays for a day: no caller sleeps longer between what
+        it saw and what it writes."""
+        ttl = (self._runtime.now() + EXPIRED_KEPT_MS) // SECOND_MS
+        names = [gone.log(queue) for queue in range(gone.queues)]
+        newest = [Range(*_whole(name), limit=1, descending=True, strong=True) for name in names]
+        found = {name: items[0] if items else None for name, items in zip(names, self._store.read(newest), strict=True)}
+        while bases := {name: base for name, item in found.items() if (base := _open_base(item)) is not None}:
+            outcomes = self._store.write_each([log.close(name, base, ttl) for name, base in bases.items()])
+            found = dict(zip(bases, found_items(outcomes), strict=True))
+
+    def _groups(self, gone: Topic, until_ms: int) -> bool:
+        """Removes the groups of a deleted topic, a page at a time; each stays in the directory until nothing of it is
+        left. False: there was not the time."""
+        while listed := self._first([_whole(keys.groups(gone.id))]):
+            names = [item["sk"] for item in listed]
+            self._store.remove_all([keys.group(gone.id, name) for name in names])
+            spans = [_whole(keys.group_partition(gone.id, name)) for name in names]
+            for item in listed:
+                spans += _beside_cursors(gone.id, item["listed"], gone.queues)
+            if not self._emptied(gone.id, spans, until_ms):
                 return False
-        self._store.write(topic.unbury(gone))
+            self._store.remove_all([key_of(item) for item in listed])
         return True
 
-    def _delays(self, gone: Topic, queue: int, until_ms: int) -> bool:
-        """Removes what waits in a queue, and what was decided about it; False: there was not the time."""
-        for pk in (keys.delays(gone.id, queue), keys.decisions(gone.id, queue)):
-            while items := self._last(pk):
-                if self._runtime.uptime() > until_ms:
-                    return False
-                self._remove_payloads(gone, [Entry.of(item) for item in items if "i" in item])
-                self._store.remove_all([key_of(item) for item in items])
-        return True
+    def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
+        """Removes all that lies in these, side by side, with the payloads that it names; of the segment that closes a
+        log, only its entries. False: there was not the time."""
+        while self._runtime.uptime() <= until_ms:
+            items = [item for item in self._first(spans) if not _is_bare_end(item)]
+            if not items:
+                return True
+            entries = [entry for item in items for entry in _entries(item)]
+            self._store.remove_all(payload_keys(topic_id, entries))  # first: by its entry a payload is found
+            self._store.remove_blobs(blob_names(topic_id, entries))
+            self._empty([Segment.of(item) for item in items if "closed" in item])
+            self._store.remove_all([key_of(item) for item in items if "closed" not in item])
+        return False
 
-    def _remove_payloads(self, gone: Topic, entries: list[Entry]) -> None:
-        self._store.remove_all(payload_keys(gone.id, entries))
-        self._store.remove_blobs(blob_names(gone.id, entries))
+    def _empty(self, closed: Sequence[Segment]) -> None:
+        outcomes = self._store.write_each([log.empty(segment) for segment in closed]) if closed else []
+        raise_trouble(outcomes)  # one is refused when its time to live was over
 
-    def _remove(self, gone: Topic, segments: list[Item]) -> None:
-        """Payloads first: a segment is what they are found by."""
-        entries = [entry for item in segments for entry in Segment.of(item).entries]
-        self._remove_payloads(gone, entries)
-        self._store.remove_all([key_of(item) for item in segments])
-
-    def _first(self, places: Sequence[tuple[str, str, str]]) -> list[Item]:
-        """Of each partition, what comes first between two sort keys."""
-        found = self._store.read([Range(*place, limit=_PAGE, strong=True) for place in places])
+    def _first(self, spans: Sequence[_Span]) -> list[Item]:
+        """What each of these begins with."""
+        found = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
         return [item for items in found for item in items]
 
-    def _last(self, pk: str) -> list[Item]:
-        return self._store.read([Range(pk, keys.FIRST, keys.LAST, limit=_PAGE, descending=True, strong=True)])[0]
+
+def _whole(pk: str) -> _Span:
+    return pk, keys.FIRST, keys.LAST
+
+
+def _beside_cursors(topic_id: str, group_id: str, queues: int) -> list[_Span]:
+    """Retries and dead letters of a group."""
+    retries = [keys.retry_partition(keys.Place(topic_id, group_id, queue)) for queue in range(queues)]
+    return [*map(_whole, retries), _whole(keys.dead_partition(topic_id, group_id))]
+
+
+def _is_bare_end(item: Item) -> bool:
+    return "closed" in item and not item["entries"]
+
+
+def _entries(item: Item) -> list[Entry]:
+    """Of a segment, or of a message that waits."""
+    if "entries" in item:
+        return [Entry.of(each) for each in item["entries"]]
+    return [Entry.of(item)] if "i" in item else []
+
+
+def _open_base(newest: Item | None) -> int | None:
+    """Where the next entry of a log goes, by its newest segment; None: nowhere, it is closed."""
+    if newest is None:
+        return 0
+    segment = Segment.of(newest)
+    if segment.is_closed:
+        return None
+    return segment.end if segment.is_sealed else segment.base

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chalicelib.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
 from chalicelib.runtime import Runtime
+from chalicelib.service.cache import BoundedCache
 from chalicelib.topic import Topic
 
 
@@ -22,8 +23,8 @@ class QueueChoice:
     def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool]) -> None:
         self._runtime = runtime
         self._is_crowded = is_crowded
-        self._sticky: dict[str, int] = {}
-        self._isolated: dict[str, _Isolation] = {}
+        self._sticky: BoundedCache[int] = BoundedCache()
+        self._isolated: BoundedCache[_Isolation] = BoundedCache()
 
     def unkeyed(self, topic: Topic) -> int:
         """An instance stays with one queue, so that writers do not meet, and hops when others are there too, or when
@@ -31,7 +32,7 @@ class QueueChoice:
         queue = self._sticky.get(topic.id)
         if queue is None or self._is_crowded(topic.log(queue)) or self._is_isolated(topic.log(queue)):
             open_ones = self._open(topic) or [min(range(topic.queues), key=lambda each: self._due(topic.log(each)))]
-            queue = self._sticky[topic.id] = self._runtime.choice(open_ones)
+            queue = self._stay(topic, open_ones)
         return queue
 
     def others(self, topic: Topic, besides: Collection[int]) -> list[int]:
@@ -40,8 +41,7 @@ class QueueChoice:
 
     def hop(self, topic: Topic, others: Sequence[int]) -> int:
         """Goes on with one of these."""
-        queue = self._sticky[topic.id] = self._runtime.choice(others)
-        return queue
+        return self._stay(topic, others)
 
     def failed(self, log: str) -> None:
         """Keeps messages away for a while, twice as long as the last time if it has failed since it last worked. After
@@ -49,10 +49,15 @@ class QueueChoice:
         before = self._isolated.get(log)
         failures = before.failures + 1 if before else 1
         ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
-        self._isolated[log] = _Isolation(failures, self._runtime.uptime() + ms)
+        self._isolated.keep(log, _Isolation(failures, self._runtime.uptime() + ms))
 
     def worked(self, log: str) -> None:
-        self._isolated.pop(log, None)
+        self._isolated.forget(log)
+
+    def _stay(self, topic: Topic, queues: Sequence[int]) -> int:
+        queue = self._runtime.choice(queues)
+        self._sticky.keep(topic.id, queue)
+        return queue
 
     def _open(self, topic: Topic) -> list[int]:
         return [queue for queue in range(topic.queues) if not self._is_isolated(topic.log(queue))]
@@ -61,4 +66,5 @@ class QueueChoice:
         return self._due(log) > self._runtime.uptime()
 
     def _due(self, log: str) -> int:
-        return self._isolated[log].until_ms if log in self._isolated else 0
+        isolation = self._isolated.get(log)
+        return isolation.until_ms if isolation else 0

@@ -14,8 +14,6 @@ from chalicelib.store import Keys, Store
 from chalicelib.writes import Absent, Set, Write
 
 _KEY_BYTES = 32
-_KEPT_MAX = 10_000
-"""Topics whose key an instance keeps."""
 
 
 class Receipts:
@@ -23,7 +21,7 @@ class Receipts:
         self._store = store
         self._runtime = runtime
         self._configured = configured
-        self._kept: BoundedCache[bytes] = BoundedCache(_KEPT_MAX, size_of=lambda _: 1)
+        self._kept: BoundedCache[bytes] = BoundedCache()
 
     def sign(self, made: Receipt) -> str:
         return receipt.sign(made, self._key(made.topic_id))

@@ -104,7 +104,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         Lookup(runtime, reader, timeline, delayed),
         letters,
         Redrive(store, runtime, catalogue, letters, retries),
-        Sweeps(store, runtime, topics, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry),
+        Sweeps(store, runtime, purge, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry),
         delays,
         delayed,
         promoter,

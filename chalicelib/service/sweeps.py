@@ -18,10 +18,10 @@ from chalicelib.service.alarms import Alarms, Watched
 from chalicelib.service.burial import Burial
 from chalicelib.service.consumers import Consumers
 from chalicelib.service.expiry import Expiry
-from chalicelib.service.looking import cursors_of, standing_of
+from chalicelib.service.looking import all_cursors_of
 from chalicelib.service.promoter import Promoter, first_due
+from chalicelib.service.purge import Purge
 from chalicelib.service.rounds import Rounds
-from chalicelib.service.topics import Topics
 from chalicelib.store import Range, Store
 from chalicelib.topic import Topic
 from chalicelib.writes import Item
@@ -48,7 +48,7 @@ class Sweeps:
         self,
         store: Store,
         runtime: Runtime,
-        topics: Topics,
+        purge: Purge,
         burial: Burial,
         promoter: Promoter,
         consumers: Consumers,
@@ -58,7 +58,7 @@ class Sweeps:
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._topics = topics
+        self._purge = purge
         self._burial = burial
         self._promoter = promoter
         self._consumers = consumers
@@ -106,7 +106,7 @@ class Sweeps:
         until_ms, swept = self._until(), Swept()
         for grave in graves:
             gone = Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"])
-            swept += Swept(1, self._topics.clear(gone, until_ms))
+            swept += Swept(1, self._purge.topic(gone, until_ms))
         for page in self._rounds.pages("expire", until_ms):
             for topic, group, _ in self._groups(page):
                 if group.is_broadcast:
@@ -137,7 +137,7 @@ class Sweeps:
 
     def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
         """All groups of these topics, each with its cursors."""
-        return [(topic, group, _cursors(topic, group, items)) for topic, group, items in self._partitions(topics)]
+        return [(topic, group, all_cursors_of(group, topic, items)) for topic, group, items in self._partitions(topics)]
 
     def _partitions(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Item]]]:
         """All groups of these topics, each with what its partition holds: two round trips, half a read unit a topic and
@@ -153,11 +153,6 @@ class Sweeps:
         return found
 
 
-def _cursors(topic: Topic, group: Group, items: list[Item]) -> list[Cursor]:
-    """One for each queue; of a broadcast group, all there are."""
-    return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
-
-
 def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
     state = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
-    return Watched(topic, group, _cursors(topic, group, items), AlarmState.of(state))
+    return Watched(topic, group, all_cursors_of(group, topic, items), AlarmState.of(state))

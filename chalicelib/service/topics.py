@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib import group, keys, topic
+from chalicelib import keys, topic
 from chalicelib.errors import StoreUnavailable
 from chalicelib.fields import checked_name
 from chalicelib.limits import PURGE_MS
@@ -80,12 +80,4 @@ class Topics:
         except Refused:
             return  # someone else was faster
         with suppress(StoreUnavailable):
-            self.clear(found, self._runtime.uptime() + PURGE_MS)
-
-    def clear(self, gone: Topic, until_ms: int) -> bool:
-        """Removes what a deleted topic has left, as far as there is time. Whether nothing is left."""
-        for each in self._catalogue.groups(gone):
-            with suppress(Refused):  # by another deletion
-                self._store.write_together(group.remove(each))
-            self._purge.group(each, gone.queues, until_ms)
-        return self._purge.topic(gone, until_ms)
+            self._purge.topic(found, self._runtime.uptime() + PURGE_MS)

@@ -155,14 +155,18 @@ def test_ids_of_a_deleted_topic_find_nothing_in_the_one_made_again(client: Clien
     assert client.get(f"{again.path}/messages/{old}").problem == (404, "MessageNotFound")
 
 
-def test_deleting_a_topic_leaves_nothing_in_the_store(client: Client, topic: Topic) -> None:
+def test_deleting_a_topic_leaves_nothing_but_the_end_of_its_log(client: Client, topic: Topic) -> None:
     topic.produce(*["x" * 2_000] * 40)
     topic.produce({"body": "y" * 1_000_000})
+    topic_id = client.store._items["topics"][topic.name]["id"]
     group = topic.group("billing", max_attempts=1)
     group.nack(*group.take(10))
     topic.delete()
     held = {pk: items for pk, items in client.store._items.items() if items}
-    assert list(held) == ["service"]
+    assert list(held) == [f"log#{topic_id}#0", "service"]
+    [closed] = held[f"log#{topic_id}#0"].values()
+    assert (closed["end"], closed["entries"], closed["closed"]) == (41, [], True)
+    assert closed["ttl"] == client.clock.now() // 1_000 + 24 * 60 * 60
 
 
 # -- what another instance believes of it -----------------------------------------------------------------------------

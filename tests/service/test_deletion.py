@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from chalicelib.api import Api
 from chalicelib.errors import TopicNotFound
+from chalicelib.limits import GROUP_DETAILS_MAX, SEGMENT_FULL_BYTES
+from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
+from chalicelib.writes import Item
 from tests.instances import Clock, instance
+from tests.orders import noise
 
 
 @pytest.fixture
@@ -45,3 +51,89 @@ def test_it_hears_that_the_topic_is_gone(instances: tuple[Api, Api], before: int
     for ask in (lambda: produce(other, "new"), lambda: other.read_messages("t", {})):
         with pytest.raises(TopicNotFound):
             ask()
+
+
+def test_it_hears_so_too_where_it_had_filled_a_segment_and_would_begin_the_next() -> None:
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 1})
+    produce(other, *noise(1, SEGMENT_FULL_BYTES))
+    one.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        produce(other, "lost")
+    one.put_topic("t", {"queues": 1})
+    assert produce(other, "new") == 0
+
+
+def test_a_dedup_id_does_not_help_into_the_log_of_a_topic_that_is_gone() -> None:
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 1})
+    produce(other, *noise(1, SEGMENT_FULL_BYTES))
+    one.delete_topic("t")
+    with pytest.raises(TopicNotFound):
+        other.produce("t", {"messages": [{"body": "lost", "dedup_id": "d"}]})
+
+
+def with_groups(store: MemoryStore, clock: Clock, count: int, **settings: object) -> Api:
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 2})
+    for number in range(count):
+        api.put_group("t", f"g{number:04d}", settings)
+    return api
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "broadcast"}])
+def test_hundreds_of_groups_are_deleted_side_by_side(settings: dict[str, object]) -> None:
+    store = MemoryStore()
+    api = with_groups(store, Clock(), 300, **settings)
+    before = store.meter.copy()
+    api.delete_topic("t")
+    assert store.meter.since(before).round_trips < 40
+    assert not any(items for pk, items in store._items.items() if pk.startswith("group"))
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "broadcast"}, {"alarm": {"ready": 5}, "rate_limit": 10}])
+def test_hundreds_of_groups_are_listed_a_page_at_a_time_side_by_side(settings: dict[str, object]) -> None:
+    store, clock = MemoryStore(), Clock()
+    api = with_groups(store, clock, 250, **settings)
+    api.produce("t", {"messages": [{"body": "ready"}]})
+    clock.ms += 1
+    for name in ("g0000", "g0249"):
+        api.pop("t", name, {"max_messages": 1, "consumer_id": "c"})
+    before = store.meter.copy()
+    listed, token = [], None
+    while token is not None or not listed:
+        page = api.list_groups("t", {"limit": "1000", **({"next": token} if token else {})})
+        assert len(page["groups"]) <= GROUP_DETAILS_MAX
+        listed, token = listed + page["groups"], page["next"]
+    assert [each["group"] for each in listed] == [f"g{number:04d}" for number in range(250)]
+    assert [each["group"] for each in listed if each["in_flight"]] == ["g0000", "g0249"]
+    assert {each["ready"] for each in listed[1:-1]} == {1}
+    assert store.meter.since(before).round_trips <= 3 * 10
+
+
+class Slow(MemoryStore):
+    """Each request takes a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.ms = 0
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        self._clock.ms += self.ms
+        return super().read(reads)
+
+
+def test_a_deletion_that_takes_long_ends_in_time_and_the_sweep_goes_on_with_it() -> None:
+    clock = Clock()
+    store = Slow(clock)
+    api = with_groups(store, clock, 300)
+    store.ms, began_ms = 3_000, clock.ms
+    api.delete_topic("t")
+    assert clock.ms - began_ms < 29_000
+    assert any(items for pk, items in store._items.items() if pk.startswith("group"))
+    for _ in range(3):
+        api.expire()
+    assert not any(items for pk, items in store._items.items() if pk.startswith(("group", "graves")))

@@ -50,11 +50,11 @@ def appends_that_trust_the_tail() -> Any:
     """After a full segment the writer goes on at an offset of its own making."""
     true = log_writer.LogWriter._learn
 
-    def learn(self: Any, pending: Any, outcome: Any) -> None:
-        true(self, pending, outcome)
+    def learn(self: Any, topic: Any, pending: Any, outcome: Any) -> None:
+        true(self, topic, pending, outcome)
         tail = self._tails.get(pending.log)
         if tail is not None and tail.may_create:
-            self._tails[pending.log] = dataclasses.replace(tail, base=tail.base + 1)
+            self._tails.keep(pending.log, dataclasses.replace(tail, base=tail.base + 1))
 
     return patch.object(log_writer.LogWriter, "_learn", learn)
 
