@@ -1,7 +1,7 @@
 """The frame of every job: its arguments, the export and the tables it works on, one line at its end, an exit code.
 
     0   done
-    1   bad input, or it failed: one line on stderr, and nothing overwritten
+    1   bad input, or it failed: one line on stderr, and nothing overwritten but the quarantine
     2   `audit` only: something that must always hold does not
     64  wrong arguments
     130 interrupted
@@ -18,6 +18,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -25,6 +26,7 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from spark.command import Parser, positive
 from spark.errors import BadInput
@@ -67,6 +69,7 @@ class Run:
     def __init__(self, spark: SparkSession, given: argparse.Namespace, export: Export | None) -> None:
         self.spark, self.given, self._export = spark, given, export
         self.tables = Tables(spark, given.tables)
+        self._unreadable: DataFrame | None = None
 
     @property
     def export(self) -> Export:
@@ -98,13 +101,21 @@ class Run:
         return self.tables.count_quarantine(self.export.id)
 
     def quarantine(self, rows: DataFrame) -> None:
-        """Adds rows to the quarantine of this export, which this run has looked for anew."""
-        self.tables.append(rows, "quarantine", self.export.id)
+        """Writes the quarantine of this export: what `check_quarantine` has found anew, and these rows."""
+        if self._unreadable is None:
+            raise LookupError("this job does not look for what cannot be read")
+        self.tables.overwrite(self._unreadable.unionByName(rows), "quarantine", self.export.id)
+        self._unreadable.unpersist()
         self.__dict__.pop("quarantined", None)
 
     def write(self, rows: DataFrame, table: str) -> int:
-        """Writes the table's partition of this export, in place of what a run before has written. How many rows."""
-        return self.tables.overwrite(rows, table, self.export.id)
+        """Writes the table's partition of this export. It replaces what a run before has written when this run has
+        succeeded. How many rows."""
+        return self.tables.stage(rows, table, self.export.id)
+
+    def written(self, table: str, schema: StructType) -> DataFrame:
+        """What this run has written."""
+        return self.tables.read_staged(table, schema, self.export.id)
 
     def where(self, table: str) -> str:
         """The partition of this export, for the summary."""
@@ -114,11 +125,15 @@ class Run:
         """Looks for what cannot be read of the export, and notes it in the quarantine, once for all jobs.
 
         Raises `BadInput` if there is any and `--allow-quarantine` was not given. `anew`: looks though a run before
-        has."""
+        has. If the job can go on, the quarantine stays as it is until the job calls `quarantine`, because only then
+        everything that belongs there is known."""
         if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
-            self.tables.overwrite(
-                dynamodb_export.quarantine(self.spark, self.export.place.path), "quarantine", self.export.id
-            )
+            found = dynamodb_export.quarantine(self.spark, self.export.place.path)
+            if anew:
+                self._unreadable = found = found.persist()
+                if self.given.allow_quarantine or not found.count():
+                    return
+            self.tables.overwrite(found, "quarantine", self.export.id)
         self.demand_clean()
 
     def demand_clean(self) -> None:
@@ -157,9 +172,15 @@ def _run(job: Job, given: argparse.Namespace) -> Outcome:
     if export and export.is_incremental and job.full_only:
         raise BadInput(f"{export.place} is incremental; {job.full_only}")
     run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
-    if export:
-        run.check_quarantine(anew=job.looks_anew)
-    outcome = job.run(run)
+    try:
+        if export:
+            run.check_quarantine(anew=job.looks_anew)
+        outcome = job.run(run)
+        run.tables.keep()
+    except Exception:
+        with suppress(Exception):  # the first error is the one to report
+            run.tables.discard()
+        raise
     if export and run.quarantined:
         return outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
     return outcome

@@ -1,6 +1,11 @@
 """The tables that jobs write: Parquet, each partitioned by the export that it was made from.
 
 A run overwrites the partition of its own export only. `root` is a path or URL that Spark can write to.
+
+A run writes each partition whole under `_unfinished` first, and moves it when everything that the run writes is
+there. So a query that fails changes no table. `_SUCCESS` moves with the partition, and marks one without rows, too.
+Readers see the old partition, for a moment none, then the new one. A kill in this moment leaves the old one under
+`_unfinished`, with `.old` after its name, until the run is repeated.
 """
 
 from __future__ import annotations
@@ -16,11 +21,15 @@ from spark import schemas
 from spark.errors import BadInput
 
 _QUARANTINE = "quarantine"
+_UNFINISHED = "_unfinished"
+"""Folder beside the tables. Names that begin with `_` are no tables."""
 
 
 class Tables:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark, self.root = spark, root.rstrip("/")
+        self._staged: dict[str, str] = {}
+        """By partition: where it has been written until `keep` moves it."""
 
     def path(self, table: str) -> str:
         return f"{self.root}/{table}"
@@ -41,15 +50,62 @@ class Tables:
         return reader.parquet(self.path(table))
 
     def overwrite(self, rows: DataFrame, table: str, export_id: str) -> int:
-        """Writes the partition of this export. How many rows."""
-        path = self.partition(table, export_id)
-        rows.write.mode("overwrite").parquet(path)
-        return self._spark.read.schema(rows.schema).parquet(path).count()
+        """Writes the partition of this export and moves it to its place at once. How many rows."""
+        count = self.stage(rows, table, export_id)
+        self._replace(f"{table}/export={export_id}")
+        return count
+
+    def stage(self, rows: DataFrame, table: str, export_id: str) -> int:
+        """Writes the partition of this export aside; `keep` moves it to its place. How many rows."""
+        place = f"{_UNFINISHED}/{table}-{export_id}"
+        rows.write.mode("overwrite").parquet(self.path(place))
+        self._staged[f"{table}/export={export_id}"] = place
+        return self._spark.read.schema(rows.schema).parquet(self.path(place)).count()  # of the files' footers alone
+
+    def read_staged(self, table: str, schema: StructType, export_id: str) -> DataFrame:
+        return self._spark.read.schema(schema).parquet(self.path(self._staged[f"{table}/export={export_id}"]))
+
+    def keep(self) -> None:
+        """Moves what is staged to its place."""
+        for partition in list(self._staged):
+            self._replace(partition)
+
+    def discard(self) -> None:
+        """Removes what is staged."""
+        for place in self._staged.values():
+            self._files(place).delete(self._hadoop_path(place), True)
+        self._staged.clear()
+
+    def _replace(self, partition: str) -> None:
+        place = self._staged[partition]
+        files, old = self._files(partition), f"{place}.old"
+        is_there = files.exists(self._hadoop_path(partition))
+        if is_there:
+            files.delete(self._hadoop_path(old), True)
+            self._move(partition, old)
+        try:
+            self._move(place, partition)
+        except BaseException:
+            if is_there:
+                self._move(old, partition)
+            raise
+        del self._staged[partition]
+        files.delete(self._hadoop_path(old), True)
+
+    def _move(self, place: str, to: str) -> None:
+        files, target = self._files(to), self._hadoop_path(to)
+        files.mkdirs(target.getParent())
+        if not files.rename(self._hadoop_path(place), target):
+            raise OSError(f"{self.path(place)} cannot be moved to {self.path(to)}")
 
     def overwrite_within(self, rows: DataFrame, table: str, parts: list[str], export_id: str) -> int:
-        """Writes rows that are partitioned by more than the export, which comes last. How many rows."""
+        """Writes rows that are partitioned by more than the export, which comes last. How many rows.
+
+        Spark writes them aside, too, and replaces the partitions that they belong to once all rows are written; others
+        of this export stay."""
         path = self.path(table)
-        rows.withColumn("export", F.lit(export_id)).write.mode("overwrite").partitionBy(*parts, "export").parquet(path)
+        writing = rows.withColumn("export", F.lit(export_id)).write.mode("overwrite")
+        writing.option("partitionOverwriteMode", "dynamic").partitionBy(*parts, "export").parquet(path)
         written = self._spark.read.schema(_with_export(rows.schema)).parquet(path)
         return written.where(F.col("export") == export_id).count()
 
@@ -62,19 +118,14 @@ class Tables:
 
     @contextmanager
     def staged(self, rows: DataFrame, name: str, export_id: str) -> Iterator[DataFrame]:
-        """The same rows, computed once: written aside, and removed afterwards. Names that begin with `_` are no
-        tables."""
-        place = f"{name}/export={export_id}"
+        """The same rows, computed once: written aside, and removed afterwards."""
+        place = f"{_UNFINISHED}/{name}-{export_id}.rows"
         path = self.path(place)
         try:
             rows.write.mode("overwrite").parquet(path)
             yield self._spark.read.schema(rows.schema).parquet(path)
         finally:
             self._files(place).delete(self._hadoop_path(place), True)
-
-    def append(self, rows: DataFrame, table: str, export_id: str) -> None:
-        """Adds to the partition that this run has written."""
-        rows.write.mode("append").parquet(self.partition(table, export_id))
 
     def count_quarantine(self, export_id: str) -> int:
         return self._quarantine(export_id).count()

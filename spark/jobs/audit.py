@@ -38,7 +38,7 @@ def run(run: Run) -> Outcome:
     contents = run.items("segment", "payload")
     run.write(violations(items, Moment(run.now_ms, run.given.slack), contents).repartition(1), TABLE)
     items.unpersist()
-    found = run.spark.read.schema(schemas.VIOLATIONS).parquet(run.where(TABLE))
+    found = run.written(TABLE, schemas.VIOLATIONS)
     _print(found)
     counts = {row["severity"]: row["count"] for row in found.groupBy("severity").count().collect()}
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts

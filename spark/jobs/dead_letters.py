@@ -16,7 +16,7 @@ from spark.transforms.dead_letters import KINDS, dead_letters, dead_messages
 def run(run: Run) -> Outcome:
     archive = run.tables.read("messages", schemas.MESSAGES)
     letters = run.write(dead_messages(run.items(*KINDS), archive).repartition(1), "dead_messages")
-    written = run.spark.read.schema(schemas.DEAD_MESSAGES).parquet(run.where("dead_messages"))
+    written = run.written("dead_messages", schemas.DEAD_MESSAGES)
     rows = run.write(written.transform(dead_letters).repartition(1), "dead_letters")
     return Outcome(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
 

@@ -21,7 +21,7 @@ from spark.transforms import messages as unpacking
 ABOUT = """Unpacks every message of an export into the table messages (by topic, date, and the export that brought it
 first), and notes what cannot be read in the table quarantine. A message that another export has brought stays there."""
 
-_TABLE, _NAMES, _STAGED = "messages", "topics", "_staged_messages"
+_TABLE, _NAMES = "messages", "topics"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,10 +39,9 @@ def run(run: Run) -> Outcome:
     names = run.spark.createDataFrame(_named(run, own).collect(), own.schema)
     read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
     elsewhere = packed.transform(unpacking.elsewhere).transform(unpacking.unpacked, read_blob)
-    with run.tables.staged(inline.unionByName(elsewhere), _STAGED, run.export.id) as unpacked:
-        outcome = _keep(run, unpacked, names)
-    run.tables.overwrite(own, _NAMES, run.export.id)
-    return outcome
+    run.write(own, _NAMES)
+    with run.tables.staged(inline.unionByName(elsewhere), _TABLE, run.export.id) as unpacked:
+        return _keep(run, unpacked, names)
 
 
 def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
@@ -51,11 +50,11 @@ def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
     run.demand_clean()
     found = unpacking.messages(unpacked, names)
     fresh = found.transform(unpacking.only_new, known)
-    count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
     of_known = F.col("topic_id").isin([row["topic_id"] for row in names.collect()])
     counted = unpacked.where("failure is null").groupBy(of_known.alias("known")).count().collect()
     sides = {row["known"]: row["count"] for row in counted}
     gone, total = sides.get(False, 0), sides.get(True, 0)
+    count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
     left_out = f", {gone} of deleted topics left out" if gone else ""
     return Outcome(f"{count} messages, {total - count} already there{left_out}", run.tables.path(_TABLE))
 

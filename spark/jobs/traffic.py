@@ -35,7 +35,7 @@ def run(run: Run) -> Outcome:
     rows = run.write(messages.transform(traffic).repartition(1), "traffic")
     run.write(messages.transform(hot_keys, given.top).repartition(1), "hot_keys")
     run.write(messages.transform(skew, topics(run.items("topic"))).repartition(1), "skew")
-    written = run.spark.read.schema(schemas.TRAFFIC).parquet(run.where("traffic"))
+    written = run.written("traffic", schemas.TRAFFIC)
     (total,) = written.agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0]
     return Outcome(f"{total} messages in {rows} rows; hot_keys and skew beside them", run.where("traffic"))
 

@@ -128,6 +128,8 @@ def test_a_repeated_attempt_through_a_filter_gets_the_same_receipts(topic: Topic
         {"expression": "tag == 'a' && length(tag, key)"},
         {"expression": "(" * 500 + "tag" + ")" * 500},
         {"expression": "tag[::0]"},
+        {"expression": "[tag,tag]" + "|[@,@][]" * 22},
+        {"expression": "||".join(["tag"] * 200)},
     ],
 )
 def test_a_bad_filter_is_refused_and_changes_nothing(client: Client, topic: Topic, bad: object) -> None:

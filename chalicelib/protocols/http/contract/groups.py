@@ -117,7 +117,8 @@ _SETTINGS: Json = {
             "What the group is given: messages with one of these tags, or those that a JMESPath expression over `tag`,"
             " `key` and `properties` is true of. What does not match is settled when it is passed, and counts as"
             " `ready` until then. A changed filter applies to what is not yet passed; the expression"
-            " `'all'` lets everything through again.",
+            " `'all'` lets everything through again. The steps that an expression may take grow with the message's"
+            " `tag`, `key` and `properties`. A message for which it takes more does not match.",
             request("Tags.", {"expression": one_of("Not given.")}, {"tags": _TAGS}),
             request("An expression.", {"tags": one_of("Not given.")}, {"expression": _EXPRESSION}),
         ),
