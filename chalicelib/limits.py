@@ -250,7 +250,6 @@ BACKOFF_MS = (10 * SECOND_MS, 30 * SECOND_MS, *(minutes * MINUTE_MS for minutes 
 RATE_MIN = 0.001
 """Messages a second: one in a quarter of an hour."""
 RATE_MAX = 1_000_000
-"""More than a group will ever get: as good as no limit."""
 FILTER_TAGS_MAX = 100
 EXPRESSION_CHARS_MAX = 1_024
 """A filter is a condition, not a program, and is asked of every message."""
@@ -263,6 +262,8 @@ SIFTED_BYTES_MAX = 8 * MIB
 """What is read at once to tell which messages a group wants."""
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 """The same of one pop in one queue, which then answers with what it has."""
+SIFTING_MS = SECOND_MS
+"""How long a pop sifts the messages of one queue: a filter may take a tenth of a second for one."""
 BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 SWEEP_MS = 45 * SECOND_MS

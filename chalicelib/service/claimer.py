@@ -12,7 +12,7 @@ from chalicelib.changes import Change, confirm, create, give_back, popped, prune
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, StoreUnavailable
 from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX
+from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SIFTING_MS
 from chalicelib.log import Segment
 from chalicelib.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
 from chalicelib.retries import due_page
@@ -108,7 +108,7 @@ class Claimer:
         cursor = self._standing(view.cursors[queue])
         if riding:
             cursor = believe(cursor, riding.receipts)
-        passed = 0
+        passed, enough_at_ms = 0, self._runtime.uptime() + SIFTING_MS
         while True:
             if riding:
                 riding.cursor = cursor
@@ -120,7 +120,8 @@ class Claimer:
                 cursor = tended
                 continue
             plan = self._plan(view, queue, cursor, ask, riding, space)
-            is_enough = passed >= PASSED_MAX and view.group.filter is not None  # what has expired is passed to its end
+            is_long = passed >= PASSED_MAX or (passed and self._runtime.uptime() > enough_at_ms)
+            is_enough = is_long and view.group.filter is not None  # what has expired is passed to its end
             if not plan.tokens and (not plan.picked.fresh or is_enough):
                 return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
             try:

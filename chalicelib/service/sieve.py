@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chalicelib.cursor import Cursor
-from chalicelib.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
+from chalicelib.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX, SIFTING_MS
 from chalicelib.picking import Pick
 from chalicelib.runtime import Runtime
 from chalicelib.service.log_reader import LogReader, entries, within_reach
@@ -74,9 +74,14 @@ class Sieve:
         if len(reached) < len(fresh):
             offsets = range(offsets.start, reached[-1] + 1)
         stored = self._reader.stored(view.topic, queue, chain, reached)
-        return offsets, [
-            each.offset for each in stored if each.message.is_lost or view.group.filter.wants(each.message)
-        ]
+        wanted: list[int] = []
+        until_ms = self._runtime.uptime() + SIFTING_MS
+        for each in stored:
+            if each.message.is_lost or view.group.filter.wants(each.message):
+                wanted.append(each.offset)
+            if self._runtime.uptime() > until_ms:
+                return range(offsets.start, each.offset + 1), wanted
+        return offsets, wanted
 
     def _passing(self, view: View, queue: int, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Up to the last message taken; or, when there are not enough, everything looked at."""

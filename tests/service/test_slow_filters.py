@@ -1,0 +1,35 @@
+"""A filter that takes long for each message: a pop ends all the same, and the next goes on behind it."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.filters import Filter
+from chalicelib.limits import SIFTING_MS
+from chalicelib.store.memory import MemoryStore
+from tests.instances import Clock, instance
+
+EACH_MS, COUNT = 100, 60
+
+
+def test_pops_that_sift_for_long_end_and_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    api = instance(MemoryStore(), clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"filter": {"expression": "tag == 'last'"}})
+    tags = [{"tag": "last"} if number == COUNT - 1 else {} for number in range(COUNT)]
+    api.produce("t", {"messages": [{"body": "b", **tag} for tag in tags]})
+    wants = Filter.wants
+
+    def slow(self: Filter, message: object) -> bool:
+        clock.ms += EACH_MS
+        return wants(self, message)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Filter, "wants", slow)
+    offsets: list[int] = []
+    while not offsets:
+        began_ms = clock.ms
+        offsets = [each["offset"] for each in api.pop("t", "g", {"invisible_ms": 60_000})["messages"]]
+        assert clock.ms - began_ms <= 3 * SIFTING_MS
+    assert offsets == [COUNT - 1]
+    assert clock.ms >= 1_700_000_000_000 + COUNT * EACH_MS
