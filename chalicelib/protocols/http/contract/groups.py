@@ -9,6 +9,7 @@ from chalicelib.limits import (
     BACKOFF_STEPS_MAX,
     EXPRESSION_CHARS_MAX,
     FILTER_TAGS_MAX,
+    GROUP_DETAILS_MAX,
     IN_FLIGHT_DEFAULT,
     IN_FLIGHT_MAX,
     INVISIBLE_MS_DEFAULT,
@@ -250,7 +251,8 @@ GROUPS = Family(
             "/topics/{topic}/groups",
             "listGroups",
             "List the groups of a topic",
-            "Paging while groups are created neither repeats nor skips one.",
+            "Paging while groups are created neither repeats nor skips one. A page has at most"
+            f" {GROUP_DETAILS_MAX} groups, whatever its `limit`.",
             {200: ("A page of groups.", Body("GroupList", {"groups": [_EXAMPLE], "next": None}))},
             parameters=("limit", "next"),
         ),
