@@ -155,8 +155,8 @@ class Claimer:
         """What the plan has leased; None: the same call, made twice at once, was faster, and holds nothing any more."""
         leases = [lease for lease in map(after.leases.get, plan.tokens) if lease]
         if space.is_whole and ask.attempt_token:
-            own = {lease.token for lease in leases if lease.deadline == plan.deadline}
-            if own != {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())}:
+            others = {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())} - set(plan.tokens)
+            if others or any(lease.deadline != plan.deadline for lease in leases):
                 return self.held(view, after, ask)
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 

@@ -86,6 +86,17 @@ def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Int
     assert api.get_group("t", "g")["in_flight"] <= 10
 
 
+def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interrupted, clock: Clock) -> None:
+    api = prepared(store, clock, 3)
+
+    def late() -> None:
+        clock.ms += 2_000
+
+    store.meanwhile = late
+    found = api.pop("t", "g", {"attempt_id": "a", "invisible_ms": 1_000})["messages"]
+    assert [(each["offset"], each["attempt"]) for each in found] == [(0, 1), (1, 1), (2, 1)]
+
+
 def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
     pop(api, 3)
