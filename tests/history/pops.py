@@ -29,10 +29,12 @@ def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
 
 
 def an_attempt_gets_the_same_again(history: History, skew_ms: int) -> Iterator[str]:
-    """Who asks again by an `attempt_id` hears of all that the first call took and still holds, and of nothing else."""
+    """Who asks again by an `attempt_id` hears of all that the first call took and still holds, and of nothing else. Two
+    calls at once may have taken from two queues; and what has lost its payload does not come again."""
     attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
     for each in history.attempts:
         attempts[each.group, each.attempt_id].append(each)
+    lost = {each.receipt for each in history.delivered if each.place in history.lost}
     ends = {each.receipt: each.until_ms for each in history.delivered}
     shown = {each.receipt: each.began_ms for each in history.settled}
     for (group, name), calls in attempts.items():
@@ -42,7 +44,7 @@ def an_attempt_gets_the_same_again(history: History, skew_ms: int) -> Iterator[s
                 each.group == group and each.began_ms <= second.at_ms and each.at_ms >= first.began_ms
                 for each in history.resets
             )
-            if is_reset or not held:
+            if is_reset or not held or second.began_ms <= first.at_ms:
                 continue
-            if held - set(second.receipts) or set(second.receipts) - set(first.receipts):
+            if held - lost - set(second.receipts) or set(second.receipts) - set(first.receipts):
                 yield f"{group} {name} took {len(held)} at {first.at_ms}, and got others at {second.at_ms}"
