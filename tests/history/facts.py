@@ -76,6 +76,8 @@ class Attempted:
     began_ms: int
     at_ms: int
     receipts: list[str]
+    wait_ms: int = 0
+    """For how long it was to wait for messages."""
 
 
 @dataclass(slots=True)

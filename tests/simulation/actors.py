@@ -75,7 +75,7 @@ class Consumer(Actor):
         return Pop(
             max_messages=random.choice(self._world.plan.pop_sizes),
             invisible_ms=random.choice(self._world.plan.leases_ms),
-            wait_ms=random.choice((0, 0, 0, 100)),
+            wait_ms=random.choice(self._world.plan.waits_ms),
             attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
             ack=tuple(each.receipt for each in riding),
         )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 from unittest.mock import patch
 
 from chalicelib import changes
+from chalicelib.cursor import Cursor
 from chalicelib.errors import StoreUnavailable
 from chalicelib.service import claimer, consumer
 from chalicelib.service.claimer import Claimed, Claimer
 from chalicelib.service.consumer import Consumer
 from chalicelib.service.sieve import Sieve
-from chalicelib.writes import SizeIs
+from chalicelib.store import Keys
+from chalicelib.writes import Refused, SizeIs
 from tests.simulation.mutants import planted, without
 
 
@@ -44,13 +47,15 @@ def repeats_that_give_back() -> Any:
     true = Consumer._repeated
 
     def repeated(self: Any, view: Any, ask: Any) -> Any:
-        held = [each for cursor in view.cursors if (each := self._claimer.held(view, cursor, ask))]
         try:
             return true(self, view, ask)
         except StoreUnavailable:
-            for each in held:
-                fresh = self._claimer.held(view, each.cursor, ask)
-                self._claimer.give_back(fresh or each)
+            now = self._runtime.now()
+            for seen in view.cursors:
+                fresh = Cursor.of(self._claimer._store.read([Keys([seen.key], strong=True)])[0][0])
+                for each in fresh.held(ask.attempt_token, now):
+                    with suppress(Refused):
+                        self._claimer._store.write(changes.write(fresh, changes.give_back(each, now)))
             raise
 
     return patch.object(Consumer, "_repeated", repeated)

@@ -27,6 +27,8 @@ class Plan:
     """For how long consumers ask."""
     pop_sizes: tuple[int, ...] = (1, 4, 10, 10)
     """For how many messages they ask."""
+    waits_ms: tuple[int, ...] = (0, 0, 0, 100)
+    """How long they wait for them."""
     sizes: tuple[int, ...] = (0, 0, 150, 2_000)
     """Of messages, about; the largest have payloads outside of their log."""
     queues: int = 2
