@@ -201,14 +201,16 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
 
 
 def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
-    """What one pop brings for the first time comes by ascending offsets in each queue."""
+    """What one pop brings for the first time comes by ascending offsets in each queue, as long as there is no reset: a
+    pop that meets lost messages claims once more."""
     last: dict[int, int] = {}
     for each in case.history.delivered:
         if each.number == 0:
             last = {}
         queue, offset = each.place
         if each.attempt == 1:
-            if offset <= last.get(queue, -1):
+            is_reset = case.reset_between(each.group, each.began_ms, each.answered_ms)
+            if offset <= last.get(queue, -1) and not is_reset:
                 yield f"{each.group} got {each.place} after offset {last[queue]} in the answer of {each.answered_ms}"
             last[queue] = offset
 
@@ -269,7 +271,7 @@ def _may_be_purged(case: Case, group: str, place: Place) -> bool:
     last_ms = max(each.at_ms for each in purges)
     buried = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
     is_buried = any(each.outcome in ("ok", "unknown") and each.began_ms <= last_ms for each in buried)
-    return is_buried or rules.max_attempts <= len(case.history.delivered)
+    return is_buried or place in case.history.lost or rules.max_attempts <= len(case.history.delivered)
 
 
 def _what_is_purged_is_gone(case: Case) -> Iterator[str]:
