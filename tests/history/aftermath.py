@@ -39,6 +39,7 @@ def read_dead(service: Service, topic: Topic, group: str, history: History) -> N
     partition = keys.dead_partition(topic.id, service.catalogue.group(topic, group).id)
     letters = service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
     history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
+    history.reasons[group] = {place_of(letter["sk"]): letter["reason"] for letter in letters}
     history.counted[group] = service.redrive.remaining(topic, group)
 
 

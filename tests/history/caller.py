@@ -112,7 +112,7 @@ class Caller:
         self._record.begin(got)
         if ask.attempt_id:
             receipts = [each.receipt for each in got]
-            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts)])
+            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts, ask.wait_ms)])
         return got
 
     def ack(self, messages: Sequence[Delivered], group: str | None = None) -> None:

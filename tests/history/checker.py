@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.limits import WITNESSES_MAX
-from tests.history import alarms, expiry, pops
+from tests.history import alarms, deaths, expiry, pops
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -201,14 +201,16 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
 
 
 def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
-    """What one pop brings for the first time comes by ascending offsets in each queue."""
+    """What one pop brings for the first time comes by ascending offsets in each queue, as long as there is no reset: a
+    pop that meets lost messages claims once more."""
     last: dict[int, int] = {}
     for each in case.history.delivered:
         if each.number == 0:
             last = {}
         queue, offset = each.place
         if each.attempt == 1:
-            if offset <= last.get(queue, -1):
+            is_reset = case.reset_between(each.group, each.began_ms, each.answered_ms)
+            if offset <= last.get(queue, -1) and not is_reset:
                 yield f"{each.group} got {each.place} after offset {last[queue]} in the answer of {each.answered_ms}"
             last[queue] = offset
 
@@ -269,7 +271,7 @@ def _may_be_purged(case: Case, group: str, place: Place) -> bool:
     last_ms = max(each.at_ms for each in purges)
     buried = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
     is_buried = any(each.outcome in ("ok", "unknown") and each.began_ms <= last_ms for each in buried)
-    return is_buried or rules.max_attempts <= len(case.history.delivered)
+    return is_buried or place in case.history.lost or rules.max_attempts <= len(case.history.delivered)
 
 
 def _what_is_purged_is_gone(case: Case) -> Iterator[str]:
@@ -302,8 +304,9 @@ def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
 
 
 def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:
+    """What has lost its payload cannot be told apart from what is wanted; somebody may still keep it in a cache."""
     for each in case.history.delivered:
-        if not case.wants(each.group, each.body):
+        if not case.wants(each.group, each.body) and each.place not in case.history.lost:
             yield f"{each.group} got {each.body} at {each.place}, which it does not want"
 
 
@@ -337,15 +340,24 @@ def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
     for (group, place), leases in case.leases():
-        for first, second in pairwise(leases):
+        renewed = {each.new_receipt for each in case.settled.get((group, place), ())}  # shown to who asks again
+        for first, second in pairwise(each for each in leases if each.receipt not in renewed):
             end = _end_of_lease(case, first)
-            if second.at_ms + SKEW_MS < end and not case.reset_between(group, first.began_ms, second.at_ms + SKEW_MS):
+            is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
+            if is_early and not case.reset_between(group, first.began_ms, second.at_ms + SKEW_MS):
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 
+def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
+    """Where attempts begin anew, of two pops that overlap the one that answered late may have been the first."""
+    is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
+    return is_overlapping and _end_of_lease(case, second) <= first.at_ms + SKEW_MS
+
+
 def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
+    renewed = {each.new_receipt for each in case.history.settled}  # by a holder that asked for another length
     for each in case.history.delivered:
-        if each.until_ms + SKEW_MS < each.asked_ms:
+        if each.until_ms + SKEW_MS < each.asked_ms and each.receipt not in renewed:
             yield f"{each.group} got {each.place} until {each.until_ms}, and asked for it until {each.asked_ms}"
     for extend in case.history.settled:
         if extend.outcome == "ok" and extend.until_ms + SKEW_MS < extend.asked_ms:
@@ -399,10 +411,17 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             newer = [
                 each
                 for each in deliveries
-                if each.began_ms > since and each.receipt != settled.receipt and each.at_ms < settled.began_ms
+                if each.began_ms > since and each.receipt != settled.receipt and _made_by_ms(each) < settled.began_ms
             ]
             if (newer or _is_spent(settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
+
+
+def _made_by_ms(delivered: Delivered) -> int:
+    """By when its lease had been made. Of one that ended, by our clock, about when it was asked for, only the answer
+    tells."""
+    is_short = delivered.until_ms - SKEW_MS <= delivered.began_ms
+    return max(delivered.at_ms, delivered.answered_ms) if is_short else delivered.at_ms
 
 
 def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
@@ -493,10 +512,19 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
         for place, attempts in dead.items():
             burials = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
             buried = any(each.outcome in ("ok", "unknown") for each in burials)
-            if rules and attempts != rules.max_attempts and not buried:
+            is_lost = deaths.is_of_a_lost_message(case.history, group, place)
+            if rules and attempts != rules.max_attempts and not buried and not is_lost:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
                 yield f"{group} {place} is dead, and came again"
+
+
+def _what_nobody_got_does_not_die(case: Case) -> Iterator[str]:
+    yield from deaths.what_nobody_got_does_not_die(case.history)
+
+
+def _what_is_dead_as_lost_is_lost(case: Case) -> Iterator[str]:
+    yield from deaths.what_is_dead_as_lost_is_lost(case.history)
 
 
 def _comes_back(case: Case, group: str) -> bool:
@@ -512,7 +540,8 @@ def _the_dead_are_counted(case: Case) -> Iterator[str]:
 
 def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
     """Counts what was surely held: from the answer that brought a message to its deadline, or to when its holder, or
-    a reset, may have ended that."""
+    a reset, may have ended that. Where the store remembers its past, every claim is judged besides."""
+    yield from case.history.crowded
     for group, rules in case.history.rules.items():
         events: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for (of, place), leases in case.leases():
@@ -553,6 +582,10 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
+    yield from pops.a_pop_waits_no_longer_than_asked(case.history)
+
+
 def _an_attempt_gets_the_same_again(case: Case) -> Iterator[str]:
     yield from pops.an_attempt_gets_the_same_again(case.history, SKEW_MS)
 
@@ -589,6 +622,8 @@ CHECKS = (
     _attempts_count_up,
     _attempts_have_an_end,
     _the_dead_were_tried_and_stay_dead,
+    _what_nobody_got_does_not_die,
+    _what_is_dead_as_lost_is_lost,
     _the_dead_are_counted,
     _what_is_purged_is_gone,
     _no_more_are_in_flight_than_allowed,
@@ -596,5 +631,6 @@ CHECKS = (
     _alarms_are_raised_and_cleared_in_turn,
     _an_alarm_fits_the_backlog,
     _a_paused_group_delivers_nothing,
+    _a_pop_waits_no_longer_than_asked,
     _an_attempt_gets_the_same_again,
 )

@@ -76,6 +76,8 @@ class Attempted:
     began_ms: int
     at_ms: int
     receipts: list[str]
+    wait_ms: int = 0
+    """For how long it was to wait for messages."""
 
 
 @dataclass(slots=True)
@@ -194,12 +196,21 @@ class History:
     ends: dict[int, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
     """Cursors that stood, at some time, behind the end of their log."""
+    crowded: list[str] = field(default_factory=list)
+    """Claims after which more was in flight than allowed."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> what was delivered once all faults had ceased, until there was nothing left."""
     dead: dict[str, dict[Place, int]] = field(default_factory=dict)
     """Group -> its dead letters in the end, each with its attempts."""
     counted: dict[str, int] = field(default_factory=dict)
     """Group -> how many dead letters its cursors count in the end."""
+    reasons: dict[str, dict[Place, str]] = field(default_factory=dict)
+    """Group -> why its dead letters are dead."""
+    lost: set[Place] = field(default_factory=set)
+    """Messages whose payloads were removed from under the product."""
+    are_all_answered: bool = False
+    """Every request to the store was answered, in time, but for reads of payloads: what a pop took, and could read, its
+    caller has heard of."""
     alarms_changed: dict[str, list[AlarmChange]] = field(default_factory=dict)
     """Group -> each change of its alarm, in their order."""
     alarms_told: dict[str, list[AlarmChange]] = field(default_factory=dict)

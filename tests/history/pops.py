@@ -12,6 +12,10 @@ PAUSE_LATE_MS = 500
 """A pop may read the settings of its group from a past that is so long ago."""
 
 
+REQUESTS_MS_MAX = 5_000
+"""What all requests of a pop take together, at most."""
+
+
 def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
     """By a pop that begins after a pause was acknowledged, as long as nobody has asked for its end. Repeats of an
     attempt that began before show what that took."""
@@ -28,12 +32,22 @@ def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
                 yield f"{got.group} was paused from {pause.at_ms} to {until_ms}, and got {got.place} at {got.began_ms}"
 
 
+def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
+    """Whatever becomes of its clock meanwhile; where the store answers, it needs no more than seconds besides."""
+    for each in history.attempts if history.are_all_answered else ():
+        if each.at_ms - each.began_ms > each.wait_ms + REQUESTS_MS_MAX:
+            yield f"{each.group} {each.attempt_id} was to wait {each.wait_ms} ms, from {each.began_ms} to {each.at_ms}"
+
+
 def an_attempt_gets_the_same_again(history: History, skew_ms: int) -> Iterator[str]:
-    """Who asks again by an `attempt_id` hears of all that the first call took and still holds, and of nothing else."""
+    """Who asks again by an `attempt_id` hears of all that the first call took and still holds, and of nothing else. Two
+    calls at once may have taken from two queues; and what has lost its payload does not come again."""
     attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
     for each in history.attempts:
         attempts[each.group, each.attempt_id].append(each)
+    lost = {each.receipt for each in history.delivered if each.place in history.lost}
     ends = {each.receipt: each.until_ms for each in history.delivered}
+    renewed = {each.new_receipt for each in history.settled}
     shown = {each.receipt: each.began_ms for each in history.settled}
     for (group, name), calls in attempts.items():
         for first, second in pairwise(calls):
@@ -42,7 +56,8 @@ def an_attempt_gets_the_same_again(history: History, skew_ms: int) -> Iterator[s
                 each.group == group and each.began_ms <= second.at_ms and each.at_ms >= first.began_ms
                 for each in history.resets
             )
-            if is_reset or not held:
+            if is_reset or not held or second.began_ms <= first.at_ms:
                 continue
-            if held - set(second.receipts) or set(second.receipts) - set(first.receipts):
+            known = {*first.receipts, *renewed}
+            if held - lost - set(second.receipts) or set(second.receipts) - known:
                 yield f"{group} {name} took {len(held)} at {first.at_ms}, and got others at {second.at_ms}"

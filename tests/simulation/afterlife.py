@@ -27,7 +27,7 @@ class Redriver:
     def work(self, service: Service) -> None:
         while self._left:
             self._left -= 1
-            self._world.sleep(self._random.randrange(2_500))
+            self._world.sleep(self._random.randrange(self._world.plan.redrives_pause_ms))
             group = self._random.choice(self._world.groups)
             self._world.history.redrives.append(fact := Redrive(group, self._world.now, NEVER_MS))
             try:

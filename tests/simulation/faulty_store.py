@@ -18,6 +18,9 @@ from tests.simulation.scheduler import Killed, Scheduler
 
 T = TypeVar("T")
 
+_PROMPT_MS = 20
+"""Of the latency of a request, each way."""
+
 
 @dataclass(frozen=True, slots=True)
 class Faults:
@@ -32,6 +35,18 @@ class Faults:
     latency_ms_max: int = 20
     zombie_ms_max: int = 3_000
     stale_ms_max: int = 500
+    stall: float = 0.0
+    """How likely a caller sleeps before a request, as one whose machine is suspended, or which is out of memory."""
+    stall_ms: tuple[int, int] = (2_000, 24_000)
+    """For so long, from and to."""
+    unreadable: float = 0.0
+    """How likely a read of payloads is not answered."""
+
+    @property
+    def are_harmless(self) -> bool:
+        """Whether all is answered, but for reads of payloads, and long before the shortest lease is over."""
+        troubles = (self.lose_request, self.lose_reply, self.zombie, self.throttle, self.kill, self.stall)
+        return not any(troubles) and self.latency_ms_max <= _PROMPT_MS
 
 
 ALL = Faults()
@@ -65,6 +80,13 @@ class PastStore(MemoryStore):
                     if item and attribute in item:
                         yield Key(pk, sk), since, item
 
+    def lose(self, key: Key) -> bool:
+        """Whether there was such an item, which is gone now."""
+        is_there = self._get(key) is not None
+        if is_there:
+            self._put(key, None)
+        return is_there
+
     def _then(self, pk: str, sk: str, instant: int) -> Item | None:
         instants, versions = self._past.get(pk, {}).get(sk, ([], []))
         place = bisect_right(instants, instant)
@@ -95,6 +117,10 @@ class FaultyStore:
         self._faults = faults
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        if self._faults.unreadable and any(map(_is_of_payloads, reads)):
+            self._travel()
+            if self._random.random() < self._faults.unreadable:
+                raise StoreUnavailable("the payloads are throttled")
         return self._call(lambda: [self._answer(read) for read in reads])
 
     def write(self, write: Write) -> Item:
@@ -150,6 +176,7 @@ class FaultyStore:
         """One request: on its way, applied, and its reply on the way back. Any of that may go wrong. A repeat that
         fails leaves unknown what became of the first."""
         faults = self._faults
+        self._stall()
         self._travel()
         luck = self._random.random()
         if luck < faults.throttle:
@@ -172,6 +199,10 @@ class FaultyStore:
             return apply()  # the client library sends it again
         return result
 
+    def _stall(self) -> None:
+        if self._faults.stall and self._random.random() < self._faults.stall:
+            self._scheduler.sleep(self._random.randrange(*self._faults.stall_ms))
+
     def _travel(self) -> None:
         self._scheduler.sleep(int(self._random.random() * (self._faults.latency_ms_max + 1)))
         if self._random.random() < self._faults.kill:
@@ -183,3 +214,7 @@ class FaultyStore:
                 zombie()
 
         self._scheduler.spawn(apply_late, int(self._random.random() * self._faults.zombie_ms_max))
+
+
+def _is_of_payloads(read: Read) -> bool:
+    return isinstance(read, Keys) and any(key.pk.startswith("payload#") for key in read.keys)

@@ -175,6 +175,18 @@ def early_takeovers() -> Any:
 
 
 @planted
+def takeovers_that_are_a_little_early() -> Any:
+    """By less than clocks may differ: this shows where they do not."""
+    return patch.object(lease.Lease, "is_due", lambda self, now: self.deadline - 300 <= now and bool(self.owed))
+
+
+@planted
+def claims_that_what_is_redriven_passes() -> Any:
+    """What comes back from the dead meanwhile does not count against the cap."""
+    return patch.object(picking, "no_redrive_since", lambda _: Change())
+
+
+@planted
 def acks_that_a_takeover_forgets() -> Any:
     """A takeover delivers what was acked of the lease."""
     return patch.object(picking, "runs", lambda indexes: lease.runs(range(max(indexes) + 1) if indexes else []))

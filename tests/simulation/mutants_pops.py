@@ -6,8 +6,10 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.runtime import Runtime
 from chalicelib.service import consumer
 from chalicelib.service.sieve import Sieve
+from tests.simulation import world
 from tests.simulation.mutants import planted
 
 
@@ -20,6 +22,12 @@ def pauses_that_nobody_looks_at() -> Any:
         return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
 
     return patch.object(consumer.Consumer, "_pop_once", pop_once)
+
+
+@planted
+def waits_by_a_clock_that_is_set() -> Any:
+    """A pop whose clock is set back while it waits goes on waiting for as long as that."""
+    return patch.object(world, "Runtime", lambda now, sleep, entropy, _uptime: Runtime(now, sleep, entropy, now))
 
 
 @planted

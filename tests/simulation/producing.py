@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 LATE_WRITE_MS = 3_200
-"""In place of a minute: longer than any late write of the simulation lives. What waits longer is stored plainly."""
+"""In place of a minute: longer than any late write of the simulation lives where nobody stalls. What waits longer is
+stored plainly."""
 
 PAUSES_MS = (150, 150, 150, 3_000)
 """Between messages with dedup ids: these may be free again by then, or not."""
@@ -27,8 +28,8 @@ DELAYS_MS = (1, 400, 2_000, 4_500)
 
 
 @contextmanager
-def short_times(dedup_ms: int) -> Iterator[None]:
-    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(delays, "LATE_WRITE_MS_MAX", LATE_WRITE_MS):
+def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
+    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(delays, "LATE_WRITE_MS_MAX", late_write_ms):
         yield
 
 
@@ -44,7 +45,7 @@ class Producer:
             self._left -= count
             pause_ms = random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150)
             self._world.sleep(random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms)
-            padding = random.choice((0, 0, 150, 2_000))
+            padding = random.choice(plan.sizes)
             keys = [random.choice((None, "a", "b")) for _ in bodies]
             noise = random.randbytes(padding // 2).hex()
             ids = [self._dedup_id() for _ in bodies] if plan.dedup_ids else ()

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
+from unittest.mock import patch
 
 from chalicelib.alarm import Alarm
-from chalicelib.cursor import Cursor
-from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.filters import Filter
+from chalicelib.limits import LATE_WRITE_MS_MAX
 from chalicelib.runtime import Runtime
-from chalicelib.service.claimer import Pop
-from chalicelib.service.groups import OneQueue
 from chalicelib.service.service import Service, build
 from chalicelib.topic import Topic
+from chalicelib.writes import Key
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
-from tests.history.facts import Delivered, History, Paused, Rules
+from tests.history.facts import History, Paused, Rules
+from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
-from tests.simulation.expiring import CONSUMERS_LULL, RETENTION_MS, Archivist, Trimmer, short_lives
-from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
-from tests.simulation.producing import Canceller, Producer, short_times
+from tests.simulation.cursors import remember
+from tests.simulation.expiring import Archivist, Trimmer, short_lives
+from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
+from tests.simulation.losing import Loser
+from tests.simulation.plans import Plan
+from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
 from tests.simulation.scheduler import Endless, Killed, Scheduler
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 
@@ -35,84 +37,8 @@ _KEY = b"0123456789abcdef"
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
 
-LEASES_MS = (200, 1_000, 3_000)
-EXTENDED_MS = 2_000
-RETRIES_MS = (0, 300, 2_000)
-
 QUIET_MS = 20_000
 """After the faults: longer than any lease, retry or zombie."""
-
-
-EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
-"""No dedup id stands for longer than what is stored with it is there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a history is made of."""
-
-    producers: int = 3
-    consumers: int = 3
-    messages: int = 20
-    pops: int = 3
-    """Of each consumer."""
-    queues: int = 2
-    groups: int = 1
-    late_groups: int = 0
-    """Made while messages come in."""
-    resets: int = 0
-    ordered: bool = False
-    unwanted_key: str | None = None
-    """Of messages that no group wants."""
-    sweepers: int = 0
-    """Scheduled sweeps that run at once."""
-    chores: int = 0
-    """Pauses, settings changed, throw-away groups made and removed."""
-    max_attempts: int = 1_000
-    max_in_flight: int = 1_000
-    burials: float = 0.03
-    """The share of what is delivered that consumers bury."""
-    redrives: int = 0
-    purges: int = 0
-    dedup_ids: int = 0
-    """Producers take theirs from so many; 0: they use none."""
-    dedup_ms: int = 300_000
-    """How long one stands."""
-    delayed: float = 0.0
-    """The share of messages that wait."""
-    small_pages: bool = False
-    """Retries lie in pages, not in the cursor."""
-    alarm_ready: int = 0
-    """Groups have an alarm, raised where so many messages are ready; 0: they have none."""
-    retention_ms: int = 0
-    """Messages expire after so long, and are removed; 0: they do not."""
-    faults: Faults = ALL
-
-    @classmethod
-    def of(cls, seed: int) -> Plan:
-        """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
-        random = Random(~seed)
-        groups = random.choice((1, 1, 1, 2))
-        plan = cls(
-            queues=random.choice((1, 2, 2, 3)),
-            groups=groups,
-            late_groups=random.choice((0, 0, 0, 1)),
-            resets=random.choice((0, 0, 0, 1, 2)),
-            chores=random.choice((0, 0, 0, 3)),
-            max_attempts=random.choice((1_000, 1_000, 1, 2)),
-            max_in_flight=random.choice((1_000, 1_000, 4, 7)),
-            ordered=random.choice((False, False, False, True)),
-            unwanted_key=random.choice((None, None, None, "b")),
-            sweepers=random.choice((0, 0, 1, 2)),
-            redrives=random.choice((0, 0, 0, 2)),
-            small_pages=random.choice((False, False, True)),
-            dedup_ids=random.choice((0, 0, 0, 3, 6)),
-            dedup_ms=random.choice((300_000, 300_000, 2_000)),
-            delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
-            purges=random.choice((0, 0, 0, 2)),
-            alarm_ready=random.choice((0, 0, 0, 1, 4)),
-        )
-        return replace(plan, **EXPIRING) if random.random() < 0.2 else plan
 
 
 class World:
@@ -123,15 +49,17 @@ class World:
         self._store = PastStore(self._scheduler)
         self._busy = 0
         self.history = History(dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms)
+        self.history.are_all_answered = self._plan.faults.are_harmless
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._topic = self._prepared()
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
         self._spawn_all()
+        late_write_ms = LATE_WRITE_MS_MAX if self._plan.faults.stall else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
-                settings.enter_context(short_times(self._plan.dedup_ms))
+                settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
                 if self._plan.retention_ms:
@@ -140,9 +68,9 @@ class World:
                 self._drain()
         except Endless as endless:
             self.history.defects.append(str(endless))
-        self.history.passed = list(self._passed())
-        self.history.given_back = set(self._given_back())
-        return checker.violations(self.history)
+        with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
+            remember(self._store, self._topic, self.history)
+            return checker.violations(self.history)
 
     def _spawn_all(self) -> None:
         plan = self._plan
@@ -160,6 +88,7 @@ class World:
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
+        self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
         if plan.retention_ms:
             self._spawn_expiry()
@@ -231,14 +160,35 @@ class World:
     def instance(self, faults: Faults | None = None) -> Service:
         """A fresh process: cold caches, a clock of its own."""
         faults = faults or self._plan.faults
-        skew = self._random.randrange(-checker.SKEW_MS // 2, checker.SKEW_MS // 2 + 1) if faults is not NONE else 0
+        skew_ms = self._plan.skew_ms
+        skew = self._random.randrange(-skew_ms // 2, skew_ms // 2 + 1) if faults is not NONE else 0
         runtime = Runtime(
-            lambda: self._scheduler.now + skew,
+            self._clock(skew, is_set_back=bool(self._plan.set_back_ms) and faults is not NONE),
             self._scheduler.sleep,
             self._random.randbytes,
             lambda: self._scheduler.now,
         )
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
+
+    def _clock(self, skew: int, is_set_back: bool) -> Callable[[], int]:
+        if not is_set_back:
+            return lambda: self._scheduler.now + skew
+        from_ms = self._scheduler.now + self._random.randrange(5_000)
+        back_ms = self._random.choice((0, self._plan.set_back_ms))
+        return lambda: self._scheduler.now + skew - (back_ms if self._scheduler.now >= from_ms else 0)
+
+    def beside(self, act: Callable[[Caller], object]) -> None:
+        """Somebody does it at another instance, at about the same time."""
+
+        def at_another() -> None:
+            with suppress(Killed):
+                act(self.caller(self.instance()))
+
+        self._scheduler.spawn(partial(self._judged, at_another), self._random.randrange(60))
+
+    def lose(self, key: Key) -> bool:
+        """Removes an item from under everybody; whether it was there."""
+        return self._store.lose(key)
 
     def caller(self, service: Service) -> Caller:
         return Caller(service, self._topic, self.history, lambda: self._scheduler.now, bool(self._plan.delayed))
@@ -322,181 +272,6 @@ class World:
 
     def _look_before_the_drain(self) -> None:
         look_before_the_drain(self.instance(NONE), self.history, self._groups)
-
-    def _passed(self) -> Iterator[str]:
-        ends: dict[str, list[tuple[int, int]]] = {}
-        for key, since, item in self._store.versions("entries"):
-            ends.setdefault(key.pk, []).append((since, item["end"]))
-        cursors = list(self._store.versions("leases"))
-        if (self.history.log and not ends) or (self.history.delivered and not cursors):
-            yield f"saw {len(ends)} logs and {len(cursors)} cursors in the store, which had some"
-        for key, at, cursor in cursors:
-            log = self._topic.log(int(key.sk.rsplit("#", 1)[1]))
-            end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
-            if cursor["next"][0] > end:
-                yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
-
-    def _given_back(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        for key, _, item in self._store.versions("leases"):
-            cursor = Cursor.of(item)
-            for lease in cursor.leases.values():
-                if not lease.attempt and not lease.parked:
-                    group = key.pk.rsplit("#", 1)[1]
-                    yield from ((group, (int(key.sk.rsplit("#", 1)[1]), offset)) for offset in lease.owed_offsets)
-
-
-class Working(Protocol):
-    def work(self, service: Service) -> None:
-        """As long as there is something to do."""
-
-
-class Actor:
-    """Somebody who calls the service. What is still to do outlives the process that does it."""
-
-    def work(self, service: Service) -> None:
-        raise NotImplementedError
-
-
-class Consumer(Actor):
-    def __init__(self, world: World, name: str, group: str, random: Random) -> None:
-        self._world, self._name, self._group, self._random = world, name, group, random
-        self._left = world.pops
-        self._acks: list[Delivered] = []
-        self._old: list[Delivered] = []
-
-    def work(self, service: Service) -> None:
-        random, caller = self._random, self._world.caller(service)
-        while self._left:
-            self._left -= 1
-            self._world.sleep(random.randrange(400) * (CONSUMERS_LULL if self._world.plan.retention_ms else 1))
-            riding, self._acks = self._acks, []
-            ask = self._ask(riding)
-            got = caller.pop(self._group, ask, riding)
-            if ask.attempt_id and (got is None or random.random() < 0.2):
-                got = caller.pop(self._group, ask, riding) or got
-            if random.random() < 0.3:
-                self._world.sleep(random.randrange(2_500))
-            self._settle(caller, got or [])
-            if self._old and random.random() < 0.2:
-                caller.ack([random.choice(self._old)])
-            if got and random.random() < 0.1:
-                self._mistake(caller, got)
-            self._old = (got or self._old)[:3]
-
-    def _mistake(self, caller: Caller, got: list[Delivered]) -> None:
-        """Shows receipts to a group that they are not of."""
-        others = [group for group in self._world.groups if group != self._group]
-        if others:
-            caller.ack(got[:2], self._random.choice(others))
-
-    def _ask(self, riding: list[Delivered]) -> Pop:
-        random = self._random
-        return Pop(
-            max_messages=random.choice((1, 4, 10, 10)),
-            invisible_ms=random.choice(LEASES_MS),
-            wait_ms=random.choice((0, 0, 0, 100)),
-            attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
-            ack=tuple(each.receipt for each in riding),
-        )
-
-    def _settle(self, caller: Caller, got: list[Delivered]) -> None:
-        """Acks most: at once, or with the next pop, or some of them; gives some back, extends some, forgets some."""
-        random = self._random
-        while got:
-            some, got = got[: (size := random.choice((1, 2, 5)))], got[size:]
-            fate = random.random()
-            if fate < 0.25:
-                self._acks += some
-            elif fate < 0.6:
-                caller.ack(some)
-            elif fate < 0.75:
-                caller.nack(some, random.choice(RETRIES_MS))
-            elif fate < 0.75 + self._world.plan.burials:
-                caller.bury(some[:1])
-            elif fate < 0.9:
-                self._acks += caller.extend(some, EXTENDED_MS)[:1]
-
-
-class LateGroup(Actor):
-    """A group that is made while messages come in, from the beginning on."""
-
-    def __init__(self, world: World, name: str, random: Random) -> None:
-        self._world, self._name, self._random = world, name, random
-        self._begins_in = random.randrange(600)
-        self._consumer: Consumer | None = None
-
-    def work(self, service: Service) -> None:
-        if self._consumer is None:
-            self._world.sleep(self._begins_in)
-            try:
-                service.groups.put(self._world.topic, self._name, self._world.settings)
-            except StoreUnavailable:
-                return
-            self._world.add_group(self._name)
-            self._consumer = Consumer(self._world, self._name, self._name, self._random)
-        self._consumer.work(service)
-
-
-class Resetter(Actor):
-    def __init__(self, world: World, random: Random) -> None:
-        self._world, self._random = world, random
-        self._is_done = False
-
-    def work(self, service: Service) -> None:
-        if not self._is_done:
-            self._is_done = True
-            self._world.sleep(self._random.randrange(2_000))
-            self._world.caller(service).reset(self._random.choice(self._world.groups), self._target())
-
-    def _target(self) -> str | int | OneQueue:
-        random, world = self._random, self._world
-        delivered = random.choice(world.history.delivered).place if world.history.delivered else (0, 0)
-        instant = world.now - random.randrange(2_000)
-        return random.choice(("earliest", "earliest", "latest", instant, OneQueue(*delivered)))
-
-
-class Sweeper(Actor):
-    """What runs on a schedule, now and then."""
-
-    def __init__(self, world: World, random: Random) -> None:
-        self._world, self._random = world, random
-        self._left = 3
-
-    def work(self, service: Service) -> None:
-        while self._left:
-            self._left -= 1
-            self._world.sleep(self._random.randrange(1_500))
-            with suppress(StoreUnavailable):
-                service.sweeps.forward()
-                service.sweeps.revive()
-                service.sweeps.expire()
-
-
-class Housekeeper(Actor):
-    """Pauses a group and lets it go on, and makes and removes one that nobody needs."""
-
-    def __init__(self, world: World, chores: int, random: Random) -> None:
-        self._world, self._left, self._random = world, chores, random
-
-    def work(self, service: Service) -> None:
-        while self._left:
-            self._left -= 1
-            self._world.sleep(self._random.randrange(600))
-            try:
-                self._chore(service, self._random.choice(self._world.groups))
-            except DecantError:
-                continue
-
-    def _chore(self, service: Service, group: str) -> None:
-        topic = self._world.topic
-        if self._random.random() < 0.5:
-            self._world.pause(service, group, True)
-            self._world.sleep(self._random.randrange(self._random.choice((200, 2_500))))
-            self._world.pause(service, group, False)
-        else:
-            service.groups.put(topic, "spare", {})
-            service.consumer.pop(topic, "spare", Pop(3, 500))
-            service.groups.delete(topic, "spare")
 
 
 def play(seed: int, plan: Plan | None = None) -> list[str]:

@@ -1,0 +1,33 @@
+"""Judges of what messages died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.history.facts import History, Place
+
+_GONE = "payload is gone"
+"""What the reason of a letter says where the message was lost."""
+
+
+def what_nobody_got_does_not_die(history: History) -> Iterator[str]:
+    """A message that no pop delivered, and nobody buried, is not dead, however often it could not be read; but for one
+    that has lost its payload. Where answers are lost, it cannot be told whether a pop delivered it."""
+    got = {(each.group, each.place) for each in history.delivered}
+    got |= {(each.group, each.place) for each in history.settled if each.verb == "bury"}
+    for group, dead in history.dead.items() if history.are_all_answered else ():
+        for place in dead:
+            if (group, place) not in got and not is_of_a_lost_message(history, group, place):
+                yield f"{group} {place} died, and nobody was ever given it: {history.reasons[group][place]}"
+
+
+def what_is_dead_as_lost_is_lost(history: History) -> Iterator[str]:
+    for group, reasons in history.reasons.items():
+        for place, reason in reasons.items():
+            if _GONE in reason and place not in history.lost:
+                yield f"{group} {place} is dead, since its payload is gone, which nobody has removed"
+
+
+def is_of_a_lost_message(history: History, group: str, place: Place) -> bool:
+    """Whether the letter says that the message was lost, and it was."""
+    return place in history.lost and _GONE in history.reasons.get(group, {}).get(place, "")

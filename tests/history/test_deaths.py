@@ -1,0 +1,56 @@
+"""The checks of deaths, and of how long pops wait, find what is wrong, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.history.facts import Attempted, Redrive, Rules
+from tests.history.pops import REQUESTS_MS_MAX
+from tests.history.test_checker import PLACE, delivered, found, history, settled
+
+GONE = "the message was lost: its payload is gone from the store"
+NOBODY_GOT_IT = "what_nobody_got_does_not_die"
+
+
+@pytest.mark.parametrize(
+    ("more", "wrong"),
+    [
+        ({}, {NOBODY_GOT_IT}),
+        ({"are_all_answered": False}, set()),
+        ({"settled": [settled("bury", "r", 100)]}, set()),
+        ({"delivered": [delivered("r", 100, 900)]}, set()),
+        ({"lost": {PLACE}}, {NOBODY_GOT_IT}),
+        ({"lost": {PLACE}, "reasons": {"g": {PLACE: GONE}}}, set()),
+        ({"reasons": {"g": {PLACE: GONE}}}, {NOBODY_GOT_IT, "what_is_dead_as_lost_is_lost"}),
+    ],
+)
+def test_what_nobody_got_does_not_die_but_of_the_loss_of_its_payload(more: dict[str, object], wrong: set[str]) -> None:
+    died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
+    judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
+    assert found(judged) - {"a_group_takes_its_own_receipts_alone"} == wrong
+
+
+def test_the_lost_die_whatever_their_attempts() -> None:
+    judged = history(dead={"g": {PLACE: 1}}, reasons={"g": {PLACE: GONE}}, drained={"g": set()}, lost={PLACE})
+    judged.rules = {"g": Rules(5, 10)}
+    assert found(judged) == set()
+    judged.reasons = {"g": {PLACE: "the lease expired"}}
+    assert found(judged) == {"the_dead_were_tried_and_stay_dead"}
+
+
+@pytest.mark.parametrize(("took_ms", "wrong"), [(0, set()), (1, {"a_pop_waits_no_longer_than_asked"})])
+def test_a_pop_waits_as_long_as_it_was_asked_to(took_ms: int, wrong: set[str]) -> None:
+    until_ms = 100 + 1_000 + REQUESTS_MS_MAX + took_ms
+    judged = history(attempts=[Attempted("g", "a", 100, until_ms, [], 1_000)], are_all_answered=True)
+    assert found(judged) == wrong
+    judged.are_all_answered = False
+    assert found(judged) == set()
+
+
+def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
+    """Where attempts begin anew, they do not tell which was first: a pop on its way for long, of a plan with stalls."""
+    first, second = delivered("r", 1_196, 1_197, began_ms=172), delivered("s", 1_104, 31_236, 2, began_ms=1_018)
+    judged = history(first, second, redrives=[Redrive("g", 0, 10)])
+    assert found(judged) == set()
+    first.attempt = 2
+    assert "two_leases_never_live_at_once" in found(judged)

@@ -1,0 +1,49 @@
+"""What a deployment should never see: payloads that are gone, though their messages are in the log."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from chalicelib import keys
+from chalicelib.message import parse_message_id
+from chalicelib.service.service import Service
+from tests.history.aftermath import read_log
+from tests.history.facts import History, Place
+from tests.simulation.faulty_store import NONE
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Loser:
+    """Removes, now and then, the payload of an entry that is in the log; it has read what was there."""
+
+    def __init__(self, world: World, count: int, random: Random) -> None:
+        self._world, self._left, self._random = world, count, random
+
+    def work(self, service: Service) -> None:
+        while self._left:
+            self._left -= 1
+            self._world.sleep(self._random.randrange(700))
+            self._lose_one()
+
+    def _lose_one(self) -> None:
+        found, history = History(), self._world.history
+        read_log(self._world.instance(NONE), self._world.topic, found)
+        history.log |= found.log
+        history.ids |= found.ids
+        entries = sorted(_by_entry(found).items())
+        self._random.shuffle(entries)
+        for entry_id, places in entries:
+            if self._world.lose(keys.payload(self._world.topic.id, entry_id, 0)):
+                history.lost |= places
+                return
+
+
+def _by_entry(found: History) -> dict[bytes, set[Place]]:
+    entries: dict[bytes, set[Place]] = {}
+    for place, message_id in found.ids.items():
+        if parsed := parse_message_id(message_id):
+            entries.setdefault(parsed[0], set()).add(place)
+    return entries

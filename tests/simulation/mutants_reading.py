@@ -1,0 +1,97 @@
+"""Bugs planted into what becomes of messages that cannot be read, for a while or ever."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib import changes
+from chalicelib.cursor import Cursor
+from chalicelib.errors import StoreUnavailable
+from chalicelib.service import claimer, consumer
+from chalicelib.service.claimer import Claimed, Claimer
+from chalicelib.service.consumer import Consumer
+from chalicelib.service.sieve import Sieve
+from chalicelib.store import Keys
+from chalicelib.writes import Refused, SizeIs
+from tests.simulation.mutants import planted, without
+
+
+@planted
+def leases_given_back_without_a_fence() -> Any:
+    """A call that cannot read its messages gives them back though another call of the attempt delivers them."""
+    return patch.object(claimer, "give_back", lambda *args: without(changes.give_back(*args), SizeIs))
+
+
+@planted
+def repeats_that_confirm_nothing() -> Any:
+    """A second call of an attempt delivers what the first has leased, and does not note that it does."""
+
+    def held(self: Any, _view: Any, cursor: Any, ask: Any) -> Any:
+        leases = cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
+        return Claimed(cursor, leases, [], is_limited=False, is_partial=False) if leases else None
+
+    return patch.object(Claimer, "held", held)
+
+
+@planted
+def leases_that_nobody_gives_back() -> Any:
+    """An attempt counts though its messages could not be read."""
+    return patch.object(Claimer, "give_back", lambda *_: None)
+
+
+@planted
+def repeats_that_give_back() -> Any:
+    """A repeat that cannot read what an earlier call has delivered gives it back."""
+    true = Consumer._repeated
+
+    def repeated(self: Any, view: Any, ask: Any) -> Any:
+        try:
+            return true(self, view, ask)
+        except StoreUnavailable:
+            now = self._runtime.now()
+            for seen in view.cursors:
+                fresh = Cursor.of(self._claimer._store.read([Keys([seen.key], strong=True)])[0][0])
+                for each in fresh.held(ask.attempt_token, now):
+                    with suppress(Refused):
+                        self._claimer._store.write(changes.write(fresh, changes.give_back(each, now)))
+            raise
+
+    return patch.object(Consumer, "_repeated", repeated)
+
+
+@planted
+def losses_that_are_settled_silently() -> Any:
+    """A message whose payload is gone counts as acked."""
+    return patch.object(Consumer, "_bury_lost", Consumer._settle_expired)
+
+
+@planted
+def losses_that_a_filter_passes() -> Any:
+    """A message whose payload is gone is taken for one that the group does not want."""
+    true = Sieve._sifted
+
+    def sifted(self: Any, view: Any, queue: int, cursor: Any) -> Any:
+        offsets, wanted = true(self, view, queue, cursor)
+        stored = self._reader.stored(view.topic, queue, view.chains[queue], wanted)
+        return offsets, [each.offset for each in stored if not each.message.is_lost]
+
+    return patch.object(Sieve, "_sifted", sifted)
+
+
+@planted
+def losses_that_take_others_along() -> Any:
+    """With a message whose payload is gone all die that were taken with it."""
+    true = Consumer._missing
+
+    def missing(self: Any, view: Any, queue: int, offsets: Any) -> Any:
+        expired, lost = true(self, view, queue, offsets)
+        return expired, sorted({*lost, *(offset + 1 for offset in lost if offset + 1 in self.taken)})
+
+    def delivered(self: Any, view: Any, queue: int, cursor: Any, leases: Any, segments: Any) -> Any:
+        self.taken = {offset for lease in leases for offset in lease.owed_offsets}
+        return consumer_delivered(self, view, queue, cursor, leases, segments)
+
+    consumer_delivered = consumer.Consumer._delivered
+    return patch.multiple(Consumer, _missing=missing, _delivered=delivered)

@@ -1,0 +1,100 @@
+"""What simulated histories are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tests.history.checker import SKEW_MS
+from tests.simulation.expiring import RETENTION_MS
+from tests.simulation.faulty_store import ALL, Faults
+
+EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
+"""No dedup id stands for longer than what is stored with it is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a history is made of."""
+
+    producers: int = 3
+    consumers: int = 3
+    messages: int = 20
+    pops: int = 3
+    """Of each consumer."""
+    leases_ms: tuple[int, ...] = (200, 1_000, 3_000)
+    """For how long consumers ask."""
+    pop_sizes: tuple[int, ...] = (1, 4, 10, 10)
+    """For how many messages they ask."""
+    waits_ms: tuple[int, ...] = (0, 0, 0, 100)
+    """How long they wait for them."""
+    sizes: tuple[int, ...] = (0, 0, 150, 2_000)
+    """Of messages, about; the largest have payloads outside of their log."""
+    queues: int = 2
+    groups: int = 1
+    late_groups: int = 0
+    """Made while messages come in."""
+    resets: int = 0
+    ordered: bool = False
+    unwanted_key: str | None = None
+    """Of messages that no group wants."""
+    sweepers: int = 0
+    """Scheduled sweeps that run at once."""
+    chores: int = 0
+    """Pauses, settings changed, throw-away groups made and removed."""
+    max_attempts: int = 1_000
+    max_in_flight: int = 1_000
+    burials: float = 0.03
+    """The share of what is delivered that consumers bury."""
+    redrives: int = 0
+    redrives_pause_ms: int = 2_500
+    """At most so long is it from one redrive to the next."""
+    purges: int = 0
+    dedup_ids: int = 0
+    """Producers take theirs from so many; 0: they use none."""
+    dedup_ms: int = 300_000
+    """How long one stands."""
+    delayed: float = 0.0
+    """The share of messages that wait."""
+    small_pages: bool = False
+    """Retries lie in pages, not in the cursor."""
+    alarm_ready: int = 0
+    """Groups have an alarm, raised where so many messages are ready; 0: they have none."""
+    retention_ms: int = 0
+    """Messages expire after so long, and are removed; 0: they do not."""
+    hasty: float = 0.0
+    """How likely a pop with an `attempt_id` is called by two instances at once."""
+    losses: int = 0
+    """So many payloads of messages in the log are removed."""
+    skew_ms: int = SKEW_MS
+    """Two processes' clocks differ by at most this."""
+    set_back_ms: int = 0
+    """The clocks of some processes are set back by so much while they are at work."""
+    faults: Faults = ALL
+
+    @classmethod
+    def of(cls, seed: int) -> Plan:
+        """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
+        random = Random(~seed)
+        groups = random.choice((1, 1, 1, 2))
+        plan = cls(
+            queues=random.choice((1, 2, 2, 3)),
+            groups=groups,
+            late_groups=random.choice((0, 0, 0, 1)),
+            resets=random.choice((0, 0, 0, 1, 2)),
+            chores=random.choice((0, 0, 0, 3)),
+            max_attempts=random.choice((1_000, 1_000, 1, 2)),
+            max_in_flight=random.choice((1_000, 1_000, 4, 7)),
+            ordered=random.choice((False, False, False, True)),
+            unwanted_key=random.choice((None, None, None, "b")),
+            sweepers=random.choice((0, 0, 1, 2)),
+            redrives=random.choice((0, 0, 0, 2)),
+            small_pages=random.choice((False, False, True)),
+            dedup_ids=random.choice((0, 0, 0, 3, 6)),
+            dedup_ms=random.choice((300_000, 300_000, 2_000)),
+            delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
+            purges=random.choice((0, 0, 0, 2)),
+            alarm_ready=random.choice((0, 0, 0, 1, 4)),
+        )
+        return replace(plan, **EXPIRING) if random.random() < 0.2 else plan
