@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.cursor import Cursor
-from chalicelib.lease import ACKED, MOVED, Lease, mark
+from chalicelib.lease import ACKED, CONFIRMED, MOVED, Lease, mark
 from chalicelib.limits import LEASES_MAX, LEASES_ROOM, PRUNED_MAX, WITNESS_MS, WITNESSES_MAX
 from chalicelib.writes import (
     Absent,
@@ -18,6 +18,7 @@ from chalicelib.writes import (
     Equals,
     Exists,
     Guard,
+    Item,
     Key,
     Lacks,
     Remove,
@@ -26,9 +27,6 @@ from chalicelib.writes import (
     SizeIs,
     Write,
 )
-
-_DEADLINE, _ATTEMPT = 2, 3
-"""Places in the list that a lease is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,17 @@ class Change:
         return bool(self.effects)
 
 
-def write(cursor: Cursor, change: Change) -> Write:
-    """One conditional request for all parts, on the epoch that was seen."""
-    return Write(
-        cursor.key,
-        (Equals(("epoch",), cursor.epoch), *change.guards),
-        change.effects,
-        landed=lambda before: before is not None and any(token in before["leases"] for token in change.tokens),
-    )
+def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] = lambda _: None) -> Write:
+    """One conditional request for all parts, on the epoch that was seen. `recognised` is called when it was refused and
+    recognises its effect: for the token of an attempt, that may be the effect of another call."""
+
+    def landed(before: Item | None) -> bool:
+        is_there = before is not None and any(token in before["leases"] for token in change.tokens)
+        if before is not None and is_there:
+            recognised(before)
+        return is_there
+
+    return Write(cursor.key, (Equals(("epoch",), cursor.epoch), *change.guards), change.effects, landed)
 
 
 def create(cursor: Cursor) -> Write:
@@ -136,17 +137,10 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
     )
 
 
-def give_back(lease: Lease, due: int) -> Change:
-    """Ends a lease whose messages could not be read: this delivery does not count. Refused when another call of the
-    same attempt delivers them, see `confirm`."""
-    attempt, deadline = (*lease.path, _ATTEMPT), (*lease.path, _DEADLINE)
-    return Change(_fence(lease), (Set(deadline, due), Set(attempt, lease.attempt - 1)))
-
-
 def confirm(leases: Iterable[Lease]) -> Change:
-    """Notes on leases, with an empty mark, that a second call of their attempt delivers them: should the first call
-    fail, it can no longer give them back."""
-    parts = [Change(_fence(lease), (Append(lease.path, [mark(ACKED, ())]),)) for lease in leases]
+    """Notes on leases that a second call of their attempt delivers them: should the first call fail, it can no longer
+    give them back."""
+    parts = [Change(_fence(lease), (Append(lease.path, [CONFIRMED]),)) for lease in leases]
     return sum(parts, Change())
 
 

@@ -28,6 +28,8 @@ from chalicelib.writes import Path
 
 ACKED = b"a"
 MOVED = b"m"
+CONFIRMED = ACKED
+"""A mark that names no message: a second call of an attempt delivers the lease, too."""
 
 TOKEN_CHARS = 8
 """The part of a token that names the pop; what it extends or takes over adds `SPLIT_CHARS` random ones."""
@@ -118,6 +120,10 @@ class Lease:
     def is_witness(self) -> bool:
         """Whether there are receipts for messages that it has lost."""
         return bool(self.moved) and not self.parked
+
+    @property
+    def is_confirmed(self) -> bool:
+        return CONFIRMED in self.marks
 
     @property
     def is_scribbled(self) -> bool:

@@ -263,7 +263,7 @@ SIFTED_BYTES_MAX = 8 * MIB
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 """The same of one pop in one queue, which then answers with what it has."""
 SIFTING_MS = SECOND_MS
-"""How long a pop sifts the messages of one queue: a filter may take a tenth of a second for one."""
+"""How long a pop sifts messages at each of its looks: a filter may take a tenth of a second for one."""
 BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 SWEEP_MS = 45 * SECOND_MS

@@ -168,6 +168,10 @@ def close(log: str, base: int, ttl: int) -> Write:
     )
 
 
-def empty(closed: Segment) -> Write:
-    """Leaves of a closed segment what tells that it is."""
-    return Write(closed.key, (Exists(("closed",)),), (Set(("entries",), []),))
+def empty(segment: Segment, ttl: int) -> Write:
+    """Leaves of a segment of a closed log what says where the log goes on, or that it does not."""
+    return Write(
+        segment.key,
+        (Exists(("end",)),),
+        (Set(("entries",), []), Set(("bytes",), SEGMENT_FULL_BYTES), Set(("ttl",), ttl)),
+    )

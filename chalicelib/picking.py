@@ -33,7 +33,8 @@ class Pick:
     `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
     passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
-    `passed`: which of the fresh, counted from `next`, the group does not want."""
+    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
+    with what is redriven meanwhile."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -42,6 +43,7 @@ class Pick:
     is_capped_closely: bool
     is_partial: bool
     passed: Collection[int] = ()
+    demands_dead: bool = False
 
     @property
     def count(self) -> int:
@@ -94,6 +96,8 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Ri
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
     # What is parked may come due at any moment, and others may take over what is acked here before it is.
     spare = room - waiting - cursor.retrying(now) - freed - fresh
+    may_all_rise = spare >= cursor.dead  # there is room for all dead letters, should they be redriven meanwhile
+    spare -= cursor.dead if may_all_rise else 0
     return Pick(
         takeovers,
         fresh,
@@ -101,6 +105,7 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Ri
         is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
         is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
+        demands_dead=not may_all_rise,
     )
 
 
@@ -150,7 +155,7 @@ def take(
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely or is_alone:
         made += no_claim_since(cursor)
-    if cursor.dead:
+    if picked.demands_dead:
         made += no_redrive_since(cursor)
     made += not_beyond(picked.next_at_most)
     if picked.fresh:

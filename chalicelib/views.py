@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from chalicelib.progress import QueueProgress
-from chalicelib.service.consumer import Delivery, Popped
+from chalicelib.service.consumer import Popped
 from chalicelib.service.delays import Waiting
+from chalicelib.service.delivery import Delivery
 from chalicelib.service.groups import GroupDetails
 from chalicelib.service.letters import DeadMessage
 from chalicelib.service.producer import Produced

@@ -15,6 +15,7 @@ from chalicelib.errors import DecantError, StoreUnavailable
 from chalicelib.runtime import system
 from chalicelib.store.dynamodb import table
 from chalicelib.store.dynamodb.requests import Requests
+from chalicelib.store.dynamodb.side_by_side import SideBySide
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -75,7 +76,7 @@ def _opened(description: str) -> str:
     name = os.environ.get("DECANT_TABLE", wiring.TABLE_DEFAULT)
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
-        Requests(system()).put(lambda: _ready(client, name))
+        SideBySide(system()).run([Requests(system()).put(lambda: _ready(client, name))])
     except StoreUnavailable as trouble:
         raise _unusable(description, trouble.__cause__ or trouble) from trouble
     except (_Unreachable, BotoCoreError, ClientError, DecantError, ValueError) as error:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chalicelib import keys
-from chalicelib.changes import Change, confirm, create, give_back, popped, prune, write
+from chalicelib.changes import Change, confirm, create, move, popped, prune, write
 from chalicelib.cursor import Cursor
 from chalicelib.errors import GroupNotFound, StoreUnavailable
-from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SIFTING_MS
+from chalicelib.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, runs
+from chalicelib.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.log import Segment
 from chalicelib.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
 from chalicelib.retries import due_page
@@ -21,12 +22,16 @@ from chalicelib.service.beliefs import Beliefs
 from chalicelib.service.burial import Burial
 from chalicelib.service.log_reader import LogReader, Want, wire_bytes, within_reach
 from chalicelib.service.looking import View
+from chalicelib.service.parking import parked
 from chalicelib.service.retries import Retries
 from chalicelib.service.sieve import Sieve
 from chalicelib.settlement import Settlement, believe
 from chalicelib.space import Space
 from chalicelib.store import Store
-from chalicelib.writes import Refused
+from chalicelib.writes import Item, Refused
+
+UNREADABLE_MS = SECOND_MS
+"""After how long messages that could not be read are due again: meanwhile others of their queue can be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +59,14 @@ class Claimed:
     """What a claim got: leases, and the segments that hold their messages.
 
     `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
-    name all the leases that were due."""
+    name all the leases that were due. `is_own`: this call leased them, and not another one of the same attempt."""
 
     cursor: Cursor
     leases: list[Lease]
     segments: list[Segment]
-    is_limited: bool
-    is_partial: bool
+    is_limited: bool = False
+    is_partial: bool = False
+    is_own: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,6 @@ class _Plan:
     segments: list[Segment]
     change: Change
     tokens: tuple[str, ...]
-    deadline: int
 
 
 class Claimer:
@@ -106,9 +111,8 @@ class Claimer:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
         `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
         cursor = self._standing(view.cursors[queue])
-        if riding:
-            cursor = believe(cursor, riding.receipts)
-        passed, enough_at_ms = 0, self._runtime.uptime() + SIFTING_MS
+        cursor = believe(cursor, riding.receipts) if riding else cursor
+        passed = 0
         while True:
             if riding:
                 riding.cursor = cursor
@@ -120,30 +124,45 @@ class Claimer:
                 cursor = tended
                 continue
             plan = self._plan(view, queue, cursor, ask, riding, space)
-            is_long = passed >= PASSED_MAX or (passed and self._runtime.uptime() > enough_at_ms)
-            is_enough = is_long and view.group.filter is not None  # what has expired is passed to its end
-            if not plan.tokens and (not plan.picked.fresh or is_enough):
-                return Claimed(cursor, [], [], plan.picked.is_limited, is_partial=False)
+            if not plan.tokens and not plan.picked.fresh:
+                return Claimed(cursor, [], [], plan.picked.is_limited)
+            recognised: list[Item] = []
             try:
-                after = Cursor.of(self._store.write(write(cursor, plan.change)))
+                after = Cursor.of(self._store.write(write(cursor, plan.change, recognised.append)))
             except Refused as refused:
                 cursor = self._found(view, refused)
                 continue
             self._learn(after, riding)
             cursor = after
-            if not plan.tokens:
+            if plan.tokens:
+                claimed = self._claimed(view, after, plan, ask, space, is_own=not recognised)
+            else:
                 passed += plan.picked.fresh
                 self._sieve.look_on(view, queue, cursor, ask.max_messages)
-            elif claimed := self._claimed(view, after, plan, ask, space):
+                claimed = self._given_up(view, cursor, plan, passed)
+            if claimed:
                 return claimed
 
-    def give_back(self, claimed: Claimed) -> None:
-        """Undoes a claim whose messages cannot be read, as far as the store allows: the delivery does not count, and
-        they are due at once."""
-        now = self._runtime.now()
-        change = sum((give_back(lease, now) for lease in claimed.leases), Change())
+    def _given_up(self, view: View, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
+        """An answer without messages, where enough was passed for now; but what has expired is passed to its end."""
+        is_long = passed >= PASSED_MAX or self._runtime.uptime() > view.sift_until_ms
+        is_enough = is_long and view.group.filter is not None
+        return Claimed(cursor, [], [], plan.picked.is_limited) if is_enough else None
+
+    def give_back(self, claimed: Claimed, offsets: Collection[int]) -> None:
+        """Undoes a claim of messages that cannot be read, as far as the store allows: their delivery does not count,
+        and they are due again in a moment, in which others can be had. What another call has leased is left to it."""
+        due = self._runtime.now() + UNREADABLE_MS
+        change = Change()
+        for lease in claimed.leases if claimed.is_own else ():
+            indexes = [index for index in lease.owed if lease.start + index in offsets]
+            spans = [range(lease.start + run.start, lease.start + run.stop) for run in runs(indexes)]
+            if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
+                new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
+                change += move(lease, indexes, new)
         with suppress(Refused, StoreUnavailable):
-            self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
+            if change:
+                self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
 
     def _learn(self, after: Cursor, riding: Settlement | None) -> None:
         self._beliefs.learn(after)
@@ -151,13 +170,14 @@ class Claimer:
             riding.closed |= riding.ended()
             riding.know(after)
 
-    def _claimed(self, view: View, after: Cursor, plan: _Plan, ask: Pop, space: Space) -> Claimed | None:
-        """What the plan has leased; None: the same call, made twice at once, was faster, and holds nothing any more."""
-        leases = [lease for lease in map(after.leases.get, plan.tokens) if lease]
+    def _claimed(self, view: View, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool) -> Claimed | None:
+        """What the plan has leased. `is_own`: this call did; else the same call, made twice at once, may have been
+        faster. None: that one holds nothing any more."""
         if space.is_whole and ask.attempt_token:
             others = {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())} - set(plan.tokens)
-            if others or any(lease.deadline != plan.deadline for lease in leases):
+            if others or not is_own:
                 return self.held(view, after, ask)
+        leases = [after.leases[token] for token in plan.tokens if token in after.leases]
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _tended(self, view: View, queue: int, cursor: Cursor, ask: Pop) -> Cursor:
@@ -186,16 +206,16 @@ class Claimer:
             return self._found(view, refused)
 
     def held(self, view: View, cursor: Cursor, ask: Pop) -> Claimed | None:
-        """What the same attempt has leased in another call, and still holds."""
+        """What the same attempt has leased in another call, and still holds: noted there as delivered here."""
         while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
+            new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
+            if not new:
+                return Claimed(cursor, leases, [], is_own=False)
             try:
-                after = Cursor.of(self._store.write(write(cursor, confirm(leases))))
+                cursor = Cursor.of(self._store.write(write(cursor, confirm(new))))
             except Refused as refused:
                 cursor = self._found(view, refused)
-                continue
-            self._beliefs.learn(after)
-            confirmed = [after.leases[lease.token] for lease in leases]
-            return Claimed(after, confirmed, [], is_limited=False, is_partial=False)
+            self._beliefs.learn(cursor)
         return None
 
     def _standing(self, cursor: Cursor) -> Cursor:
@@ -236,7 +256,6 @@ class Claimer:
             segments,
             taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, riding.tokens if riding else ()),
             taken.tokens,
-            deadline,
         )
 
     def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None) -> Pick:

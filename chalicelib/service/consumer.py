@@ -6,9 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib import call
-from chalicelib.cursor import Cursor
-from chalicelib.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.lease import Lease, runs
+from chalicelib.errors import GroupNotFound, StoreUnavailable
 from chalicelib.limits import (
     HOME_MS,
     PASSED_AT_ONCE_MAX,
@@ -17,34 +15,17 @@ from chalicelib.limits import (
     PROMOTED_MAX,
     PROMOTED_QUEUES_MAX,
 )
-from chalicelib.log import Segment
-from chalicelib.message import Stored
-from chalicelib.receipt import Receipt
 from chalicelib.runtime import Runtime
 from chalicelib.service.catalogue import Catalogue
-from chalicelib.service.claimer import Claimed, Claimer, Pop
-from chalicelib.service.log_reader import LogReader, Want, stored_at
+from chalicelib.service.claimer import Claimer, Pop
+from chalicelib.service.delivery import Deliverer, Delivery
 from chalicelib.service.looking import Looker, View
 from chalicelib.service.promoter import Promoter
-from chalicelib.service.receipts import Receipts
 from chalicelib.service.settler import Settler
 from chalicelib.service.throttle import Throttle
 from chalicelib.settlement import Failure, Settlement
 from chalicelib.space import Space
 from chalicelib.topic import Topic
-
-_LOST = "the message was lost: its payload is gone from the store"
-"""Why a message is dead that nobody can be given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A message in the hands of a consumer."""
-
-    stored: Stored
-    attempt: int
-    invisible_until_ms: int
-    receipt: str
 
 
 @dataclass(slots=True)
@@ -57,6 +38,8 @@ class Popped:
     is_paused: bool = False
     is_limited: bool = False
     retry_after_ms: int | None = None
+    trouble: StoreUnavailable | None = None
+    """Why what was leased could not be read, and was given back."""
 
 
 class Consumer:
@@ -67,9 +50,8 @@ class Consumer:
         promoter: Promoter,
         looker: Looker,
         claimer: Claimer,
-        reader: LogReader,
+        deliverer: Deliverer,
         settler: Settler,
-        receipts: Receipts,
         throttle: Throttle,
     ) -> None:
         self._runtime = runtime
@@ -77,9 +59,8 @@ class Consumer:
         self._promoter = promoter
         self._looker = looker
         self._claimer = claimer
-        self._reader = reader
+        self._deliverer = deliverer
         self._settler = settler
-        self._receipts = receipts
         self._throttle = throttle
 
     def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
@@ -151,7 +132,7 @@ class Consumer:
         deliveries: list[Delivery] = []
         for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
             held = self._claimer.held(view, cursor, ask)
-            found = self._delivered(view, queue, held.cursor, held.leases, []) if held else []
+            found = self._deliverer.deliver(view, queue, held)[0] if held else []
             fitting = found[: space.fitting(each.stored for each in found)]
             deliveries += fitting
             space = space.after(each.stored for each in fitting)
@@ -164,7 +145,8 @@ class Consumer:
         since = {queue: view.waiting_since(queue, now) for queue in range(view.topic.queues)}
         waiting = {queue: instant for queue, instant in since.items() if instant is not None}
         is_limited = False
-        while waiting:
+        trouble: StoreUnavailable | None = None
+        while waiting and not view.is_sifted_enough(self._runtime.uptime()):
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
             riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
@@ -172,6 +154,9 @@ class Consumer:
             if popped.deliveries or popped.retry_after_ms is not None:
                 return popped
             is_limited = is_limited or popped.is_limited
+            trouble = trouble or popped.trouble
+        if trouble:
+            raise trouble
         return Popped(is_limited=is_limited)
 
     def _throttled(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
@@ -184,9 +169,11 @@ class Consumer:
         wanted = min(ask.max_messages, picked.count)
         allowed = self._throttle.take(view, rate, wanted)
         popped = Popped(is_limited=picked.is_limited)
-        if allowed:
-            popped = self._claim(view, queue, replace(ask, max_messages=allowed), riding)
-        self._throttle.give_back(view, allowed - len(popped.deliveries))
+        try:
+            if allowed:
+                popped = self._claim(view, queue, replace(ask, max_messages=allowed), riding)
+        finally:
+            self._throttle.give_back(view, allowed - len(popped.deliveries))
         if allowed < wanted:
             popped.retry_after_ms = self._throttle.next_in_ms(view, rate)
         return popped
@@ -201,58 +188,21 @@ class Consumer:
         while True:
             rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
             space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
-            claimed = self._claimer.claim(view, queue, rest, riding, space)
             try:
-                found, has_missing = self._read(view, queue, claimed)
+                claimed = self._claimer.claim(view, queue, rest, riding, space)
             except StoreUnavailable:
-                self._claimer.give_back(claimed)
-                if deliveries:
-                    return Popped(deliveries)
-                raise
+                if not deliveries:
+                    raise
+                return Popped(deliveries)
+            try:
+                found, has_missing = self._deliverer.deliver(view, queue, claimed)
+            except StoreUnavailable as trouble:
+                return Popped(deliveries, trouble=None if deliveries else trouble)
             deliveries += found
             riding = None
             is_partial = claimed.is_partial and bool(claimed.leases)
             if len(deliveries) == ask.max_messages or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
-
-    def _read(self, view: View, queue: int, claimed: Claimed) -> tuple[list[Delivery], bool]:
-        """The messages that were claimed, and whether some of them are not there. These are settled, so that nobody
-        is given them again."""
-        found = self._delivered(view, queue, claimed.cursor, claimed.leases, claimed.segments)
-        view.cursors[queue] = claimed.cursor
-        by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        missing = sorted(by_offset.keys() - {delivery.stored.offset for delivery in found})
-        if not missing:
-            return found, False
-        expired, lost = self._missing(view, queue, missing)
-        for offsets, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
-            receipts = [self._receipt(view, claimed.cursor, by_offset[offset], queue, offset) for offset in offsets]
-            if receipts:
-                settled, _ = self._settler.open(view.topic, view.group.name, receipts)
-                settle(view, settled)
-                view.cursors[queue] = settled[0].cursor  # what is settled does not hold up an ordered queue any more
-        return found, bool(expired or lost)
-
-    def _missing(self, view: View, queue: int, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Those of these messages that have expired, in a retry that waited for so long, and those that have lost
-        their payload."""
-        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in offsets]
-        chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
-        standing = [(offset, chain) for offset, chain in chains if chain]
-        expired_ms = view.topic.expired_ms(self._runtime.now())
-        expired = [
-            offset for offset, chain in standing if chain[0].base > offset or stored_at(chain, offset) <= expired_ms
-        ]
-        return expired, [offset for offset, _ in standing if offset not in expired]
-
-    def _settle_expired(self, view: View, settlements: Sequence[Settlement]) -> None:
-        self._settler.acknowledge(view.topic, view.group.name, settlements)
-
-    def _bury_lost(self, view: View, settlements: Sequence[Settlement]) -> None:
-        """Raises TopicNotFound: payloads are gone, too, when the topic is."""
-        if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
-            raise TopicNotFound(f"topic '{view.topic.name}' was made again")
-        self._settler.give_up(view.topic, view.group, settlements, _LOST)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
@@ -263,28 +213,6 @@ class Consumer:
             if settlement.queue in waiting and waiting[settlement.queue] <= until:
                 return settlement.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
-
-    def _delivered(
-        self, view: View, queue: int, cursor: Cursor, leases: Sequence[Lease], segments: list[Segment]
-    ) -> list[Delivery]:
-        by_offset = {offset: lease for lease in leases for offset in lease.owed_offsets}
-        stored = self._reader.stored(view.topic, queue, segments, by_offset)
-        if missing := by_offset.keys() - {each.offset for each in stored}:
-            wants = [Want(view.topic.log(queue), run.start, len(run), None) for run in runs(missing)]
-            for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
-                stored += self._reader.stored(view.topic, queue, chain, run)
-        stored.sort(key=lambda each: each.offset)
-        return [
-            self._delivery(view, cursor, by_offset[each.offset], each) for each in stored if not each.message.is_lost
-        ]
-
-    def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
-        receipt = self._receipt(view, cursor, lease, stored.queue, stored.offset)
-        return Delivery(stored, lease.attempt, lease.deadline, receipt)
-
-    def _receipt(self, view: View, cursor: Cursor, lease: Lease, queue: int, offset: int) -> str:
-        place = (cursor.consumer, queue, cursor.epoch, lease.token, offset - lease.start, offset)
-        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))
 
 
 def _promotes_on(view: View, promoted: Collection[int], promotions: int) -> bool:

@@ -147,8 +147,8 @@ class LogReader:
     def _may_begin_later(self, want: Want, base: int) -> bool:
         """Whether a segment that is not there may have been removed: not of a log that is younger than they get, and
         not where nothing was a while ago."""
-        now = self._runtime.now()
-        return now - want.since_ms > EXPIRED_KEPT_MS and (self._empty_until.get((want.log, base)) or 0) < now
+        is_old = self._runtime.now() - want.since_ms > EXPIRED_KEPT_MS
+        return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
 
     def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
         """By key where the log probably ends; ahead where there is a backlog, or where one read was not enough, since
@@ -183,8 +183,9 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 
 
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
-    """When the message at this offset was stored, or the first one after it that is still there."""
-    return next(each.stored_at_ms for first, each in entries(chain) if offset < first + each.count)
+    """When the message at this offset was stored, or the first one after it that is still there; 0: none is, the topic
+    is being deleted."""
+    return next((each.stored_at_ms for first, each in entries(chain) if offset < first + each.count), 0)
 
 
 def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:

@@ -11,7 +11,7 @@ from chalicelib import keys
 from chalicelib.cursor import Cursor
 from chalicelib.errors import InvalidField
 from chalicelib.group import Group
-from chalicelib.limits import UNKNOWN_ITEMS_MAX
+from chalicelib.limits import SIFTING_MS, UNKNOWN_ITEMS_MAX
 from chalicelib.log import Segment
 from chalicelib.presence import completed
 from chalicelib.rate import Window
@@ -39,6 +39,11 @@ class View:
     """For each queue when the first of its delayed messages is due; empty where there never were any."""
     at_ms: int
     """When the look began."""
+    sift_until_ms: int
+    """Until when, by `Runtime.uptime`, what the group does not want is looked through."""
+
+    def is_sifted_enough(self, uptime_ms: int) -> bool:
+        return self.group.filter is not None and uptime_ms > self.sift_until_ms
 
     def due(self, besides: Collection[int] = ()) -> list[int]:
         """The queues with delayed messages that are due, the first first."""
@@ -116,7 +121,8 @@ class Looker:
         key = settings.window_key
         window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
         chains = self._reader.chains(wants, seen)
-        return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms)
+        sift_until_ms = self._runtime.uptime() + SIFTING_MS
+        return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms, sift_until_ms)
 
     def look_again(self, view: View, queue: int, count: int) -> None:
         """Reads on in the log of one queue, after something was put there."""

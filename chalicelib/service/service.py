@@ -16,6 +16,7 @@ from chalicelib.service.decisions import Decisions
 from chalicelib.service.deduplication import Deduplication
 from chalicelib.service.delayed import Delayed
 from chalicelib.service.delays import Delays
+from chalicelib.service.delivery import Deliverer
 from chalicelib.service.expiry import Expiry
 from chalicelib.service.groups import Groups
 from chalicelib.service.hooks import SendHooks
@@ -85,6 +86,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     looker = Looker(store, runtime, catalogue, reader, beliefs, promoter, consumers)
     timeline = Timeline(store, reader)
     claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
+    deliverer = Deliverer(runtime, catalogue, reader, claimer, settler, receipts)
     purge = Purge(store, runtime)
     topics = Topics(store, runtime, catalogue, timeline, purge)
     groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
@@ -99,7 +101,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
         groups,
         Producer(runtime, writer, index, deduplication, delays),
         consumers,
-        Consumer(runtime, catalogue, promoter, looker, claimer, reader, settler, receipts, Throttle(store, runtime)),
+        Consumer(runtime, catalogue, promoter, looker, claimer, deliverer, settler, Throttle(store, runtime)),
         settler,
         Lookup(runtime, reader, timeline, delayed),
         letters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from chalicelib.cursor import Cursor
-from chalicelib.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX, SIFTING_MS
+from chalicelib.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
 from chalicelib.picking import Pick
 from chalicelib.runtime import Runtime
 from chalicelib.service.log_reader import LogReader, entries, within_reach
@@ -75,11 +75,10 @@ class Sieve:
             offsets = range(offsets.start, reached[-1] + 1)
         stored = self._reader.stored(view.topic, queue, chain, reached)
         wanted: list[int] = []
-        until_ms = self._runtime.uptime() + SIFTING_MS
         for each in stored:
             if each.message.is_lost or view.group.filter.wants(each.message):
                 wanted.append(each.offset)
-            if self._runtime.uptime() > until_ms:
+            if view.is_sifted_enough(self._runtime.uptime()):
                 return range(offsets.start, each.offset + 1), wanted
         return offsets, wanted
 

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.errors import StoreUnavailable
 from chalicelib.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX
+from chalicelib.service.claimer import UNREADABLE_MS
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.writes import Item
@@ -22,17 +23,19 @@ class Payloads(MemoryStore):
     """Loses payloads, or does not answer reads of them."""
 
     is_failing = False
+    fails_alone = ""
+    """The one partition that does not answer."""
 
     def lose(self, place: int) -> None:
-        """The payload that was stored as the so-manieth."""
+        """The payload that was stored n-th, from 0 on."""
         if self._blobs:
             del self._blobs[list(self._blobs)[place]]
         else:
             del self._items[[pk for pk in self._items if pk.startswith("payload#")][place]]
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        asks = any(isinstance(read, Keys) and any(key.pk.startswith("payload#") for key in read.keys) for read in reads)
-        if asks and self.is_failing:
+        asked = {key.pk for read in reads if isinstance(read, Keys) for key in read.keys}
+        if self.fails_alone in asked or (self.is_failing and any(pk.startswith("payload#") for pk in asked)):
             raise StoreUnavailable("the payloads are throttled")
         return super().read(reads)
 
@@ -172,9 +175,40 @@ def test_messages_that_cannot_be_read_for_a_while_do_not_die_of_it(
     assert group.totals() == (0, 3, 0, 0)
 
 
-def test_what_cannot_be_read_is_ready_at_once(topic: Topic, store: Payloads, fresh: Client) -> None:
+def test_what_cannot_be_read_is_ready_in_a_moment(topic: Topic, store: Payloads, fresh: Client) -> None:
     group = topic.group("g").seen_by(fresh)
     produce(topic)
     store.is_failing = True
     assert fresh.post(f"{group.path}/pop").status == 503
+    assert group.totals() == (0, 0, 3, 0)
+    topic.client.clock.ms += UNREADABLE_MS
     assert group.totals() == (3, 0, 0, 0)
+
+
+def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    group = topic.group("g", max_attempts=2).seen_by(fresh)
+    sent = produce(topic)
+    store.fails_alone = [pk for pk in store._items if pk.startswith("payload#")][1]
+    taken = group.pop()["messages"]
+    assert bodies(taken) == [sent[0], sent[2]]
+    assert group.ack(*taken) == {"acked": 2, "failed": []}
+    for _ in range(5):
+        topic.client.clock.ms += UNREADABLE_MS
+        assert fresh.post(f"{group.path}/pop").problem == (503, "StoreUnavailable")
+    small = produce(topic, count=1, size=10)
+    assert bodies(group.take(1)) == small
+    store.fails_alone = ""
+    topic.client.clock.ms += UNREADABLE_MS
+    assert [(each["body"], each["attempt"]) for each in group.take(1)] == [(sent[1], 1)]
+
+
+def test_a_queue_whose_payloads_cannot_be_read_holds_back_no_other_queue(client: Client, store: Payloads) -> None:
+    topic = client.topic("two", queues=2)
+    group = topic.group("g").seen_by(client.another())
+    topic.produce(*noise(1, 2 * INLINE_BYTES_MAX), queue=0)
+    client.clock.ms += 10
+    topic.produce("readable", queue=1)
+    store.is_failing = True
+    assert bodies(group.take(1)) == ["readable"]

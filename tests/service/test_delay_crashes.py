@@ -51,7 +51,7 @@ class Scene:
         return other
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
-        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now)
+        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 1_000)
         return build(StoppingStore(self.store, stop), runtime, _KEY)
 
     def grow(self, service: Service) -> None:

@@ -65,6 +65,19 @@ def test_it_hears_so_too_where_it_had_filled_a_segment_and_would_begin_the_next(
     assert produce(other, "new") == 0
 
 
+def test_it_hears_so_too_where_others_have_filled_many_segments_since() -> None:
+    store, clock = MemoryStore(), Clock()
+    one, other = instance(store, clock, 1), instance(store, clock, 2)
+    one.put_topic("t", {"queues": 1})
+    produce(other, *noise(1, SEGMENT_FULL_BYTES))
+    for body in noise(5, SEGMENT_FULL_BYTES):
+        produce(one, body)
+    one.delete_topic("t")
+    clock.ms += 3_000
+    with pytest.raises(TopicNotFound):
+        produce(other, "lost")
+
+
 def test_a_dedup_id_does_not_help_into_the_log_of_a_topic_that_is_gone() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)

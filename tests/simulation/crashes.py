@@ -102,7 +102,7 @@ class Scene:
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return build(
             StoppingStore(self.store, stop),
-            Runtime(lambda: self.now, self._sleep, self._random.randbytes, lambda: self.now),
+            Runtime(lambda: self.now, self._sleep, self._random.randbytes, lambda: self.now - 900_000),
             _KEY,
         )
 

@@ -43,7 +43,7 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
 def _given_back(versions: Versions) -> Iterator[tuple[str, Place]]:
     for key, _, item in versions:
         for lease in Cursor.of(item).leases.values():
-            if not lease.attempt and not lease.parked:
+            if not lease.attempt:  # or redriven
                 yield from ((_group(key), (queue_of(key), offset)) for offset in lease.owed_offsets)
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import dataclasses
 from typing import Any
 from unittest.mock import patch
 
 from chalicelib import changes
-from chalicelib.cursor import Cursor
-from chalicelib.errors import StoreUnavailable
-from chalicelib.service import claimer, consumer
+from chalicelib.service import claimer
 from chalicelib.service.claimer import Claimed, Claimer
-from chalicelib.service.consumer import Consumer
+from chalicelib.service.delivery import Deliverer
 from chalicelib.service.sieve import Sieve
-from chalicelib.store import Keys
-from chalicelib.writes import Refused, SizeIs
+from chalicelib.writes import SizeIs
 from tests.simulation.mutants import planted, without
 
 
 @planted
 def leases_given_back_without_a_fence() -> Any:
     """A call that cannot read its messages gives them back though another call of the attempt delivers them."""
-    return patch.object(claimer, "give_back", lambda *args: without(changes.give_back(*args), SizeIs))
+    return patch.object(claimer, "move", lambda *args: without(changes.move(*args), SizeIs))
 
 
 @planted
@@ -30,7 +27,7 @@ def repeats_that_confirm_nothing() -> Any:
 
     def held(self: Any, _view: Any, cursor: Any, ask: Any) -> Any:
         leases = cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
-        return Claimed(cursor, leases, [], is_limited=False, is_partial=False) if leases else None
+        return Claimed(cursor, leases, [], is_own=False) if leases else None
 
     return patch.object(Claimer, "held", held)
 
@@ -44,27 +41,19 @@ def leases_that_nobody_gives_back() -> Any:
 @planted
 def repeats_that_give_back() -> Any:
     """A repeat that cannot read what an earlier call has delivered gives it back."""
-    true = Consumer._repeated
+    true = Claimer.held
 
-    def repeated(self: Any, view: Any, ask: Any) -> Any:
-        try:
-            return true(self, view, ask)
-        except StoreUnavailable:
-            now = self._runtime.now()
-            for seen in view.cursors:
-                fresh = Cursor.of(self._claimer._store.read([Keys([seen.key], strong=True)])[0][0])
-                for each in fresh.held(ask.attempt_token, now):
-                    with suppress(Refused):
-                        self._claimer._store.write(changes.write(fresh, changes.give_back(each, now)))
-            raise
+    def held(*args: Any) -> Any:
+        found = true(*args)
+        return found and dataclasses.replace(found, is_own=True)
 
-    return patch.object(Consumer, "_repeated", repeated)
+    return patch.object(Claimer, "held", held)
 
 
 @planted
 def losses_that_are_settled_silently() -> Any:
     """A message whose payload is gone counts as acked."""
-    return patch.object(Consumer, "_bury_lost", Consumer._settle_expired)
+    return patch.object(Deliverer, "_bury_lost", Deliverer._settle_expired)
 
 
 @planted
@@ -83,15 +72,14 @@ def losses_that_a_filter_passes() -> Any:
 @planted
 def losses_that_take_others_along() -> Any:
     """With a message whose payload is gone all die that were taken with it."""
-    true = Consumer._missing
+    true, delivering = Deliverer._missing, Deliverer.deliver
 
     def missing(self: Any, view: Any, queue: int, offsets: Any) -> Any:
         expired, lost = true(self, view, queue, offsets)
         return expired, sorted({*lost, *(offset + 1 for offset in lost if offset + 1 in self.taken)})
 
-    def delivered(self: Any, view: Any, queue: int, cursor: Any, leases: Any, segments: Any) -> Any:
-        self.taken = {offset for lease in leases for offset in lease.owed_offsets}
-        return consumer_delivered(self, view, queue, cursor, leases, segments)
+    def deliver(self: Any, view: Any, queue: int, claimed: Any) -> Any:
+        self.taken = {offset for lease in claimed.leases for offset in lease.owed_offsets}
+        return delivering(self, view, queue, claimed)
 
-    consumer_delivered = consumer.Consumer._delivered
-    return patch.multiple(Consumer, _missing=missing, _delivered=delivered)
+    return patch.multiple(Deliverer, _missing=missing, deliver=deliver)

@@ -206,7 +206,6 @@ def test_histories_whose_callers_stall_run_clean() -> None:
     assert {seed: found for seed in range(100) if (found := play(seed, _stalling(seed)))} == {}
 
 
-@pytest.mark.xfail(strict=True, reason="a call gives back what another of its attempt delivers, and the reverse")
 def test_where_consumers_lose_patience_histories_run_clean() -> None:
     assert _bad(30, HASTY) == {}
 

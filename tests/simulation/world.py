@@ -34,6 +34,9 @@ from tests.simulation.watching import Watcher, look_before_the_drain, read_alarm
 
 _KEY = b"0123456789abcdef"
 
+BOOTED_MS = 900_000
+"""Instants of the two clocks must not be taken for each other."""
+
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
 
@@ -166,7 +169,7 @@ class World:
             self._clock(skew, is_set_back=bool(self._plan.set_back_ms) and faults is not NONE),
             self._scheduler.sleep,
             self._random.randbytes,
-            lambda: self._scheduler.now,
+            lambda: self._scheduler.now - BOOTED_MS,
         )
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 

@@ -73,7 +73,7 @@ class Clock:
         return self.ms
 
     def uptime(self) -> int:
-        return self.ms
+        return self.ms - 1_699_999_000_000
 
     def sleep(self, ms: int) -> None:
         self.slept.append(ms)
