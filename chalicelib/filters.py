@@ -38,7 +38,7 @@ EXPRESSION_DEPTH_MAX = 150
 """Levels of a parsed expression. To evaluate one takes up to four Python frames, of which there are 1,000."""
 STEPS_MIN = 4_096
 """Steps that one evaluation may take for any message: an expression of 1,024 characters has fewer than 1,024 nodes."""
-STEPS_PER_CHAR = 16
+STEPS_PER_CHAR = 64
 """Further steps for each character of tag, key and properties: the time grows no faster than the message."""
 CHARS_PER_STEP = 16
 """Characters that are copied or compared in one step: that takes less time than to visit a node."""

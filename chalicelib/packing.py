@@ -52,8 +52,12 @@ def pack(messages: list[Message]) -> Packed:
 
 
 def unpack(codec: str, data: bytes) -> list[Message]:
-    lines = _zstd.decompressor.decompress(data) if codec == ZSTD else data
-    return [_message(orjson.loads(line)) for line in lines.split(b"\n")]
+    """Raises ValueError when these are not packed messages."""
+    try:
+        lines = _zstd.decompressor.decompress(data) if codec == ZSTD else data
+        return [_message(orjson.loads(line)) for line in lines.split(b"\n")]
+    except (zstandard.ZstdError, LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"these are not packed messages: {error}") from error
 
 
 def _line(message: Message) -> dict[str, Any]:

@@ -56,14 +56,18 @@ class Window:
     key: Key
     began_ms: int | None = None
     taken: int = 0
+    is_stuck: bool = False
+    """It begins in the future of this instance, and has not changed for a window: a clock was set back."""
 
     @classmethod
     def of(cls, key: Key, item: Item | None) -> Window:
         return cls(key, item["w"], item["n"]) if item else cls(key)
 
     def is_over(self, rate: Rate, now: int) -> bool:
-        """Also when it begins more than a window from now: then a clock was set back."""
-        return self.began_ms is None or not -rate.window_ms <= now - self.began_ms < rate.window_ms
+        return self.began_ms is None or self.is_stuck or now >= self.began_ms + rate.window_ms
+
+    def is_ahead(self, rate: Rate, now: int) -> bool:
+        return self.began_ms is not None and now < self.began_ms - rate.window_ms
 
     def left(self, rate: Rate, now: int) -> int:
         """Messages that may be taken now."""
@@ -71,7 +75,7 @@ class Window:
 
     def next_in_ms(self, rate: Rate, now: int) -> int:
         """Until more may be taken."""
-        return 0 if self.began_ms is None else max(0, self.began_ms + rate.window_ms - now)
+        return 0 if self.began_ms is None else min(max(0, self.began_ms + rate.window_ms - now), rate.window_ms)
 
     def take(self, count: int, rate: Rate, now: int) -> Write:
         """Takes so many messages, as many as are left at most. A repeat of it that lands too takes them twice: then the

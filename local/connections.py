@@ -48,7 +48,7 @@ LINGER_SECONDS = 2
 POLLS_MAX = 1_000
 """Long polls that wait at a time, each in a thread of some 50 KB. Further ones wait for one of these to end: 20 s."""
 
-OTHERS_MAX = 100
+OTHERS_MAX = 1_000
 """Other requests that are carried out at a time. They have threads of their own: a produce must not wait for the polls
 that wait for its message."""
 

@@ -201,7 +201,8 @@ class Consumer:
             deliveries += found
             riding = None
             is_partial = claimed.is_partial and bool(claimed.leases)
-            if len(deliveries) == ask.max_messages or not (is_partial or has_missing):
+            is_enough = len(deliveries) == ask.max_messages or self._runtime.uptime() > view.sift_until_ms
+            if is_enough or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:

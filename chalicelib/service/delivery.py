@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from chalicelib import call
 from chalicelib.cursor import Cursor
 from chalicelib.errors import StoreUnavailable, TopicNotFound
 from chalicelib.lease import Lease, runs
-from chalicelib.limits import READ_TIMEOUT_MS
+from chalicelib.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.log import Segment
 from chalicelib.message import Stored
 from chalicelib.receipt import Receipt
@@ -26,7 +27,7 @@ from chalicelib.service.receipts import Receipts
 from chalicelib.service.settler import Settler
 from chalicelib.settlement import Settlement
 
-_LOST = "the message was lost: its payload is gone from the store"
+_LOST = "the message was lost: its payload is gone from the store, or damaged"
 """Why a message is dead that nobody can be given."""
 
 
@@ -65,7 +66,8 @@ class Deliverer:
         view.cursors[queue] = claimed.cursor
         unread: set[int] = set()
         try:
-            stored = self._stored(view, queue, claimed.segments, by_offset)
+            with call.part_until(self._half_time(claimed)):
+                stored = self._stored(view, queue, claimed.segments, by_offset)
         except StoreUnavailable:
             stored = self._one_by_one(view, queue, claimed, by_offset)
             unread = by_offset.keys() - {each.offset for each in stored}
@@ -76,6 +78,11 @@ class Deliverer:
         missing = by_offset.keys() - unread - {each.offset for each in found}
         has_missing = bool(missing) and self._settle_missing(view, queue, claimed.cursor, by_offset, missing)
         return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
+
+    def _half_time(self, claimed: Claimed) -> int:
+        """Until when the messages are to be read: a lease that has run out cannot be given back."""
+        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
+        return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
 
     def _stored(self, view: View, queue: int, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
         stored = self._reader.stored(view.topic, queue, segments, offsets)

@@ -55,20 +55,21 @@ class Payloads:
 
     def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
         """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each). Entries stored
-        by `expired_ms` may be gone, and are left out then; the messages of others that are gone are `LOST`."""
+        by `expired_ms` may be gone, and are left out then; the messages of others that are gone, or cannot be decoded,
+        are `LOST`."""
         found: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:
             kept = self._kept.get(entry.id)
             if entry.data is not None:
-                found[entry.id] = unpack(entry.codec, entry.data)
+                found[entry.id] = _unpacked(entry, entry.data)
             elif kept is not None:
                 found[entry.id] = kept[1]
             else:
                 missing.append(entry)
         for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
             if data is not None:
-                found[entry.id] = unpack(entry.codec, data)
+                found[entry.id] = _unpacked(entry, data)
                 self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
             elif entry.stored_at_ms > expired_ms:
                 found[entry.id] = [LOST] * entry.count
@@ -91,6 +92,13 @@ class Payloads:
             found = [self._store.get_blob(keys.blob(topic_id, entry.id))]
         there = [piece for piece in found if piece is not None]
         return b"".join(there) if len(there) == len(found) else None
+
+
+def _unpacked(entry: Entry, data: bytes) -> list[Message]:
+    try:
+        return unpack(entry.codec, data)
+    except ValueError:
+        return [LOST] * entry.count
 
 
 def _item(topic_id: str, entry: Entry, number: int, data: bytes, ttl: int) -> Item:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 from chalicelib.errors import StoreUnavailable
 from chalicelib.rate import Rate, Window
 from chalicelib.runtime import Runtime
+from chalicelib.service.cache import BoundedCache
 from chalicelib.service.looking import View
 from chalicelib.store import Store
 from chalicelib.writes import Refused
@@ -16,11 +18,14 @@ class Throttle:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
+        self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
+        """Windows in the future: when each begins, and since when, by `Runtime.uptime`, it has been so."""
 
     def take(self, view: View, rate: Rate, wanted: int) -> int:
         """How many of these messages may be leased now; they are counted as taken."""
         while True:
             now = self._runtime.now()
+            view.window = self._judged(view.window, rate, now)
             count = min(wanted, view.window.left(rate, now))
             if not count:
                 return 0
@@ -29,6 +34,17 @@ class Throttle:
                 return count
             except Refused as refused:
                 view.window = Window.of(view.window.key, refused.before)
+
+    def _judged(self, window: Window, rate: Rate, now: int) -> Window:
+        """Whether a window in the future is stuck. It is not while somebody whose clock is ahead goes on with it."""
+        if not window.is_ahead(rate, now):
+            return window
+        uptime_ms = self._runtime.uptime()
+        began_ms, since_ms = self._ahead.get(window.key) or (None, uptime_ms)
+        if began_ms != window.began_ms:
+            since_ms = uptime_ms
+            self._ahead.keep(window.key, (window.began_ms, since_ms))
+        return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
 
     def give_back(self, view: View, count: int) -> None:
         """Those that were not there after all, in a transaction, which is known again: a repeat would give them back

@@ -16,7 +16,7 @@ from chalicelib.writes import Item
 from tests.http.client import Client, Group, Topic, bodies, offsets
 from tests.orders import noise
 
-REASON = "the message was lost: its payload is gone from the store"
+REASON = "the message was lost: its payload is gone from the store, or damaged"
 
 
 class Payloads(MemoryStore):
@@ -87,6 +87,15 @@ def test_the_others_are_delivered_and_the_lost_one_is_dead(
     assert group.totals() == (0, 2, 0, 1)
     [letter] = dead(group)
     assert (letter["offset"], letter["reason"], letter["attempts"], letter["body"]) == (1, REASON, 1, "")
+
+
+def test_a_payload_that_cannot_be_decoded_is_lost_too(topic: Topic, store: Payloads, fresh: Client) -> None:
+    group = topic.group("g").seen_by(fresh)
+    sent = produce(topic)
+    damaged = [items for pk, items in store._items.items() if pk.startswith("payload#")][1]
+    damaged.update({sk: {**item, "data": b"\x00damaged"} for sk, item in damaged.items()})
+    assert bodies(group.pop()["messages"]) == [sent[0], sent[2]]
+    assert [(letter["offset"], letter["reason"]) for letter in dead(group)] == [(1, REASON)]
 
 
 def test_a_pop_that_meets_nothing_but_lost_messages_takes_what_comes_after(

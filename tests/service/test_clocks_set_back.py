@@ -42,11 +42,29 @@ def test_a_group_with_a_rate_goes_on_after_a_window(store: MemoryStore) -> None:
     api.produce("t", {"messages": [{"body": str(number)} for number in range(6)]})
     assert len(api.pop("t", "g", {})["messages"]) == 2
     clock.set_back_ms = SET_BACK_MS
-    assert len(api.pop("t", "g", {})["messages"]) == 2
     held = api.pop("t", "g", {})
     assert (held["messages"], held["limited"], held["retry_after_ms"]) == ([], "rate", 1_000)
     clock.ms += 1_000
     assert len(api.pop("t", "g", {})["messages"]) == 2
+    assert api.pop("t", "g", {})["messages"] == []
+    clock.ms += 1_000
+    assert len(api.pop("t", "g", {})["messages"]) == 2
+
+
+@pytest.mark.parametrize("apart_ms", [1_100, 20_000, 60_000])
+def test_a_rate_holds_between_two_instances_whose_clocks_are_far_apart(store: MemoryStore, apart_ms: int) -> None:
+    clock, behind = Clock(), Clock()
+    behind.set_back_ms = apart_ms
+    api, other = instance(store, clock), instance(store, behind, 7)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"rate_limit": 2})
+    api.produce("t", {"messages": [{"body": str(number)} for number in range(100)]})
+    taken = 0
+    for _ in range(100):
+        taken += sum(len(each.pop("t", "g", {"max_messages": 1})["messages"]) for each in (api, other))
+        clock.ms += 100
+        behind.ms += 100
+    assert taken <= 2 * 11
 
 
 def test_an_instance_hears_of_changed_settings_as_soon(store: MemoryStore) -> None:

@@ -406,7 +406,7 @@ def test_an_item_that_would_be_too_large_is_refused_for_want_of_room(storing: St
 def test_the_requests_of_one_call_share_its_time(storing: Storing, clock: Clock) -> None:
     store, _ = storing(forever=slowly(clock, error("ThrottlingException")))
     began = clock.ms
-    with suppress(StoreUnavailable), one_call(clock.ms):
+    with suppress(StoreUnavailable), one_call(clock.uptime()):
         for _ in range(3):
             with suppress(StoreUnavailable):
                 store.write(MAKING)

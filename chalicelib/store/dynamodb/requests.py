@@ -21,6 +21,9 @@ from botocore.exceptions import (
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from chalicelib import call
@@ -45,12 +48,23 @@ _THROTTLED = frozenset(
 )
 """Codes of requests that were surely not applied."""
 
+_WITHOUT_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    ProfileNotFound,
+    SSOError,
+    TokenRetrievalError,
+)
+
 _NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError)
 
 _NO_CREDENTIALS = "the service has no usable credentials for the store: configure some"
 _EXPIRED = "the service's credentials for the store have expired: renew them"
 _REFUSED = "the store does not accept the service's credentials: correct them"
 _NO_RIGHTS = "the service's credentials do not allow this request to the store: grant the right"
+_NO_KEY = "the encryption key of the store cannot be used: enable it, or grant its use"
+_OTHER_REGION = "the bucket is in another region: set AWS_REGION to that one"
 _LASTING = {
     "ResourceNotFoundException": "the table does not exist: create it, or set DECANT_TABLE to one that does",
     "NoSuchBucket": "the bucket does not exist: create it, or set DECANT_BUCKET to one that does",
@@ -62,6 +76,20 @@ _LASTING = {
     "InvalidSignatureException": _REFUSED,
     "IncompleteSignatureException": _REFUSED,
     "MissingAuthenticationTokenException": _REFUSED,
+    "MissingAuthenticationToken": _REFUSED,
+    "RequestExpired": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
+    "OptInRequired": _NO_RIGHTS,
+    "AllAccessDisabled": _NO_RIGHTS,
+    "KMSAccessDeniedException": _NO_RIGHTS,
+    "KMSDisabledException": _NO_KEY,
+    "KMSNotFoundException": _NO_KEY,
+    "KMS.DisabledException": _NO_KEY,
+    "InaccessibleEncryptionCredentialsException": _NO_KEY,
+    "InvalidObjectState": "an object in the bucket is archived: restore it",
+    "PermanentRedirect": _OTHER_REGION,
+    "AuthorizationHeaderMalformed": _OTHER_REGION,
     "InvalidClientTokenId": _REFUSED,
     "InvalidAccessKeyId": _REFUSED,
     "InvalidToken": _REFUSED,
@@ -154,7 +182,7 @@ def _code(trouble: Exception) -> str:
 
 def _lasting(trouble: ClientError | BotoCoreError) -> str | None:
     """Why no repeat of this call would succeed, or what has to be done before; None: that is not known."""
-    if isinstance(trouble, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
+    if isinstance(trouble, _WITHOUT_CREDENTIALS):
         return _NO_CREDENTIALS
     return "an item would become too large" if _is_too_large(trouble) else _LASTING.get(_code(trouble))
 
