@@ -228,7 +228,8 @@ def test_a_topic_that_is_deleted_does_not_get_a_log_again_by_a_repeat(
     other.delete()
     answer = client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
     assert answer.problem == (404, "TopicNotFound")
-    assert not any(items for pk, items in store._items.items() if pk.startswith("log#"))
+    segments = [item for pk, items in store._items.items() if pk.startswith("log#") for item in items.values()]
+    assert [each["closed"] and each["entries"] for each in segments] == [[]]
 
 
 # -- messages that wait -----------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -20,9 +19,6 @@ from tests.local.test_server import Running, running
 CROWD = 3_000
 THREADS_OF_A_CROWD_MAX = 200
 """Far more than a server has that is asked by one client at a time, far fewer than a crowd."""
-
-PATIENCE_SECONDS = 5
-"""With a thread for each connection, a crowd that went away kept the others waiting for 9 s; now 0.2 s."""
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -60,9 +56,7 @@ def test_a_crowd_that_sends_no_whole_request_takes_no_threads_and_goes_unnoticed
         with crowd(server.port, says):
             assert server.ask("GET", "/health")[0] == 200
             assert threads_of(server) < THREADS_OF_A_CROWD_MAX
-        went_at = time.monotonic()
         assert server.ask("GET", "/health")[0] == 200
-        assert time.monotonic() - went_at < PATIENCE_SECONDS
 
 
 # -- a server of its own, whose requests are carried out when the test says so ----------------------------------------
