@@ -1,10 +1,16 @@
 """The frame of every job: its arguments, the export and the tables it works on, one line at its end, an exit code.
 
     0   done
-    1   bad input, or it failed: one line on stderr, and nothing overwritten but the quarantine
+    1   bad input, or it failed: one line on stderr, and no table is changed but the quarantine, see below
     2   `audit` only: something that must always hold does not
     64  wrong arguments
     130 interrupted
+
+The quarantine is written at once. All other tables are replaced at the end, when nothing but their moves is left that
+could fail. If one fails, those before it are undone; where that fails, too, the line says so. An interrupt undoes them
+as well. A kill in between leaves some partitions replaced, and perhaps one missing: the next run of the job on the same
+export puts it back before it begins. What a job writes elsewhere (`replay`, `search --out`), and what the jobs that
+`incremental` and `pipeline` run have done before one fails, stays.
 
 A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` is given a `Run` and returns what to
 say, or an `Outcome` where the exit code is not 0.
@@ -52,7 +58,7 @@ class Outcome(NamedTuple):
 class Job:
     """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone; `looks_anew`: it
     looks for what cannot be read of the export, though a job before has; `full_only`: why it takes no incremental
-    export."""
+    export; `writes`: its tables, in which what a killed run has left is put right before this one begins."""
 
     name: str
     about: str
@@ -61,6 +67,7 @@ class Job:
     reads_export: bool = True
     looks_anew: bool = False
     full_only: str = ""
+    writes: tuple[str, ...] = ()
 
 
 class Run:
@@ -112,6 +119,11 @@ class Run:
         """Writes the table's partition of this export. It replaces what a run before has written when this run has
         succeeded. How many rows."""
         return self.tables.stage(rows, table, self.export.id)
+
+    def write_within(self, rows: DataFrame, table: str, parts: list[str]) -> int:
+        """As `write`, of a table that is partitioned by more than the export: of this export, partitions that these
+        rows have nothing for stay."""
+        return self.tables.stage_within(rows, table, parts, self.export.id)
 
     def written(self, table: str, schema: StructType) -> DataFrame:
         """What this run has written."""
@@ -174,15 +186,17 @@ def _run(job: Job, given: argparse.Namespace) -> Outcome:
     run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
     try:
         if export:
+            for table in job.writes:
+                run.tables.restore(table, export.id)
             run.check_quarantine(anew=job.looks_anew)
         outcome = job.run(run)
-        run.tables.keep()
+        if export and run.quarantined:
+            outcome = outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
+        run.tables.commit()  # nothing that could fail may come after it
     except Exception:
         with suppress(Exception):  # the first error is the one to report
             run.tables.discard()
         raise
-    if export and run.quarantined:
-        return outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
     return outcome
 
 

@@ -1,17 +1,22 @@
 """The tables that jobs write: Parquet, each partitioned by the export that it was made from.
 
-A run overwrites the partition of its own export only. `root` is a path or URL that Spark can write to.
+A run overwrites partitions of its own export only. `root` is a path or URL that Spark can write to.
 
-A run writes each partition whole under `_unfinished` first, and moves it when everything that the run writes is
-there. So a query that fails changes no table. `_SUCCESS` moves with the partition, and marks one without rows, too.
-Readers see the old partition, for a moment none, then the new one. A kill in this moment leaves the old one under
-`_unfinished`, with `.old` after its name, until the run is repeated.
+A run writes all of it under `_unfinished` first, and `commit` moves it, partition by partition. So a query that fails
+changes no table. `_SUCCESS` moves with the partition, and marks one without rows, too. Readers see the old partition,
+for a moment none, then the new one.
+
+Of each partition `commit` first sets the old one aside, then leaves a mark that what is in its place from now on is
+new, then moves the new one there. It removes what it has set aside when all moves are done; if one fails, it puts all
+back. After a kill, what is in `_unfinished` tells `restore` how far a partition had come. All this takes no move to be
+atomic, because on S3 none is: it copies file by file, and then deletes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -21,15 +26,44 @@ from spark import schemas
 from spark.errors import BadInput
 
 _QUARANTINE = "quarantine"
+_OLD, _MARK = ".old", ".replaced"
 _UNFINISHED = "_unfinished"
 """Folder beside the tables. Names that begin with `_` are no tables."""
+
+
+class _Staged(NamedTuple):
+    """A partition that is to be replaced. `leaf`: its path within the table, the export last."""
+
+    table: str
+    export_id: str
+    leaf: str
+
+    @property
+    def partition(self) -> str:
+        return f"{self.table}/{self.leaf}"
+
+    @property
+    def place(self) -> str:
+        """Where the new one waits."""
+        return f"{_aside(self.table, self.export_id)}/{self.leaf}"
+
+    @property
+    def old(self) -> str:
+        return f"{_olds(self.table, self.export_id)}/{self.leaf}"
+
+    @property
+    def mark(self) -> str:
+        """This file is there from when the old one is wholly set aside, until that is removed or begins to go back."""
+        return f"{self.old}{_MARK}"
 
 
 class Tables:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark, self.root = spark, root.rstrip("/")
-        self._staged: dict[str, str] = {}
-        """By partition: where it has been written until `keep` moves it."""
+        self._staged: list[_Staged] = []
+        """What has been written, until `commit` moves it."""
+        self._wide: list[tuple[str, str]] = []
+        """Tables that are partitioned by more than the export, and it: they are there though no row was written."""
 
     def path(self, table: str) -> str:
         return f"{self.root}/{table}"
@@ -39,12 +73,11 @@ class Tables:
 
     def has(self, place: str) -> bool:
         """Whether a finished write has left this table, or this partition of one."""
-        found: bool = self._files(place).exists(self._hadoop_path(f"{place}/_SUCCESS"))
-        return found
+        return self._exists(f"{place}/_SUCCESS")
 
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
         """The whole table, with its partition columns. Raises `BadInput` if no job has written it."""
-        if not self._files(table).exists(self._hadoop_path(table)):
+        if not self._exists(table):
             raise BadInput(f"there is no table {self.path(table)}: the job that writes it has to run first")
         reader = self._spark.read.schema(schema) if schema else self._spark.read
         return reader.parquet(self.path(table))
@@ -52,45 +85,127 @@ class Tables:
     def overwrite(self, rows: DataFrame, table: str, export_id: str) -> int:
         """Writes the partition of this export and moves it to its place at once. How many rows."""
         count = self.stage(rows, table, export_id)
-        self._replace(f"{table}/export={export_id}")
+        self._commit([each for each in self._staged if (each.table, each.export_id) == (table, export_id)], [])
         return count
 
     def stage(self, rows: DataFrame, table: str, export_id: str) -> int:
-        """Writes the partition of this export aside; `keep` moves it to its place. How many rows."""
-        place = f"{_UNFINISHED}/{table}-{export_id}"
-        rows.write.mode("overwrite").parquet(self.path(place))
-        self._staged[f"{table}/export={export_id}"] = place
-        return self._spark.read.schema(rows.schema).parquet(self.path(place)).count()  # of the files' footers alone
+        """Writes the partition of this export aside; `commit` moves it to its place. How many rows."""
+        self.restore(table, export_id)
+        staged = _Staged(table, export_id, f"export={export_id}")
+        rows.write.mode("overwrite").parquet(self.path(staged.place))
+        if staged not in self._staged:
+            self._staged.append(staged)
+        return self._count(rows.schema, staged.place)
+
+    def stage_within(self, rows: DataFrame, table: str, parts: list[str], export_id: str) -> int:
+        """Writes aside rows that are partitioned by more than the export, which comes last. How many rows.
+
+        `commit` replaces the partitions that they belong to; others of this export stay."""
+        self.restore(table, export_id)
+        aside = _aside(table, export_id)
+        writing = rows.withColumn("export", F.lit(export_id)).write.mode("overwrite")
+        # Whatever the session says, nothing may stay of what a killed run has written aside.
+        writing.option("partitionOverwriteMode", "static").partitionBy(*parts, "export").parquet(self.path(aside))
+        self._staged += [_Staged(table, export_id, leaf) for leaf in self._leaves(aside)]
+        self._wide.append((table, export_id))
+        return self._count(_with_export(rows.schema), aside)
 
     def read_staged(self, table: str, schema: StructType, export_id: str) -> DataFrame:
-        return self._spark.read.schema(schema).parquet(self.path(self._staged[f"{table}/export={export_id}"]))
+        return self._spark.read.schema(schema).parquet(self.path(_aside(table, export_id) + f"/export={export_id}"))
 
-    def keep(self) -> None:
-        """Moves what is staged to its place."""
-        for partition in list(self._staged):
-            self._replace(partition)
+    def commit(self) -> None:
+        """Moves what is staged to its place: all of it, or it raises and nothing has changed."""
+        self._commit(list(self._staged), list(self._wide))
 
     def discard(self) -> None:
-        """Removes what is staged."""
-        for place in self._staged.values():
-            self._files(place).delete(self._hadoop_path(place), True)
+        """Removes what is staged, but where an old partition could not be put back: `restore` goes by both."""
+        for table, export_id in _sources(self._staged, self._wide):
+            if not self._exists(_olds(table, export_id)):
+                self._delete(_aside(table, export_id))
         self._staged.clear()
+        self._wide.clear()
 
-    def _replace(self, partition: str) -> None:
-        place = self._staged[partition]
-        files, old = self._files(partition), f"{place}.old"
-        is_there = files.exists(self._hadoop_path(partition))
-        if is_there:
-            files.delete(self._hadoop_path(old), True)
-            self._move(partition, old)
+    def restore_all(self, table: str) -> None:
+        """As `restore`, of every export: for a job that alone writes this table."""
+        olds = self._names(_UNFINISHED) if self._exists(_UNFINISHED) else []
+        for name in olds:
+            if name.startswith(f"{table}-") and name.endswith(_OLD):
+                self.restore(table, name.removeprefix(f"{table}-").removesuffix(_OLD))
+
+    def restore(self, table: str, export_id: str) -> None:
+        """Puts back what a killed run has set aside and not replaced."""
+        olds = _olds(table, export_id)
+        if not self._exists(olds):
+            return
+        for leaf in self._leaves(olds):
+            staged = _Staged(table, export_id, leaf)
+            is_waiting = self._exists(staged.place)
+            if self._exists(staged.mark) and self._exists(staged.partition) and not is_waiting:
+                self._forget(staged)  # it was replaced
+            else:
+                self._put_back(staged)
+        self._delete(olds)
+
+    def _commit(self, staged: list[_Staged], wide: list[tuple[str, str]]) -> None:
+        begun: list[_Staged] = []
         try:
-            self._move(place, partition)
-        except BaseException:
-            if is_there:
-                self._move(old, partition)
+            for each in staged:
+                begun.append(each)
+                self._replace(each)
+            for table, _ in wide:
+                self._create(f"{table}/_SUCCESS")
+        except BaseException as error:
+            self._roll_back(begun, error)
             raise
-        del self._staged[partition]
-        files.delete(self._hadoop_path(old), True)
+        self._staged = [each for each in self._staged if each not in staged]
+        self._wide = [each for each in self._wide if each not in wide]
+        with suppress(Exception):  # it is done; what stays in `_unfinished`, the next run removes
+            for each in staged:
+                self._forget(each)
+            for table, export_id in _sources(staged, wide):
+                self._delete(_olds(table, export_id))
+                self._delete(_aside(table, export_id))
+
+    def _roll_back(self, begun: list[_Staged], error: BaseException) -> None:
+        failed = list[str]()
+        for each in reversed(begun):
+            with suppress(Exception):  # others can perhaps be put back
+                self._put_back(each)
+                continue
+            failed.append(each.partition)
+        if failed:
+            text = f"{failed[0]} could not be put back, the next run tries it again; before that: {error}"
+            raise OSError(text) from error
+        with suppress(Exception):  # nothing is left there
+            for table, export_id in _sources(begun, []):
+                self._delete(_olds(table, export_id))
+
+    def _replace(self, staged: _Staged) -> None:
+        if self._exists(staged.partition):
+            self._move(staged.partition, staged.old)
+        self._create(staged.mark)
+        self._move(staged.place, staged.partition)
+
+    def _put_back(self, staged: _Staged) -> None:
+        """The order of steps is such that, after a kill between any two of them, all can be done again."""
+        if self._exists(staged.mark):
+            self._files(staged.place).mkdirs(self._hadoop_path(staged.place))  # says that it is not replaced
+            self._delete(staged.partition)  # half of the new one, perhaps, into which the old one would be moved
+            self._delete(staged.mark)
+        if not self._exists(staged.old):
+            return
+        if not self._exists(staged.partition):
+            self._move(staged.old, staged.partition)
+            return
+        for name in self._names(staged.old):  # some of the old one's files were still, or are again, in their place
+            if not self._exists(f"{staged.partition}/{name}"):
+                self._move(f"{staged.old}/{name}", f"{staged.partition}/{name}")
+        self._delete(staged.old)
+
+    def _forget(self, staged: _Staged) -> None:
+        """Removes the old one. Its mark goes last: without it, what there still is would be put back."""
+        self._delete(staged.old)
+        self._delete(staged.mark)
 
     def _move(self, place: str, to: str) -> None:
         files, target = self._files(to), self._hadoop_path(to)
@@ -98,20 +213,22 @@ class Tables:
         if not files.rename(self._hadoop_path(place), target):
             raise OSError(f"{self.path(place)} cannot be moved to {self.path(to)}")
 
-    def overwrite_within(self, rows: DataFrame, table: str, parts: list[str], export_id: str) -> int:
-        """Writes rows that are partitioned by more than the export, which comes last. How many rows.
+    def _leaves(self, folder: str) -> list[str]:
+        """The partitions that are in a folder, or that have their marks there."""
+        found = set[str]()
+        for name in self._names(folder):
+            if name.startswith("export="):
+                found.add(name.removesuffix(_MARK))
+            elif "=" in name:
+                found.update(f"{name}/{leaf}" for leaf in self._leaves(f"{folder}/{name}"))
+        return sorted(found)
 
-        Spark writes them aside, too, and replaces the partitions that they belong to once all rows are written; others
-        of this export stay."""
-        path = self.path(table)
-        writing = rows.withColumn("export", F.lit(export_id)).write.mode("overwrite")
-        writing.option("partitionOverwriteMode", "dynamic").partitionBy(*parts, "export").parquet(path)
-        written = self._spark.read.schema(_with_export(rows.schema)).parquet(path)
-        return written.where(F.col("export") == export_id).count()
+    def _count(self, schema: StructType, place: str) -> int:
+        return self._spark.read.schema(schema).parquet(self.path(place)).count()  # of the files' footers alone
 
     def of_others(self, table: str, schema: StructType, export_id: str) -> DataFrame:
         """What other exports have brought into the table; nothing, before there is one."""
-        if not self._files(table).exists(self._hadoop_path(table)):
+        if not self._exists(table):
             return self._spark.createDataFrame([], _with_export(schema))
         found = self._spark.read.schema(_with_export(schema)).parquet(self.path(table))
         return found.where(F.col("export") != export_id)
@@ -125,7 +242,7 @@ class Tables:
             rows.write.mode("overwrite").parquet(path)
             yield self._spark.read.schema(rows.schema).parquet(path)
         finally:
-            self._files(place).delete(self._hadoop_path(place), True)
+            self._delete(place)
 
     def count_quarantine(self, export_id: str) -> int:
         return self._quarantine(export_id).count()
@@ -138,6 +255,21 @@ class Tables:
     def _quarantine(self, export_id: str) -> DataFrame:
         return self._spark.read.schema(schemas.QUARANTINE).parquet(self.partition(_QUARANTINE, export_id))
 
+    def _exists(self, place: str) -> bool:
+        found: bool = self._files(place).exists(self._hadoop_path(place))
+        return found
+
+    def _names(self, folder: str) -> list[str]:
+        return [status.getPath().getName() for status in self._files(folder).listStatus(self._hadoop_path(folder))]
+
+    def _create(self, place: str) -> None:
+        self._files(place).create(self._hadoop_path(place), True).close()
+
+    def _delete(self, place: str) -> None:
+        """If it is there. Raises `OSError` if it still is."""
+        if not self._files(place).delete(self._hadoop_path(place), True) and self._exists(place):
+            raise OSError(f"{self.path(place)} cannot be removed")
+
     def _files(self, place: str):  # type: ignore[no-untyped-def]
         configuration = self._spark.sparkContext._jsc.hadoopConfiguration()
         return self._hadoop_path(place).getFileSystem(configuration)
@@ -148,3 +280,16 @@ class Tables:
 
 def _with_export(schema: StructType) -> StructType:
     return StructType([*schema.fields, StructField("export", StringType())])
+
+
+def _aside(table: str, export_id: str) -> str:
+    return f"{_UNFINISHED}/{table}-{export_id}"
+
+
+def _olds(table: str, export_id: str) -> str:
+    return f"{_aside(table, export_id)}{_OLD}"
+
+
+def _sources(staged: list[_Staged], wide: list[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Tables and exports."""
+    return {(each.table, each.export_id) for each in staged} | set(wide)

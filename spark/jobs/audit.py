@@ -55,7 +55,14 @@ def _print(found: DataFrame) -> None:
         print("and more")
 
 
-JOB = Job("audit", __doc__ or "", run, add_arguments, full_only="the audit needs a full export, to see what is missing")
+JOB = Job(
+    "audit",
+    __doc__ or "",
+    run,
+    add_arguments,
+    full_only="the audit needs a full export, to see what is missing",
+    writes=(TABLE,),
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

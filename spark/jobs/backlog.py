@@ -22,7 +22,9 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
-JOB = Job("backlog", __doc__ or "", run, full_only="a backlog needs a full export, which has all cursors")
+JOB = Job(
+    "backlog", __doc__ or "", run, full_only="a backlog needs a full export, which has all cursors", writes=(TABLE,)
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -20,7 +20,7 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{rows} keys", run.where(TABLE))
 
 
-JOB = Job("compact", __doc__ or "", run)
+JOB = Job("compact", __doc__ or "", run, writes=(TABLE,))
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -50,7 +50,14 @@ def _price(text: str) -> float:
     return price
 
 
-JOB = Job("cost", __doc__ or "", run, add_arguments, full_only="cost needs a full export, which has all items")
+JOB = Job(
+    "cost",
+    __doc__ or "",
+    run,
+    add_arguments,
+    full_only="cost needs a full export, which has all items",
+    writes=(TABLE,),
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

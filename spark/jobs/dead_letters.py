@@ -21,7 +21,13 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
 
 
-JOB = Job("dead_letters", __doc__ or "", run, full_only="dead letters need a full export, which has the groups")
+JOB = Job(
+    "dead_letters",
+    __doc__ or "",
+    run,
+    full_only="dead letters need a full export, which has the groups",
+    writes=("dead_messages", "dead_letters"),
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -23,7 +23,13 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{rows} topics; delay_histogram and delay_waiting beside them", run.where("delays"))
 
 
-JOB = Job("delays", __doc__ or "", run, full_only="what waits is known from a full export only")
+JOB = Job(
+    "delays",
+    __doc__ or "",
+    run,
+    full_only="what waits is known from a full export only",
+    writes=("delays", "delay_histogram", "delay_waiting"),
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -58,6 +58,7 @@ class _Arriving:
 
     def again(self) -> None:
         """Tries what could not be read before, as far as it is still there."""
+        self._run.tables.restore_all(_TABLE)
         try:
             arrived = self._run.tables.read(_TABLE, schemas.ARRIVED)
         except BadInput:  # nothing has arrived yet

@@ -54,7 +54,7 @@ def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
     counted = unpacked.where("failure is null").groupBy(of_known.alias("known")).count().collect()
     sides = {row["known"]: row["count"] for row in counted}
     gone, total = sides.get(False, 0), sides.get(True, 0)
-    count = run.tables.overwrite_within(fresh, _TABLE, ["topic", "date"], run.export.id)
+    count = run.write_within(fresh, _TABLE, ["topic", "date"])
     left_out = f", {gone} of deleted topics left out" if gone else ""
     return Outcome(f"{count} messages, {total - count} already there{left_out}", run.tables.path(_TABLE))
 
@@ -81,7 +81,7 @@ def _read_blob(root: str, topic_id: str, entry_id: bytes) -> bytes | None:
     return None if blob.size() is None else blob.read()
 
 
-JOB = Job("messages", ABOUT, run, add_arguments, looks_anew=True)
+JOB = Job("messages", ABOUT, run, add_arguments, looks_anew=True, writes=(_TABLE, _NAMES))
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

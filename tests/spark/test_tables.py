@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,6 +45,12 @@ def failing(rows: DataFrame, shuffles: bool) -> DataFrame:
     return spread.withColumn("id", F.when(F.col("id") == 4, fail).otherwise(F.col("id")))
 
 
+def write_within(tables: Tables, rows: DataFrame, export_id: str) -> int:
+    count = tables.stage_within(rows, "messages", ["topic"], export_id)
+    tables.commit()
+    return count
+
+
 def found(tables: Tables, table: str) -> list[tuple[int, str]]:
     return sorted((row["id"], row["export"]) for row in tables.read(table).collect())
 
@@ -71,10 +78,11 @@ def test_a_query_that_fails_in_its_last_stage_leaves_the_partition_as_it_was(
 
 @pytest.mark.usefixtures("adaptive")
 def test_rows_of_many_partitions_that_fail_leave_the_table_as_it_was(spark: SparkSession, tables: Tables) -> None:
-    assert tables.overwrite_within(numbers(spark, 2), "messages", ["topic"], ID) == 2
+    assert write_within(tables, numbers(spark, 2), ID) == 2
     before = files(tables)
     with pytest.raises(PySparkException, match="4 cannot be written"):
-        tables.overwrite_within(failing(numbers(spark, 5), True), "messages", ["topic"], ID)
+        tables.stage_within(failing(numbers(spark, 5), True), "messages", ["topic"], ID)
+    tables.discard()
     assert found(tables, "messages") == [(0, ID), (1, ID)]
     assert files(tables) == before
 
@@ -84,8 +92,8 @@ def test_rows_of_many_partitions_replace_none_of_other_exports_whatever_the_sess
 ) -> None:
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
     try:
-        assert tables.overwrite_within(numbers(spark, 1), "messages", ["topic"], ID) == 1
-        assert tables.overwrite_within(numbers(spark, 2), "messages", ["topic"], OTHER) == 2
+        assert write_within(tables, numbers(spark, 1), ID) == 1
+        assert write_within(tables, numbers(spark, 2), OTHER) == 2
     finally:
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     assert found(tables, "messages") == [(0, ID), (0, OTHER), (1, OTHER)]
@@ -99,6 +107,13 @@ def test_a_result_without_rows_clears_its_partition_and_no_other(spark: SparkSes
     assert found(tables, "topics") == [(0, OTHER)]
     assert tables.has(f"topics/export={ID}")
     assert spark.read.parquet(tables.partition("topics", ID)).columns == ["id", "topic"]
+
+
+def test_a_table_of_many_partitions_is_there_though_it_has_no_row(spark: SparkSession, tables: Tables) -> None:
+    assert write_within(tables, numbers(spark, 0), ID) == 0
+    assert tables.has("messages")
+    assert tables.read("messages", numbers(spark, 0).schema).count() == 0
+    assert {path.partition("/")[0] for path in files(tables)} == {"messages"}
 
 
 def test_a_partition_may_be_made_from_what_is_in_it(spark: SparkSession, tables: Tables) -> None:
@@ -124,6 +139,151 @@ def test_a_partition_that_cannot_be_moved_to_its_place_leaves_the_old_one_there(
     with pytest.raises(OSError, match="no space left"):
         tables.overwrite(numbers(spark, 5), "topics", ID)
     assert found(tables, "topics") == [(0, ID), (1, ID)]
+
+
+class Moves:
+    """Moves as `Tables` makes them, of which those of these numbers fail. `half`: as on S3, a file at a time, so that
+    what fails leaves one file at its target."""
+
+    def __init__(self, tables: Tables, failing: set[int], half: bool = False) -> None:
+        self._tables, self._move, self._failing, self._half = tables, tables._move, failing, half
+        self.count = 0
+
+    def __call__(self, place: str, to: str) -> None:
+        self.count += 1
+        if self.count not in self._failing:
+            self._move(place, to)
+            return
+        if self._half:
+            copy_one_file(Path(self._tables.path(place)), Path(self._tables.path(to)))
+        raise OSError("no space left")
+
+
+def copy_one_file(place: Path, to: Path) -> None:
+    to.mkdir(parents=True, exist_ok=True)
+    name = min(path.name for path in place.iterdir() if path.name.startswith("part-"))
+    shutil.copy(place / name, to / name)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["whole", "half"])
+@pytest.mark.parametrize("number", range(1, 8))
+def test_a_move_that_fails_undoes_those_before_it(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch, number: int, half: bool
+) -> None:
+    """Two moves for each of three partitions, and one for that which is new."""
+    tables.overwrite(numbers(spark, 2), "first", ID)
+    write_within(tables, numbers(spark, 2).withColumn("topic", F.col("id").cast("string")), ID)
+    before = files(tables)
+    tables.stage(numbers(spark, 5), "first", ID)
+    tables.stage_within(numbers(spark, 3).withColumn("topic", F.col("id").cast("string")), "messages", ["topic"], ID)
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "_move", Moves(tables, {number}, half))
+        with pytest.raises(OSError, match=r"^no space left"):
+            tables.commit()
+    assert found(tables, "first") == found(tables, "messages") == [(0, ID), (1, ID)]
+    tables.discard()
+    assert files(tables) == before
+
+
+def test_what_cannot_be_put_back_either_is_said_and_the_next_run_puts_it_back(
+    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables.overwrite(numbers(spark, 2), "topics", ID)
+    before = files(tables)
+    tables.stage(numbers(spark, 5), "topics", ID)
+    monkeypatch.setattr(tables, "_move", Moves(tables, {2, 3}, half=True))
+    with pytest.raises(OSError, match=rf"^topics/export={ID} could not be put back, .*: no space left"):
+        tables.commit()
+    tables.discard()
+    tables.restore("topics", ID)
+    assert found(tables, "topics") == [(0, ID), (1, ID)]
+    tables.discard()
+    assert not [path for path in files(tables) - before if ".old" in path]
+
+
+# -- after a kill: folders as it leaves them --------------------------------------------------------------------------
+
+
+def killed(spark: SparkSession, tables: Tables) -> tuple[Path, Path, Path]:
+    """A partition of two rows, and five rows that a run was about to replace it with when it was killed: where the
+    partition is, where it is set aside, and where the five wait."""
+    tables.overwrite(numbers(spark, 2), "topics", ID)
+    Tables(spark, tables.root).stage(numbers(spark, 5), "topics", ID)
+    place, root = Path(tables.partition("topics", ID)), Path(tables.path("_unfinished"))
+    old = root / f"topics-{ID}.old" / place.name
+    old.parent.mkdir()
+    return place, old, root / f"topics-{ID}" / place.name
+
+
+def fail_again(spark: SparkSession, tables: Tables) -> list[tuple[int, str]]:
+    """What is in the table after the next run, which fails."""
+    with pytest.raises(PySparkException, match="4 cannot be written"):
+        tables.stage(failing(numbers(spark, 5), False), "topics", ID)
+    tables.discard()
+    return found(tables, "topics")
+
+
+def test_what_a_killed_run_has_set_aside_is_back_though_the_next_run_fails(spark: SparkSession, tables: Tables) -> None:
+    place, old, _ = killed(spark, tables)
+    place.rename(old)
+    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
+    assert not old.parent.exists()
+
+
+def test_half_of_a_new_partition_gives_way_to_the_old_one(spark: SparkSession, tables: Tables) -> None:
+    place, old, new = killed(spark, tables)
+    place.rename(old)
+    mark(old)
+    copy_one_file(new, place)
+    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
+    assert tables.has(f"topics/export={ID}")
+
+
+@pytest.mark.parametrize("is_copied", [False, True], ids=["while it is copied", "while what was copied is removed"])
+def test_an_old_partition_of_which_half_is_set_aside_is_whole_again(
+    spark: SparkSession, tables: Tables, is_copied: bool
+) -> None:
+    place, old, _ = killed(spark, tables)
+    copy_one_file(place, old)
+    if is_copied:
+        (place / next(old.iterdir()).name).unlink()
+    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
+    assert tables.has(f"topics/export={ID}")
+
+
+def test_half_of_a_first_partition_does_not_stay(spark: SparkSession, tables: Tables) -> None:
+    place, old, new = killed(spark, tables)
+    shutil.rmtree(place)
+    mark(old)
+    copy_one_file(new, place)
+    tables.overwrite(numbers(spark, 1), "topics", OTHER)
+    assert fail_again(spark, tables) == [(0, OTHER)]
+
+
+def test_a_partition_that_was_replaced_stays_though_the_old_one_was_not_removed(
+    spark: SparkSession, tables: Tables
+) -> None:
+    place, old, new = killed(spark, tables)
+    place.rename(old)
+    mark(old)
+    new.rename(place)
+    assert fail_again(spark, tables) == [(n, ID) for n in range(5)]
+    assert not old.parent.exists()
+
+
+def test_what_is_set_aside_of_any_export_is_put_back_for_the_only_job_that_writes_the_table(
+    spark: SparkSession, tables: Tables
+) -> None:
+    place, old, _ = killed(spark, tables)
+    place.rename(old)
+    tables.restore_all("topic")
+    assert not place.exists()
+    tables.restore_all("topics")
+    assert found(tables, "topics") == [(0, ID), (1, ID)]
+
+
+def mark(old: Path) -> None:
+    Path(f"{old}.replaced").touch()
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -169,5 +329,64 @@ def test_messages_that_fails_leaves_what_was_found_unreadable_in_the_quarantine(
     assert ["1 row of this export cannot be read" in line for line in said] == [True, False, True]
 
 
-def _raise(_: DataFrame) -> DataFrame:
+@pytest.fixture
+def messages_of_one(tmp_path: Path) -> list[str]:
+    """The arguments of `messages`, which has run once on an export of one message."""
+    folder = write_items(tmp_path / "export", [topic(), segment(entry())], files=1)
+    given = ["--export", str(folder), "--tables", str(tmp_path / "tables")]
+    assert main(messages.JOB, given) == DONE
+    return given
+
+
+@pytest.mark.parametrize("step", ["_create", "_move"])
+def test_messages_that_cannot_be_moved_leaves_all_tables_as_they_were(
+    tables: Tables, messages_of_one: list[str], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    before = files(tables)
+    assert any(path.startswith("messages/topic=") for path in before)
+    real = getattr(Tables, step)
+
+    def last_fails(of: Tables, *places: str) -> None:
+        if places[-1].startswith("messages/") and ".old/" not in places[0]:
+            raise OSError("no space left")
+        real(of, *places)
+
+    monkeypatch.setattr(Tables, step, last_fails)
+    assert main(messages.JOB, messages_of_one) == FAILED
+    assert without_quarantine(files(tables)) == without_quarantine(before)
+
+
+def test_a_quarantine_that_cannot_be_counted_changes_no_table(
+    spark: SparkSession, tmp_path: Path, tables: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(run: Run) -> Outcome:
+        run.write(numbers(spark, 1), "some")
+        run.__dict__.pop("quarantined", None)
+        monkeypatch.setattr(Tables, "count_quarantine", _raise)
+        return Outcome("")
+
+    export = write_items(tmp_path / "export", [topic()])
+    assert main(Job("some", "", run), ["--export", str(export), "--tables", tables.root]) == FAILED
+    assert not Path(tables.path("some")).exists()
+
+
+def test_a_job_that_can_do_nothing_puts_back_what_a_killed_one_has_set_aside(
+    tables: Tables, messages_of_one: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files(tables)
+    (place,) = Path(tables.path("messages")).glob("topic=*/date=*/export=*")
+    (export_id,) = (path.name.removeprefix("export=") for path in Path(tables.path("topics")).glob("export=*"))
+    old = Path(tables.path(f"_unfinished/messages-{export_id}.old")) / place.relative_to(tables.path("messages"))
+    old.parent.mkdir(parents=True)
+    place.rename(old)
+    monkeypatch.setattr(Run, "check_quarantine", _raise)
+    assert main(messages.JOB, messages_of_one) == FAILED
+    assert files(tables) == before
+
+
+def without_quarantine(paths: set[str]) -> set[str]:
+    return {path for path in paths if not path.startswith("quarantine/")}
+
+
+def _raise(*_: object, **__: object) -> DataFrame:
     raise RuntimeError("no space left")
