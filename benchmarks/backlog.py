@@ -19,8 +19,8 @@ from benchmarks.progress import shown
 from benchmarks.report import Cell, table
 from benchmarks.workload import Workload
 from chalicelib.api import Api
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.meter import Meter
 

@@ -13,8 +13,8 @@ from benchmarks.operations import NOTHING, OPERATIONS, Case, Operations
 from benchmarks.progress import shown
 from benchmarks.report import Cell, size_name, table
 from chalicelib.api import Api
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.meter import Meter
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from unittest import mock
 
-from chalicelib.runtime import system
+from chalicelib.base.runtime import system
 from chalicelib.store.dynamodb import client, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.emulators import DYNOXIDE, ROOT, dynoxide, free_port

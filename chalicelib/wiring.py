@@ -14,9 +14,9 @@ import threading
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.runtime import system
-from chalicelib.service.hooks import AfterSend, BeforeSend, SendHooks
-from chalicelib.service.service import build
+from chalicelib.base.runtime import system
+from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
+from chalicelib.service import build
 from chalicelib.store import Store
 
 TABLE_DEFAULT = "decant"

@@ -10,8 +10,8 @@ from asyncio import StreamReader, sleep
 from collections.abc import Awaitable, Callable
 from email.message import Message
 
-from chalicelib.errors import InvalidField, MessageTooLarge
-from chalicelib.fields import shown
+from chalicelib.base.errors import InvalidField, MessageTooLarge
+from chalicelib.base.fields import shown
 
 _LINE_BYTES_MAX = 1_024
 """A chunk's size and its extensions, or one trailer."""

@@ -20,8 +20,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from chalicelib.errors import DecantError
-from chalicelib.limits import REQUEST_BYTES_MAX
+from chalicelib.base.errors import DecantError
+from chalicelib.base.limits import REQUEST_BYTES_MAX
 from local.body import read_body
 from local.request import HEAD_BYTES_MAX, Answer, Head, read_head, refusal, rendered, understood
 

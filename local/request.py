@@ -13,8 +13,8 @@ from http.client import HTTPException, parse_headers
 from io import BytesIO
 from typing import NamedTuple
 
-from chalicelib.errors import DecantError, InvalidField
-from chalicelib.fields import shown
+from chalicelib.base.errors import DecantError, InvalidField
+from chalicelib.base.fields import shown
 from chalicelib.protocols.http import problems
 
 HEAD_BYTES_MAX = 64 * 1024

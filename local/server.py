@@ -19,9 +19,9 @@ from chalice.app import Chalice
 from chalice.config import Config
 from chalice.local import LocalChalice, LocalGateway, LocalGatewayException
 
-from chalicelib import call
-from chalicelib.errors import DecantError, Internal, NotFound
-from chalicelib.fields import quoted
+from chalicelib.base import call
+from chalicelib.base.errors import DecantError, Internal, NotFound
+from chalicelib.base.fields import quoted
 from local.connections import HasHungUp, Server
 from local.request import Answer, Head, refusal
 

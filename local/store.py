@@ -11,8 +11,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
 
 from chalicelib import wiring
-from chalicelib.errors import DecantError, StoreUnavailable
-from chalicelib.runtime import system
+from chalicelib.base.errors import DecantError, StoreUnavailable
+from chalicelib.base.runtime import system
 from chalicelib.store.dynamodb import table
 from chalicelib.store.dynamodb.requests import Requests
 from chalicelib.store.dynamodb.side_by_side import SideBySide

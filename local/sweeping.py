@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 
 from chalicelib import wiring
-from chalicelib.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 
 PERIOD_SECONDS = 1.0
 

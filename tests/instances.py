@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from chalicelib.api import Api
-from chalicelib.runtime import Runtime
-from chalicelib.service.service import build
+from chalicelib.base.runtime import Runtime
+from chalicelib.service import build
 from chalicelib.store import Store
 
 BOOTED_MS = 1_699_999_000_000

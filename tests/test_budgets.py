@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from chalicelib.api import Api
-from chalicelib.limits import KIB
-from chalicelib.runtime import Runtime, system
-from chalicelib.service.service import build
-from chalicelib.sizes import item_bytes, read_units, write_units
+from chalicelib.base.limits import KIB
+from chalicelib.base.runtime import Runtime, system
+from chalicelib.service import build
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.store.dynamodb import table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.meter import Meter
-from chalicelib.writes import Item, Key, Write
+from chalicelib.table.sizes import item_bytes, read_units, write_units
+from chalicelib.table.writes import Item, Key, Write
 from tests import emulators
 from tests.instances import SIGNING_KEY, Clock, instance
 from tests.orders import noise, orders

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.limits import PROMOTED_MAX
+from chalicelib.base.limits import PROMOTED_MAX
 from chalicelib.store.meter import Meter
 from tests.orders import noise, orders
 from tests.test_budgets import QUEUES, Shop, within

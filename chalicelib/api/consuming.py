@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chalicelib import views
+from chalicelib.api import views
 from chalicelib.api.operations import Json, Operations, operation
-from chalicelib.fields import Fields, checked_name
-from chalicelib.limits import (
+from chalicelib.base.fields import Fields, checked_name
+from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     ID_CHARS_MAX,
     INVISIBLE_MS_MAX,
@@ -15,7 +15,7 @@ from chalicelib.limits import (
     RECEIPT_CHARS_MAX,
     WAIT_MS_MAX,
 )
-from chalicelib.service.claimer import Pop
+from chalicelib.consuming.claim import Pop
 
 _POP_FIELDS = frozenset({"max_messages", "invisible_ms", "wait_ms", "consumer_id", "attempt_id", "ack"})
 

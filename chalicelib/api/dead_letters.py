@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import keys, views
+from chalicelib.api import views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.errors import InvalidField
-from chalicelib.fields import Fields, decoded_token, encoded_token, shown
-from chalicelib.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
-from chalicelib.service.letters import BEGINNING, Place
+from chalicelib.base.errors import InvalidField
+from chalicelib.base.fields import Fields, decoded_token, encoded_token, shown
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
+from chalicelib.dead_letters.letters import BEGINNING, Place
+from chalicelib.table import keys
 
 
 class DeadLetters(Operations):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import group, views
+from chalicelib.admin.groups import OneQueue
+from chalicelib.api import views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.fields import Fields, checked_name
-from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
-from chalicelib.service.groups import OneQueue
+from chalicelib.base.fields import Fields, checked_name
+from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.catalogue import group
 
 
 class Groups(Operations):

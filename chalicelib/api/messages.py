@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import message, trace, views
+from chalicelib.api import views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.errors import InvalidField, TopicNotFound
-from chalicelib.fields import Fields, decoded_token, encoded_token
-from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
-from chalicelib.message import Message
-from chalicelib.service.producer import Produced
-from chalicelib.topic import Topic
-from chalicelib.writes import Item
+from chalicelib.base import message
+from chalicelib.base.errors import InvalidField, TopicNotFound
+from chalicelib.base.fields import Fields, decoded_token, encoded_token
+from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.base.message import Message
+from chalicelib.catalogue.topic import Topic
+from chalicelib.producing import trace
+from chalicelib.producing.produce import Produced
+from chalicelib.table.writes import Item
 
 
 class Messages(Operations):

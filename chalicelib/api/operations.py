@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from chalicelib.call import one_call
-from chalicelib.errors import GroupNotFound
-from chalicelib.fields import Fields
-from chalicelib.limits import PAGE_DEFAULT, PAGE_MAX
-from chalicelib.service.service import Service
-from chalicelib.topic import Topic
+from chalicelib.base.call import one_call
+from chalicelib.base.errors import GroupNotFound
+from chalicelib.base.fields import Fields
+from chalicelib.base.limits import PAGE_DEFAULT, PAGE_MAX
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
 
 Json = dict[str, Any]
 T = TypeVar("T")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from chalicelib import topic, views
+from chalicelib.api import views
 from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
+from chalicelib.catalogue import topic
 
 
 class Topics(Operations):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from chalicelib.errors import StoreUnavailable
-from chalicelib.writes import Item, Key, Refused, Write
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.table.writes import Item, Key, Refused, Write
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.writes import (
+from chalicelib.table.writes import (
     Absent,
     Add,
     All,

@@ -9,14 +9,14 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from chalicelib import call
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import ITEM_BYTES_MAX
-from chalicelib.sizes import item_bytes, read_units, write_units
+from chalicelib.base import call
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.store.evaluate import after, holds
 from chalicelib.store.meter import Meter
-from chalicelib.writes import Item, Key, Refused, Write, key_of
+from chalicelib.table.sizes import item_bytes, read_units, write_units
+from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 
 
 class MemoryStore:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib import backoff
-from chalicelib.backoff import Backoff
-from chalicelib.errors import DecantError
-from chalicelib.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
+from chalicelib.base.errors import DecantError
+from chalicelib.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
+from chalicelib.catalogue import backoff
+from chalicelib.catalogue.backoff import Backoff
 
 WAITS = st.integers(0, NACK_DELAY_MS_MAX)
 GROWING = st.builds(

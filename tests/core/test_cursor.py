@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib import backoff
-from chalicelib import changes as steps
-from chalicelib.changes import Change
-from chalicelib.cursor import Cursor, Standing
-from chalicelib.group import Group
-from chalicelib.lease import Lease, runs
-from chalicelib.picking import Tokens, pick, take
+from chalicelib.catalogue import backoff
+from chalicelib.catalogue.group import Group
+from chalicelib.consuming.picking import Tokens, pick, take
+from chalicelib.cursors import changes as steps
+from chalicelib.cursors.changes import Change
+from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.lease import Lease, runs
 from chalicelib.store.evaluate import after, holds
-from chalicelib.writes import Item, Key, Set, Write
+from chalicelib.table.writes import Item, Key, Set, Write
 
 KEY = Key("group", "cursor")
 END = 60

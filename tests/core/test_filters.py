@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jmespath.exceptions import JMESPathError
 
-from chalicelib.errors import InvalidFilter
-from chalicelib.filters import Filter, parse, steps_max
-from chalicelib.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
-from chalicelib.message import Message
+from chalicelib.base.errors import InvalidFilter
+from chalicelib.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
+from chalicelib.base.message import Message
+from chalicelib.catalogue.filters import Filter, parse, steps_max
 
 
 def message(properties: dict[str, str] | None = None) -> Message:

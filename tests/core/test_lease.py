@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
+from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
 
 COUNT = 20
 INDEXES = st.sets(st.integers(0, COUNT - 1), min_size=1)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib import keys
-from chalicelib.limits import OFFSET_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
-from chalicelib.log import Entry, Segment, append
-from chalicelib.sizes import item_bytes
+from chalicelib.base.limits import OFFSET_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
+from chalicelib.log.segment import Entry, Segment, append
 from chalicelib.store.evaluate import after, holds
-from chalicelib.writes import Item
+from chalicelib.table import keys
+from chalicelib.table.sizes import item_bytes
+from chalicelib.table.writes import Item
 
 ENTRIES = st.builds(
     Entry,

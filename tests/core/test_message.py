@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.errors import DecantError, InvalidField, InvalidJson, MessageTooLarge, UnknownField
-from chalicelib.fields import decoded_token, encoded_token
-from chalicelib.limits import (
+from chalicelib.base.errors import DecantError, InvalidField, InvalidJson, MessageTooLarge, UnknownField
+from chalicelib.base.fields import decoded_token, encoded_token
+from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
     KEY_BYTES_MAX,
@@ -20,7 +20,7 @@ from chalicelib.limits import (
     QUEUES_MAX,
     TAG_CHARS_MAX,
 )
-from chalicelib.message import message_id, parse, parse_batch, parse_message_id
+from chalicelib.base.message import message_id, parse, parse_batch, parse_message_id
 
 QUEUES = 4
 NOW = 1_700_000_000_000

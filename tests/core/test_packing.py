@@ -7,11 +7,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
-from chalicelib.log import Entry, entry, pieces_of
-from chalicelib.message import Message, Stored
-from chalicelib.packing import PLAIN, ZSTD, pack, unpack
-from chalicelib.space import Space
+from chalicelib.base.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.message import Message, Stored
+from chalicelib.base.response_size import Space
+from chalicelib.log.packing import PLAIN, ZSTD, pack, unpack
+from chalicelib.log.segment import Entry, entry, pieces_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 OPTIONAL = st.none() | TEXTS.filter(bool)

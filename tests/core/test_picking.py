@@ -7,15 +7,15 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib import backoff
-from chalicelib.changes import write
-from chalicelib.cursor import Cursor
-from chalicelib.group import Group
-from chalicelib.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.picking import Pick, Riding, Tokens, pick, take
+from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.catalogue import backoff
+from chalicelib.catalogue.group import Group
+from chalicelib.consuming.picking import Pick, Riding, Tokens, pick, take
+from chalicelib.cursors.changes import write
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.store.evaluate import after, holds
-from chalicelib.writes import Key
+from chalicelib.table.writes import Key
 
 NOW = 1_000_000
 KEY = Key("group", "cursor")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.receipt import Receipt, read, sign
+from chalicelib.cursors.receipt import Receipt, read, sign
 
 KEY = b"0123456789abcdef"
 ALPHABET = string.ascii_letters + string.digits + "-_"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from chalicelib import keys
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service
 from chalicelib.store import Range
-from chalicelib.topic import Topic
+from chalicelib.table import keys
 from tests.history.caller import PADDED, Caller
 from tests.history.facts import History, Place
 

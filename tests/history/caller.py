@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from chalicelib.errors import AlreadyDelivered, InvalidField, MessageNotFound, StoreUnavailable
-from chalicelib.message import Message
-from chalicelib.service.claimer import Pop
-from chalicelib.service.consumer import Popped
-from chalicelib.service.groups import OneQueue
-from chalicelib.service.service import Service
-from chalicelib.topic import Topic
+from chalicelib.admin.groups import OneQueue
+from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, StoreUnavailable
+from chalicelib.base.message import Message
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.pop import Popped
+from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"

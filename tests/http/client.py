@@ -16,8 +16,8 @@ from chalice.test import Client as ChaliceClient
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.runtime import Runtime
-from chalicelib.service.service import build
+from chalicelib.base.runtime import Runtime
+from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
 from tests.http import documented
 

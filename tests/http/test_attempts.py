@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.limits import MIB
+from chalicelib.base.limits import MIB
 from tests.http.client import Client, Clock, Group, Topic, bodies, offsets, receipts
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import INSTANT_MS_MAX, OFFSET_MAX
+from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
 from tests.http.client import Client, Group, Topic
 
 MALFORMED = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.errors import InvalidJson
+from chalicelib.base.errors import InvalidJson
 from chalicelib.protocols.http.body import parsed
 
 SPACES = st.sampled_from(["", " ", "\t", "\r\n"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS, RECEIPT_CHARS_MAX
+from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS, RECEIPT_CHARS_MAX
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets
 
 KEPT = 365 * DAY_MS

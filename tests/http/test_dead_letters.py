@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib import redriving
-from chalicelib.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
-from chalicelib.writes import Key
+from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
+from chalicelib.dead_letters import redriving
+from chalicelib.table.writes import Key
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.store.strict import StrictStore
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
 from tests.http.client import Client, Topic, bodies
 from tests.http.troubled_store import Trouble, TroubledStore, unavailable, unknown
 

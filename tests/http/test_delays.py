@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import DELAY_MS_MAX, MINUTE_MS, PROMOTED_MAX
-from chalicelib.message import message_id
+from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, PROMOTED_MAX
+from chalicelib.base.message import message_id
 from tests.http.client import START_MS, Client, Clock, Group, Json, Topic, bodies
 
 

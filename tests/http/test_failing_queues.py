@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import HOP_MS_MAX, HOPS_MAX, ISOLATED_MS_MIN
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import HOP_MS_MAX, HOPS_MAX, ISOLATED_MS_MIN
 from tests.http.client import Client, Topic, bodies
 from tests.http.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
 

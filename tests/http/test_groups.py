@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from chalicelib.limits import BACKOFF_MS
+from chalicelib.base.limits import BACKOFF_MS
 from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed
 
 DEFAULTS = {

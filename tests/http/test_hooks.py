@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from chalicelib import wiring
-from chalicelib.errors import InvalidField, StoreUnavailable
-from chalicelib.message import Message
-from chalicelib.service.hooks import SendHooks
+from chalicelib.base.errors import InvalidField, StoreUnavailable
+from chalicelib.base.message import Message
+from chalicelib.producing.hooks import SendHooks
 from tests.http.client import Client, Topic, bodies
 from tests.http.troubled_store import TroubledStore, throttled_queue, unavailable
 

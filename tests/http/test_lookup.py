@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import MIB, OFFSET_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import MIB, OFFSET_MAX, RESPONSE_JSON_BYTES_MAX
 from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, offsets
 
 

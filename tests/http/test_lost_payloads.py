@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX
-from chalicelib.service.claimer import UNREADABLE_MS
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX
+from chalicelib.consuming.claim import UNREADABLE_MS
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 from tests.http.client import Client, Group, Topic, bodies, offsets
 from tests.orders import noise
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import PARKED_MAX, RETRY_PAGE_LEASES
-from chalicelib.sizes import item_bytes
-from chalicelib.writes import Item
+from chalicelib.base.limits import PARKED_MAX, RETRY_PAGE_LEASES
+from chalicelib.table.sizes import item_bytes
+from chalicelib.table.writes import Item
 from tests.http.client import Client, Clock, Group, Json, Topic, failed, offsets, receipts
 from tests.store.strict import StrictStore
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.errors import InvalidField, StoreUnavailable
-from chalicelib.message import Message
+from chalicelib.base.errors import InvalidField, StoreUnavailable
+from chalicelib.base.message import Message
 from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb import outbox
 from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.writes import Item, Write
+from chalicelib.table.writes import Item, Write
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed
 from tests.http.troubled_store import Trouble, throttled_queue, unavailable
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store

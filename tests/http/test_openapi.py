@@ -10,8 +10,10 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from chalicelib import VERSION, group, limits, message, topic
-from chalicelib.limits import BACKOFF_MS
+from chalicelib import VERSION
+from chalicelib.base import limits, message
+from chalicelib.base.limits import BACKOFF_MS
+from chalicelib.catalogue import group, topic
 from chalicelib.protocols.http.contract.messages import BASE64_CHARS_MAX
 from chalicelib.protocols.http.openapi import document
 

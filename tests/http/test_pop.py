@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from chalicelib.limits import MIB, RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import MIB, RESPONSE_JSON_BYTES_MAX
 from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed, offsets, receipts
 
 EMPTY = {"messages": [], "acked": 0, "failed": []}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import MIB
+from chalicelib.base.limits import MIB
 from tests.http.client import START_MS, Client, Group, Topic, bodies, offsets
 
 EVERY_BYTE = bytes(range(256))

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from chalicelib.limits import BACKOFF_MS, WITNESSES_MAX
+from chalicelib.base.limits import BACKOFF_MS, WITNESSES_MAX
 from tests.http.client import Client, Clock, Group, Topic, bodies, failed, offsets, receipts
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys
 from tests.http.client import Answer, Client, Group, Topic, bodies, receipts
 from tests.http.troubled_store import (

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from chalicelib.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Outcome, Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Write
+from chalicelib.table.writes import Item, Key, Write
 
 Trouble = Callable[[str, Any], Exception | None]
 """Asked before each request with its verb and what it is about; what it returns is raised."""

@@ -9,15 +9,15 @@ from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 
-from chalicelib import keys
-from chalicelib.cursor import Cursor
-from chalicelib.service.claimer import Pop
-from chalicelib.service.looking import cursors_of
-from chalicelib.service.service import Service
-from chalicelib.service.tails import ends
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.look import cursors_of
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.log.tails import ends
+from chalicelib.service import Service
 from chalicelib.store import Range
-from chalicelib.topic import Topic
-from chalicelib.writes import Item
+from chalicelib.table import keys
+from chalicelib.table.writes import Item
 from tests.history.caller import Caller
 from tests.history.facts import Place
 from tests.load.clock import now

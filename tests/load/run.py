@@ -11,10 +11,10 @@ from pathlib import Path
 from unittest import mock
 from uuid import uuid4
 
-from chalicelib.limits import IN_FLIGHT_DEFAULT
-from chalicelib.service.service import Service
+from chalicelib.base.limits import IN_FLIGHT_DEFAULT
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
 from chalicelib.store.dynamodb import table
-from chalicelib.topic import Topic
 from tests.emulators import ROOT, client_of
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.limits import STORE_DEADLINE_MS
+from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary
 from tests.simulation.mutants import MUTANTS

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from chalicelib import call
-from chalicelib.runtime import system
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service, build
+from chalicelib.base import call
+from chalicelib.base.runtime import system
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service, build
 from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller

@@ -18,8 +18,8 @@ from chalice.config import Config
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
 from local.connections import HasHungUp, Server
 from local.request import Answer, Head

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.limits import REQUEST_BYTES_MAX
+from chalicelib.base.limits import REQUEST_BYTES_MAX
 from tests.emulators import ROOT, client_of, dynoxide, free_port
 
 START_SECONDS = 30

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.limits import BACKOFF_MS
+from chalicelib.base.limits import BACKOFF_MS
 from tests.model.cursor import INVALID, Cursor, Ticket
 
 Json = dict[str, Any]

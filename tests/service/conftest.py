@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store import Store
 from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
 

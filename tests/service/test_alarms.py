@@ -11,12 +11,12 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.errors import DecantError
-from chalicelib.runtime import Runtime
-from chalicelib.service.promoter import Promoter
-from chalicelib.service.service import Service, build
+from chalicelib.base.errors import DecantError
+from chalicelib.base.runtime import Runtime
+from chalicelib.delays.promoter import Promoter
+from chalicelib.service import Service, build
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Refused, Write
+from chalicelib.table.writes import Refused, Write
 from tests.instances import SIGNING_KEY, Clock
 from tests.instances import instance as instance_of
 from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.limits import BODY_BYTES_MAX
+from chalicelib.base.limits import BODY_BYTES_MAX
 
 Instance = Callable[[], Api]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.limits import METADATA_AGE_MS_MAX
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.store.memory import MemoryStore
 from tests.instances import Clock, instance
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from chalicelib.api import Api
-from chalicelib.limits import HOUR_MS
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.limits import HOUR_MS
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store import Keys, Store
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
-from chalicelib.limits import DEDUP_MS
+from chalicelib.base.limits import DEDUP_MS
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Refused, Write
+from chalicelib.table.writes import Refused, Write
 from tests.instances import Clock
 from tests.instances import instance as at_a_virtual_time
 

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from chalicelib.errors import AlreadyDelivered, MessageNotFound
-from chalicelib.message import Message
-from chalicelib.runtime import Runtime
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service, build
+from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
+from chalicelib.base.message import Message
+from chalicelib.base.runtime import Runtime
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service, build
 from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
 
 _KEY = b"0123456789abcdef"

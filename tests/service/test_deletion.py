@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.errors import TopicNotFound
-from chalicelib.limits import GROUP_DETAILS_MAX, SEGMENT_FULL_BYTES
+from chalicelib.base.errors import TopicNotFound
+from chalicelib.base.limits import GROUP_DETAILS_MAX, SEGMENT_FULL_BYTES
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 from tests.instances import Clock, instance
 from tests.orders import noise
 

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.errors import MessageNotFound
-from chalicelib.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
-from chalicelib.log import Segment
-from chalicelib.service.producer import Produced
+from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, MINUTE_MS
+from chalicelib.log.segment import Segment
+from chalicelib.producing.produce import Produced
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 from tests.instances import Clock, instance
 
 KEPT_MS = 10 * HOUR_MS

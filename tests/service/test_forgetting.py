@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
-from chalicelib.presence import LEAVING
-from chalicelib.runtime import system
+from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
+from chalicelib.base.runtime import system
+from chalicelib.cursors.presence import LEAVING
 from chalicelib.store import Outcome
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Add, Item, Set, Write
+from chalicelib.table.writes import Add, Item, Set, Write
 from tests.instances import Clock, instance
 
 QUEUES = 3

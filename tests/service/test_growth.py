@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import (
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     INERT_MAX,
     LEASES_MAX,
@@ -15,9 +15,9 @@ from chalicelib.limits import (
     TAKEOVERS_MAX,
     WITNESSES_MAX,
 )
-from chalicelib.sizes import item_bytes
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Set, Write
+from chalicelib.table.sizes import item_bytes
+from chalicelib.table.writes import Item, Key, Set, Write
 from tests.instances import Clock, instance
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Add, Item, Write
+from chalicelib.table.writes import Add, Item, Write
 from tests.instances import Clock, instance
 
 

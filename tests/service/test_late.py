@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Refused, Write
+from chalicelib.table.writes import Item, Refused, Write
 from tests.instances import Clock, instance
 
 

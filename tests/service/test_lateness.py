@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.runtime import Runtime
-from chalicelib.service.service import build
+from chalicelib.base.runtime import Runtime
+from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
 from tests.instances import SIGNING_KEY
 from tests.simulation.scheduler import Scheduler

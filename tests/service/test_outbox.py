@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.errors import InvalidField, TopicNotFound
-from chalicelib.runtime import system
-from chalicelib.service.service import build
+from chalicelib.base.errors import InvalidField, TopicNotFound
+from chalicelib.base.runtime import system
+from chalicelib.service import build
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store
 

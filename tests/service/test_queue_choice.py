@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from chalicelib.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
-from chalicelib.runtime import Runtime
-from chalicelib.service.queue_choice import QueueChoice
-from chalicelib.topic import Topic
+from chalicelib.base.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.producing.queue_choice import QueueChoice
 from tests.instances import Clock
 
 TOPIC = Topic("orders", "tid", 4, 0)

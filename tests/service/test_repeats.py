@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 from tests.instances import Clock, instance
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.filters import Filter
-from chalicelib.limits import SIFTING_MS
+from chalicelib.base.limits import SIFTING_MS
+from chalicelib.catalogue.filters import Filter
 from chalicelib.store.memory import MemoryStore
 from tests.instances import Clock, instance
 

@@ -9,11 +9,11 @@ from chalice.test import Client
 import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import IDLE_CONSUMER_MS, SWEEP_MS
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import IDLE_CONSUMER_MS, SWEEP_MS
 from chalicelib.store import Range
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Write
+from chalicelib.table.writes import Item, Key, Write
 from tests.instances import Clock, instance
 
 GROUP = {"invisible_ms": 1_000, "max_attempts": 1}

@@ -6,10 +6,10 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Protocol
 
-from chalicelib.errors import DecantError, StoreUnavailable
-from chalicelib.service.claimer import Pop
-from chalicelib.service.groups import OneQueue
-from chalicelib.service.service import Service
+from chalicelib.admin.groups import OneQueue
+from chalicelib.base.errors import DecantError, StoreUnavailable
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.simulation.expiring import CONSUMERS_LULL

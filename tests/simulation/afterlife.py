@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from chalicelib import retries as steps
-from chalicelib.errors import StoreUnavailable
-from chalicelib.service import retries
-from chalicelib.service.service import Service
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.cursors import retries
+from chalicelib.cursors import retry_moves as steps
+from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Purge, Redrive
 
 if TYPE_CHECKING:

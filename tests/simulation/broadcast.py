@@ -12,13 +12,13 @@ from random import Random
 from typing import NamedTuple
 from unittest.mock import patch
 
-from chalicelib import presence
-from chalicelib.errors import StoreUnavailable
-from chalicelib.message import Message
-from chalicelib.runtime import Runtime
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service, build
-from chalicelib.topic import Topic
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.message import Message
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Pop
+from chalicelib.cursors import presence
+from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.scheduler import Killed, Scheduler

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from chalicelib import alarm
-from chalicelib.errors import DecantError, TopicNotFound
-from chalicelib.runtime import Runtime
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service, build
-from chalicelib.topic import Topic
+from chalicelib.base.errors import DecantError, TopicNotFound
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import alarm
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service, build
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from chalicelib.cursor import Cursor
-from chalicelib.keys import queue_of
-from chalicelib.lease import Lease
-from chalicelib.topic import Topic
-from chalicelib.writes import Item, Key
+from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease
+from chalicelib.table.keys import queue_of
+from chalicelib.table.writes import Item, Key
 from tests.history import checker
 from tests.history.facts import History, Place
 from tests.simulation.faulty_store import PastStore

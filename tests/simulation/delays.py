@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
 
-from chalicelib.errors import AlreadyDelivered, MessageNotFound, StoreUnavailable
-from chalicelib.limits import LATE_WRITE_MS_MAX
-from chalicelib.message import Message
-from chalicelib.runtime import Runtime
-from chalicelib.service.claimer import Pop
-from chalicelib.service.service import Service, build
+from chalicelib.base.errors import AlreadyDelivered, MessageNotFound, StoreUnavailable
+from chalicelib.base.limits import LATE_WRITE_MS_MAX
+from chalicelib.base.message import Message
+from chalicelib.base.runtime import Runtime
+from chalicelib.consuming.claim import Pop
+from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.simulation.scheduler import Endless, Killed, Scheduler

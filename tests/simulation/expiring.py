@@ -9,10 +9,11 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib import topic
-from chalicelib.errors import StoreUnavailable
-from chalicelib.service import log_reader, log_writer, sweeps
-from chalicelib.service.service import Service
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.catalogue import topic
+from chalicelib.log import reader, writer
+from chalicelib.service import Service
+from chalicelib.upkeep import sweeps
 from tests.history.aftermath import read_log
 from tests.history.facts import History, Look
 from tests.simulation.faulty_store import NONE
@@ -40,8 +41,8 @@ CONSUMERS_LULL = 50
 def short_lives() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(topic, "EXPIRED_KEPT_MS", _KEPT_MS))
-        stack.enter_context(patch.multiple(log_reader, EXPIRED_KEPT_MS=_KEPT_MS, HOUR_MS=_BELIEVED_MS))
-        stack.enter_context(patch.object(log_writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
+        stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=_KEPT_MS, HOUR_MS=_BELIEVED_MS))
+        stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
         stack.enter_context(patch.object(sweeps, "TRIMMED_EVERY_MS", _TRIMMED_EVERY_MS))
         yield
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from chalicelib.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Refused, Write
+from chalicelib.table.writes import Item, Key, Refused, Write
 from tests.simulation.scheduler import Killed, Scheduler
 
 T = TypeVar("T")

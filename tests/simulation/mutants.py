@@ -8,13 +8,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import changes, cursor, keys, lease, log, message, picking, receipt, settlement
-from chalicelib import retries as steps
-from chalicelib.changes import Change
-from chalicelib.limits import SEGMENT_FULL_BYTES
-from chalicelib.service import burial, claimer, groups, log_writer, payloads, producer, redrive, retries, settler
+from chalicelib.admin import groups
+from chalicelib.base import message
+from chalicelib.base.limits import SEGMENT_FULL_BYTES
+from chalicelib.consuming import claim, picking, settle, settlement
+from chalicelib.cursors import changes, cursor, lease, receipt, retries
+from chalicelib.cursors import retry_moves as steps
+from chalicelib.cursors.changes import Change
+from chalicelib.dead_letters import bury, redrive
+from chalicelib.log import payloads, segment, writer
+from chalicelib.producing import produce
 from chalicelib.store import Keys
-from chalicelib.writes import AtMost, Equals, Lacks, SizeIs, Write, never_landed
+from chalicelib.table import keys
+from chalicelib.table.writes import AtMost, Equals, Lacks, SizeIs, Write, never_landed
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -40,15 +46,15 @@ def appends_without_dedup() -> Any:
     """A repeated append lands twice."""
 
     def append(*args: Any) -> Write:
-        return dataclasses.replace(without(log.append(*args), Lacks), landed=never_landed)
+        return dataclasses.replace(without(segment.append(*args), Lacks), landed=never_landed)
 
-    return patch.object(log_writer, "append", append)
+    return patch.object(writer, "append", append)
 
 
 @planted
 def appends_that_trust_the_tail() -> Any:
     """After a full segment the writer goes on at an offset of its own making."""
-    true = log_writer.LogWriter._learn
+    true = writer.LogWriter._learn
 
     def learn(self: Any, topic: Any, pending: Any, outcome: Any) -> None:
         true(self, topic, pending, outcome)
@@ -56,7 +62,7 @@ def appends_that_trust_the_tail() -> Any:
         if tail is not None and tail.may_create:
             self._tails.keep(pending.log, dataclasses.replace(tail, base=tail.base + 1))
 
-    return patch.object(log_writer.LogWriter, "_learn", learn)
+    return patch.object(writer.LogWriter, "_learn", learn)
 
 
 @planted
@@ -64,24 +70,24 @@ def fullness_that_depends_on_the_entry() -> Any:
     """A segment is full for a large entry, whose writer makes the next one, and not for a small one."""
 
     def append(name: str, base: int, entry: Any, may_create: bool) -> Write:
-        made = log.append(name, base, entry, may_create)
+        made = segment.append(name, base, entry, may_create)
         room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
         guards = [
-            dataclasses.replace(each, second=room) if each == log._HAS_ROOM else each  # type: ignore[type-var]
+            dataclasses.replace(each, second=room) if each == segment._HAS_ROOM else each  # type: ignore[type-var]
             for each in made.guards
         ]
         return dataclasses.replace(made, guards=tuple(guards))
 
     return together(
-        patch.object(log_writer, "append", append),
-        patch.object(log.Segment, "is_sealed", property(lambda self: self.filled_bytes >= SEGMENT_FULL_BYTES // 2)),
+        patch.object(writer, "append", append),
+        patch.object(segment.Segment, "is_sealed", property(lambda self: self.filled_bytes >= SEGMENT_FULL_BYTES // 2)),
     )
 
 
 @planted
 def open_segments_that_expire() -> Any:
     """An open segment has a TTL: it goes while it is still the end of its log."""
-    true = log_writer.LogWriter._write
+    true = writer.LogWriter._write
 
     def write(self: Any, topic: Any, pending: Any) -> Write:
         tail = self._tails.get(pending.log)
@@ -89,19 +95,19 @@ def open_segments_that_expire() -> Any:
             self._store.remove_all([keys.segment(pending.log, tail.base)])
         return true(self, topic, pending)
 
-    return patch.object(log_writer.LogWriter, "_write", write)
+    return patch.object(writer.LogWriter, "_write", write)
 
 
 @planted
 def payloads_after_their_pointers() -> Any:
     """The entry is in the log before what it points to is stored."""
-    put, append = payloads.Payloads.put, log_writer.LogWriter.append
+    put, append = payloads.Payloads.put, writer.LogWriter.append
     late: list[Any] = []
 
     def put_later(self: Any, topic_id: str, entries: Any, *ttl: Any) -> Any:
         kept = list(entries)
         late.append(lambda: put(self, topic_id, kept, *ttl))
-        return [each.pointing(len(log.pieces_of(each.data))) for each in kept]
+        return [each.pointing(len(segment.pieces_of(each.data))) for each in kept]
 
     def append_first(self: Any, *args: Any) -> Any:
         done = append(self, *args)
@@ -110,7 +116,7 @@ def payloads_after_their_pointers() -> Any:
         return done
 
     return together(
-        patch.object(payloads.Payloads, "put", put_later), patch.object(log_writer.LogWriter, "append", append_first)
+        patch.object(payloads.Payloads, "put", put_later), patch.object(writer.LogWriter, "append", append_first)
     )
 
 
@@ -118,7 +124,7 @@ def payloads_after_their_pointers() -> Any:
 def keys_that_wander() -> Any:
     """The queue of a key depends on more than the key."""
     turns = iter(range(10**9))
-    return patch.object(producer, "queue_of_key", lambda _key, queues: next(turns) % queues)
+    return patch.object(produce, "queue_of_key", lambda _key, queues: next(turns) % queues)
 
 
 # -- the claim --------------------------------------------------------------------------------------------------------
@@ -147,7 +153,7 @@ def ordered_queues_that_do_not_wait() -> Any:
 def ordered_claims_that_race() -> Any:
     """Two claims of an ordered queue may both win, after looks that found it free."""
     true = picking.take
-    return patch.object(claimer, "take", lambda *args: true(*args[:-1], False))
+    return patch.object(claim, "take", lambda *args: true(*args[:-1], False))
 
 
 @planted
@@ -159,7 +165,7 @@ def claims_that_forget_the_cap() -> Any:
         picked = true(seen, group, end, *args)
         return dataclasses.replace(picked, next_at_most=end - picked.fresh, is_capped_closely=False)
 
-    return patch.object(claimer, "pick", pick)
+    return patch.object(claim, "pick", pick)
 
 
 @planted
@@ -204,7 +210,7 @@ def attempts_that_begin_anew() -> Any:
                 effect.value[3] = 1
         return made
 
-    return patch.object(claimer, "take", take)
+    return patch.object(claim, "take", take)
 
 
 # -- settling ---------------------------------------------------------------------------------------------------------
@@ -252,7 +258,7 @@ def beliefs_taken_for_truth() -> Any:
 @planted
 def verdicts_from_the_past() -> Any:
     """What a receipt is worth is told from a read that may be stale."""
-    return patch.object(settler.Settler, "_read", lambda self, found: self._store.read([Keys([key]) for key in found]))
+    return patch.object(settle.Settler, "_read", lambda self, found: self._store.read([Keys([key]) for key in found]))
 
 
 @planted
@@ -268,8 +274,8 @@ def nacks_that_settle() -> Any:
 @planted
 def nacks_that_come_back_at_once() -> Any:
     """The delay of a nack is forgotten."""
-    true = settler.Settler._parked
-    return patch.object(settler.Settler, "_parked", lambda self, old, run, _due: true(self, old, run, 0))
+    true = settle.Settler._parked
+    return patch.object(settle.Settler, "_parked", lambda self, old, run, _due: true(self, old, run, 0))
 
 
 @planted
@@ -289,7 +295,7 @@ def receipts_of_the_message_before() -> Any:
 @planted
 def receipts_without_a_group() -> Any:
     """A receipt is taken for one of the group that it is shown to."""
-    true = settler.Settler.open
+    true = settle.Settler.open
 
     def opened(self: Any, topic: Any, group: str, texts: Any) -> Any:
         own = self._catalogue.group(topic, group).id
@@ -299,7 +305,7 @@ def receipts_without_a_group() -> Any:
         ):
             return true(self, topic, group, texts)
 
-    return patch.object(settler.Settler, "open", opened)
+    return patch.object(settle.Settler, "open", opened)
 
 
 @planted
@@ -325,7 +331,7 @@ def pruning_of_what_has_run_out() -> Any:
 
     return together(
         patch.object(cursor.Cursor, "inert", property(inert)),
-        patch.object(claimer, "INERT_MAX", 0),
+        patch.object(claim, "INERT_MAX", 0),
         patch.object(settlement, "INERT_MAX", 0),
     )
 
@@ -349,8 +355,8 @@ def epochs_that_nobody_looks_at() -> Any:
         return self.cursor.standing(shown.token, shown.start, shown.offset)
 
     return together(
-        patch.object(settler, "write", write),
-        patch.object(claimer, "write", write),
+        patch.object(settle, "write", write),
+        patch.object(claim, "write", write),
         patch.object(settlement.Settlement, "standing", standing),
     )
 
@@ -377,14 +383,14 @@ def receipts_refused_while_they_live() -> Any:
         texts = [text for each in settlements for text, _ in each.receipts]
         return [settlement.Failure(text, settlement.LEASE_LOST) for text in texts]
 
-    return patch.object(settler.Settler, "acknowledge", acknowledge)
+    return patch.object(settle.Settler, "acknowledge", acknowledge)
 
 
 @planted
 def extensions_that_are_short() -> Any:
     """An extended lease ends a second before it was asked to."""
-    true = settler.Settler.extend
-    return patch.object(settler.Settler, "extend", lambda self, *args: true(self, *args[:-1], args[-1] - 1_000))
+    true = settle.Settler.extend
+    return patch.object(settle.Settler, "extend", lambda self, *args: true(self, *args[:-1], args[-1] - 1_000))
 
 
 @planted
@@ -398,21 +404,21 @@ def burials_in_two_writes() -> Any:
     """A message leaves the cursor, and its dead letter comes after."""
 
     def bury(self: Any, group: Any, queue: int, seen: Any, exhausted: Any, reason: str) -> Any:
-        chosen = burial._first(exhausted)
+        chosen = bury._first(exhausted)
         now = self._runtime.now()
         try:
             self._store.write(changes.write(seen, changes.buried(chosen, sum(len(each) for _, each in chosen))))
             for old, indexes in chosen:
                 for index in indexes:
                     place = (group, seen, queue, old.start + index, old.attempt, reason, now)
-                    letter = burial.Letter.new(*place)
-                    self._store.write(burial.dead.put(letter, letter.key in self._there(seen, [letter])))
-        except burial.Refused:
+                    letter = bury.Letter.new(*place)
+                    self._store.write(bury.dead.put(letter, letter.key in self._there(seen, [letter])))
+        except bury.Refused:
             chosen = []
         found = self._store.read([Keys([seen.key], strong=True)])[0]
         return (cursor.Cursor.of(found[0]) if found else None), chosen
 
-    return patch.object(burial.Burial, "bury", bury)
+    return patch.object(bury.Burial, "bury", bury)
 
 
 @planted
@@ -422,19 +428,19 @@ def burials_without_a_fence() -> Any:
     def buried(*args: Any) -> Change:
         return without(changes.buried(*args), SizeIs)
 
-    return patch.object(burial, "buried", buried)
+    return patch.object(bury, "buried", buried)
 
 
 @planted
 def one_attempt_too_many() -> Any:
     """A message that was delivered often enough is delivered once more."""
-    true = claimer.Claimer._without_exhausted
+    true = claim.Claimer._without_exhausted
 
     def without_exhausted(self: Any, view: Any, *args: Any) -> Any:
         lenient = dataclasses.replace(view.group, max_attempts=view.group.max_attempts + 1)
         return true(self, dataclasses.replace(view, group=lenient), *args)
 
-    return patch.object(claimer.Claimer, "_without_exhausted", without_exhausted)
+    return patch.object(claim.Claimer, "_without_exhausted", without_exhausted)
 
 
 @planted
@@ -457,9 +463,7 @@ def redrives_that_keep_the_letter() -> Any:
 @planted
 def deaths_that_count_twice() -> Any:
     """A letter that takes the place of an older one counts again."""
-    return patch.object(
-        burial, "buried", lambda chosen, _: changes.buried(chosen, sum(len(each[1]) for each in chosen))
-    )
+    return patch.object(bury, "buried", lambda chosen, _: changes.buried(chosen, sum(len(each[1]) for each in chosen)))
 
 
 # -- retry pages ------------------------------------------------------------------------------------------------------
@@ -488,12 +492,12 @@ def pages_that_come_back_twice() -> Any:
 @planted
 def ids_from_the_clock() -> Any:
     """Two entries get one id."""
-    true = producer.entry
+    true = produce.entry
 
     def entry(entry_id: bytes, *args: Any) -> Any:
         return true(bytes(message.ENTRY_ID_BYTES), *args)
 
-    return patch.object(producer, "entry", entry)
+    return patch.object(produce, "entry", entry)
 
 
 @contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import changes, dead
-from chalicelib.service import letters
-from chalicelib.writes import RemoveItem, Write
+from chalicelib.cursors import changes
+from chalicelib.dead_letters import dead, letters
+from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted
 
 

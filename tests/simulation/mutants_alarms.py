@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import alarm_state
-from chalicelib.service import alarms
-from chalicelib.writes import Absent, Equals
+from chalicelib.catalogue import alarm_state
+from chalicelib.table.writes import Absent, Equals
+from chalicelib.upkeep import alarms
 from tests.simulation.mutants import planted, without
 
 

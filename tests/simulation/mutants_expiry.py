@@ -6,9 +6,10 @@ from itertools import takewhile
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.log import Segment
-from chalicelib.service import expiry, log_reader
-from chalicelib.topic import Topic
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log import reader
+from chalicelib.log.segment import Segment
+from chalicelib.upkeep import expiry
 from tests.simulation.mutants import planted
 
 
@@ -32,4 +33,4 @@ def trims_of_what_can_be_read() -> Any:
 @planted
 def a_missing_head_taken_for_the_end() -> Any:
     """Where the beginning of a log is gone, its readers see nothing."""
-    return patch.object(log_reader.LogReader, "_may_begin_later", lambda *_: False)
+    return patch.object(reader.LogReader, "_may_begin_later", lambda *_: False)

@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.runtime import Runtime
-from chalicelib.service import consumer
-from chalicelib.service.sieve import Sieve
+from chalicelib.base.runtime import Runtime
+from chalicelib.consuming import pop
+from chalicelib.consuming.sieve import Sieve
 from tests.simulation import world
 from tests.simulation.mutants import planted
 
@@ -16,12 +16,12 @@ from tests.simulation.mutants import planted
 @planted
 def pauses_that_nobody_looks_at() -> Any:
     """A paused group delivers."""
-    true = consumer.Consumer._pop_once
+    true = pop.Consumer._pop_once
 
     def pop_once(self: Any, view: Any, *args: Any) -> Any:
         return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
 
-    return patch.object(consumer.Consumer, "_pop_once", pop_once)
+    return patch.object(pop.Consumer, "_pop_once", pop_once)
 
 
 @planted
@@ -33,7 +33,7 @@ def waits_by_a_clock_that_is_set() -> Any:
 @planted
 def repeats_that_take_more() -> Any:
     """A pop that is called again by its attempt id leases once more."""
-    return patch.object(consumer.Consumer, "_repeated", lambda *_: None)
+    return patch.object(pop.Consumer, "_repeated", lambda *_: None)
 
 
 @planted

@@ -6,13 +6,14 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import dedup, delay, keys
-from chalicelib.dedup import Record
-from chalicelib.errors import StoreUnavailable
-from chalicelib.service import decisions, deduplication, delays
-from chalicelib.service.deduplication import Deduplication
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.delays import chain, decision, writer
+from chalicelib.producing import dedup, deduplication
+from chalicelib.producing.dedup import Record
+from chalicelib.producing.deduplication import Deduplication
 from chalicelib.store import Keys
-from chalicelib.writes import RemoveItem, Write
+from chalicelib.table import keys
+from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted, together
 
 # -- dedup ids --------------------------------------------------------------------------------------------------------
@@ -99,33 +100,33 @@ def delays_in_plain_writes() -> Any:
         outcomes = [each for each in self._store.write_each(writes) if isinstance(each, StoreUnavailable)]
         return StoreUnavailable("some of it", outcome="unknown") if outcomes else None
 
-    return patch.object(delays.Delays, "_trouble", trouble)
+    return patch.object(writer.Delays, "_trouble", trouble)
 
 
 @planted
 def cancels_that_leave_no_mark() -> Any:
     """A cancelled message is removed, and not remembered until it is due."""
-    mark = decisions.mark_cancelled
+    mark = chain.mark_cancelled
 
-    def removed(topic_id: str, queue: int, slot: delay.Slot) -> Write:
+    def removed(topic_id: str, queue: int, slot: decision.Slot) -> Write:
         marking = mark(topic_id, queue, slot)
         return Write(marking.key, marking.guards, (RemoveItem(),))
 
-    return patch.object(decisions, "mark_cancelled", removed)
+    return patch.object(chain, "mark_cancelled", removed)
 
 
 @planted
 def decisions_that_nobody_carries_out() -> Any:
     """What a dead caller decided is left to it."""
-    return patch.object(decisions, "_undone", lambda *_: [])
+    return patch.object(chain, "_undone", lambda *_: [])
 
 
 @planted
 def promotions_before_they_are_due() -> Any:
     """What is due in a while is delivered now."""
-    true = decisions.Decisions.standing
+    true = chain.Decisions.standing
     return patch.object(
-        decisions.Decisions,
+        chain.Decisions,
         "standing",
         lambda self, topic, queue, until_ms: true(self, topic, queue, until_ms + 800),
     )
@@ -138,4 +139,4 @@ def promotions_that_begin_at_the_end() -> Any:
     def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
         return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue))))
 
-    return patch.object(decisions.LogJoiner, "append_from", append_from)
+    return patch.object(chain.LogJoiner, "append_from", append_from)

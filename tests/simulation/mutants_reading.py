@@ -6,19 +6,19 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib import changes
-from chalicelib.service import claimer
-from chalicelib.service.claimer import Claimed, Claimer
-from chalicelib.service.delivery import Deliverer
-from chalicelib.service.sieve import Sieve
-from chalicelib.writes import SizeIs
+from chalicelib.consuming import claim
+from chalicelib.consuming.claim import Claimed, Claimer
+from chalicelib.consuming.delivery import Deliverer
+from chalicelib.consuming.sieve import Sieve
+from chalicelib.cursors import changes
+from chalicelib.table.writes import SizeIs
 from tests.simulation.mutants import planted, without
 
 
 @planted
 def leases_given_back_without_a_fence() -> Any:
     """A call that cannot read its messages gives them back though another call of the attempt delivers them."""
-    return patch.object(claimer, "move", lambda *args: without(changes.move(*args), SizeIs))
+    return patch.object(claim, "move", lambda *args: without(changes.move(*args), SizeIs))
 
 
 @planted

@@ -9,9 +9,9 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib import dedup
-from chalicelib.service import delays
-from chalicelib.service.service import Service
+from chalicelib.delays import writer
+from chalicelib.producing import dedup
+from chalicelib.service import Service
 from tests.simulation.expiring import PRODUCERS_LULL
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ DELAYS_MS = (1, 400, 2_000, 4_500)
 
 @contextmanager
 def short_times(dedup_ms: int, late_write_ms: int) -> Iterator[None]:
-    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(delays, "LATE_WRITE_MS_MAX", late_write_ms):
+    with patch.object(dedup, "DEDUP_MS", dedup_ms), patch.object(writer, "LATE_WRITE_MS_MAX", late_write_ms):
         yield
 
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from greenlet import getcurrent, greenlet
 
-from chalicelib.errors import DecantError
+from chalicelib.base.errors import DecantError
 from chalicelib.store import Outcome, Read
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Write
+from chalicelib.table.writes import Item, Key, Write
 from tests.simulation.scheduler import Killed
 
 T = TypeVar("T")

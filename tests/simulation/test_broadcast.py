@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.service import consumers, looking
+from chalicelib.consuming import look
+from chalicelib.cursors import consumers
 from tests.simulation.broadcast import play
 
 SEEDS = 150
@@ -18,8 +19,8 @@ def test_every_consumer_gets_everything_and_is_forgotten_wholly_or_not_at_all() 
 
 def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two consumers have the same cursors."""
-    real = looking.keys.consumer
-    monkeypatch.setattr(looking.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
+    real = look.keys.consumer
+    monkeypatch.setattr(look.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
 
 
 def _unmarked(monkeypatch: pytest.MonkeyPatch) -> None:

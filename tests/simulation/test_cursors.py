@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.writes import Key
+from chalicelib.table.writes import Key
 from tests.history.facts import History, Rules
 from tests.simulation.cursors import Versions, _crowded
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib import delay
-from chalicelib.service import decisions, delays
-from chalicelib.writes import RemoveItem, Write
+from chalicelib.delays import chain, decision, writer
+from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.delays import DelayedWorld
 from tests.simulation.faulty_store import ALL
 
@@ -25,37 +24,37 @@ def test_every_delayed_message_is_delivered_once_or_cancelled(seed: int) -> None
 
 
 def _no_transactions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(delays, "LATE_WRITE_MS_MAX", 0)
+    patch.setattr(writer, "LATE_WRITE_MS_MAX", 0)
 
 
 def _no_mark(patch: pytest.MonkeyPatch) -> None:
     """A cancelled message is removed, and not remembered until it is due."""
 
-    def removed(topic_id: str, queue: int, slot: delay.Slot) -> Write:
+    def removed(topic_id: str, queue: int, slot: decision.Slot) -> Write:
         marking = mark(topic_id, queue, slot)
         return Write(marking.key, marking.guards, (RemoveItem(),))
 
-    mark = decisions.mark_cancelled
-    patch.setattr(decisions, "mark_cancelled", removed)
+    mark = chain.mark_cancelled
+    patch.setattr(chain, "mark_cancelled", removed)
 
 
 def _no_help(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decisions, "_undone", lambda *_: [])
+    patch.setattr(chain, "_undone", lambda *_: [])
 
 
 def _from_the_end(patch: pytest.MonkeyPatch) -> None:
     """Who helps begins where it believes the log to end."""
 
-    def append(self: decisions.LogJoiner, topic, queue, entry, base) -> None:  # type: ignore[no-untyped-def]
+    def append(self: chain.LogJoiner, topic, queue, entry, base) -> None:  # type: ignore[no-untyped-def]
         self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue)))
 
-    patch.setattr(decisions.LogJoiner, "append_from", append)
+    patch.setattr(chain.LogJoiner, "append_from", append)
 
 
 def _early(patch: pytest.MonkeyPatch) -> None:
-    standing = decisions.Decisions.standing
+    standing = chain.Decisions.standing
     patch.setattr(
-        decisions.Decisions,
+        chain.Decisions,
         "standing",
         lambda self, topic, queue, until_ms: standing(self, topic, queue, until_ms + 600),
     )

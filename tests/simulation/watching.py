@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from chalicelib import alarm
-from chalicelib.alarm_state import alarm_key
-from chalicelib.errors import StoreUnavailable, TopicNotFound
-from chalicelib.service.service import Service
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.catalogue import alarm
+from chalicelib.catalogue.alarm_state import alarm_key
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
 from chalicelib.store import Keys
-from chalicelib.topic import Topic
 from tests.history.facts import AlarmChange, History
 from tests.simulation.faulty_store import PastStore
 

@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.alarm import Alarm
-from chalicelib.filters import Filter
-from chalicelib.limits import LATE_WRITE_MS_MAX
-from chalicelib.runtime import Runtime
-from chalicelib.service.service import Service, build
-from chalicelib.topic import Topic
-from chalicelib.writes import Key
+from chalicelib.base.limits import LATE_WRITE_MS_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.alarm import Alarm
+from chalicelib.catalogue.filters import Filter
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service, build
+from chalicelib.table.writes import Key
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller

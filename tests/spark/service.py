@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from chalicelib import keys
-from chalicelib import topic as topics
+from chalicelib.catalogue import topic as topics
 from chalicelib.store.memory import MemoryStore
+from chalicelib.table import keys
 from tests.http.client import Client, Json, Topic
 from tests.http.test_dead_letters import bury, redrive
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from chalicelib.writes import Item, Write
+from chalicelib.table.writes import Item, Write
 from spark.job import VIOLATED, main
 from spark.jobs.audit import JOB
 from tests.simulation.world import World

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from chalicelib import keys
+from chalicelib.table import keys
 from spark import schemas
 from spark.job import main
 from spark.jobs.messages import JOB

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from chalicelib import keys
-from chalicelib.sizes import item_bytes
+from chalicelib.table import keys
+from chalicelib.table.sizes import item_bytes
 from spark import schemas
 from spark.sources import dynamodb_export
 from spark.sources.data_file import FileReader, quarantined

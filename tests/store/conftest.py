@@ -7,12 +7,12 @@ from uuid import uuid4
 import boto3
 import pytest
 
-from chalicelib.runtime import system
+from chalicelib.base.runtime import system
 from chalicelib.store import Store, embedded
 from chalicelib.store.dynamodb import client, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Key
+from chalicelib.table.writes import Key
 
 TABLE = "contract"
 BUCKET = "contract"

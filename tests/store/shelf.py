@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.store import Keys, Range, Store
-from chalicelib.writes import Effect, Guard, Item, Key, Refused, Write
+from chalicelib.table.writes import Effect, Guard, Item, Key, Refused, Write
 
 LOW, HIGH = "!", "~~"
 """Sort before and after every sort key that the tests use."""

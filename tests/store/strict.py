@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from chalicelib.sizes import item_bytes
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.dynamodb.expressions import Expressions
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import Item, Key, Path, RemoveItem, Write
+from chalicelib.table.sizes import item_bytes
+from chalicelib.table.writes import Item, Key, Path, RemoveItem, Write
 
 EXPRESSION_BYTES_MAX = 4_096
 OPERATORS_MAX = 300

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chalicelib.store import Outcome, Range, Store
 from chalicelib.store.memory import MemoryStore
-from chalicelib.writes import (
+from chalicelib.table.writes import (
     Absent,
     Add,
     All,

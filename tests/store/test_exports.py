@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import app
-from chalicelib.limits import DAY_MS, HOUR_MS, MINUTE_MS
+from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from chalicelib.store import embedded
 from chalicelib.store.dynamodb import exports
 from chalicelib.store.dynamodb import table as tables

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.store import Store
-from chalicelib.writes import (
+from chalicelib.table.writes import (
     Absent,
     All,
     AtMost,

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 import pytest
 
-from chalicelib import changes, log
-from chalicelib.cursor import Cursor
-from chalicelib.lease import Lease
-from chalicelib.log import Entry, Segment
+from chalicelib.cursors import changes
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease
+from chalicelib.log import segment
+from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Store
-from chalicelib.writes import Absent, Add, Equals, Key, Refused, RemoveItem, Set
+from chalicelib.table.writes import Absent, Add, Equals, Key, Refused, RemoveItem, Set
 from tests.store.shelf import change, everything, found, guarded, is_applied
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ class Writer:
     def append(self, entry: Entry) -> int:
         while True:
             try:
-                item = self._store.write(log.append(self._log, self._base, entry, may_create=True))
+                item = self._store.write(segment.append(self._log, self._base, entry, may_create=True))
             except Refused as refused:
                 assert refused.before is not None
                 self._base = refused.before["end"]

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib.store import Keys, Range, Read, Store
-from chalicelib.writes import Key
+from chalicelib.table.writes import Key
 from tests.store.shelf import HIGH, LOW, put
 
 

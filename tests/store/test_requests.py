@@ -22,14 +22,14 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from chalicelib.call import one_call
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
-from chalicelib.runtime import Runtime
+from chalicelib.base.call import one_call
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.base.runtime import Runtime
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
+from chalicelib.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 
 URL = "http://dynamodb"
 KEY = Key("p", "s")

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from chalicelib.runtime import Runtime, system
+from chalicelib.base.runtime import Runtime, system
 from chalicelib.store import Range
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.store.test_requests import error

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.api import Api
-from chalicelib.errors import InvalidField, MessageNotFound
-from chalicelib.limits import BATCH_MESSAGES_MAX
+from chalicelib.base.errors import InvalidField, MessageNotFound
+from chalicelib.base.limits import BATCH_MESSAGES_MAX
 from tests.instances import Clock, instance
 from tests.store.strict import StrictStore
 

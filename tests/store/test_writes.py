@@ -7,7 +7,20 @@ from functools import partial
 import pytest
 
 from chalicelib.store import Store
-from chalicelib.writes import Absent, Add, Append, Equals, Exists, Item, Key, Lacks, Refused, RemoveItem, Set, Write
+from chalicelib.table.writes import (
+    Absent,
+    Add,
+    Append,
+    Equals,
+    Exists,
+    Item,
+    Key,
+    Lacks,
+    Refused,
+    RemoveItem,
+    Set,
+    Write,
+)
 from tests.store.shelf import change, everything, found, guarded, is_applied, put
 
 

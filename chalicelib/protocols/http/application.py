@@ -6,8 +6,8 @@ from typing import Any
 
 from chalice.app import Chalice
 
-from chalicelib.errors import DecantError, MethodNotAllowed, NotFound
-from chalicelib.fields import quoted
+from chalicelib.base.errors import DecantError, MethodNotAllowed, NotFound
+from chalicelib.base.fields import quoted
 from chalicelib.protocols.http import problems
 from chalicelib.protocols.http.routes import routes
 

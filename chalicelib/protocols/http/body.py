@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import orjson
 from chalice.app import Request
 
-from chalicelib.errors import InvalidJson, MessageTooLarge
-from chalicelib.fields import shown
-from chalicelib.limits import REQUEST_BYTES_MAX
+from chalicelib.base.errors import InvalidJson, MessageTooLarge
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import REQUEST_BYTES_MAX
 
 _INTEGER_DIGITS = 19
 """Those of a signed 64-bit integer. A longer one is out of every range; the fast reader makes a float of it, which its

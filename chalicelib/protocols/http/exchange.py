@@ -11,10 +11,10 @@ from urllib.parse import unquote
 import orjson
 from chalice.app import Request, Response
 
-from chalicelib.errors import DecantError, Internal, InvalidField, UnknownField
-from chalicelib.fields import quoted
+from chalicelib.base.errors import DecantError, Internal, InvalidField, UnknownField
+from chalicelib.base.fields import quoted
+from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
-from chalicelib.runtime import system
 
 _ID_CHARS = 16
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from chalicelib import VERSION
-from chalicelib.limits import REQUEST_BYTES_MAX
+from chalicelib.base.limits import REQUEST_BYTES_MAX
 from chalicelib.protocols.http.contract import problems
 from chalicelib.protocols.http.contract.about import ABOUT
 from chalicelib.protocols.http.contract.consuming import CONSUMING

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from chalice.app import Response
 
-from chalicelib.errors import DecantError
+from chalicelib.base.errors import DecantError
 
 MEDIA_TYPE = "application/problem+json"
 

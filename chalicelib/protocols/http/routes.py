@@ -8,8 +8,9 @@ from typing import Any
 
 from chalice.app import Blueprint, Request, Response
 
-from chalicelib import views, wiring
-from chalicelib.fields import Fields
+from chalicelib import wiring
+from chalicelib.api import views
+from chalicelib.base.fields import Fields
 from chalicelib.protocols.http.body import body_of
 from chalicelib.protocols.http.exchange import answering, demand_known, nothing, ok, query_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chalicelib.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
+from chalicelib.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from botocore.config import Config

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chalicelib.limits import DAY_MS, MINUTE_MS, SECOND_MS
+from chalicelib.base.limits import DAY_MS, MINUTE_MS, SECOND_MS
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.store.dynamodb.values import typed
-from chalicelib.writes import (
+from chalicelib.table.writes import (
     Absent,
     Add,
     All,

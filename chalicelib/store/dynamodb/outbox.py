@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.store.dynamodb.values import typed_item
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 
 
 def put(table: str, item: Item) -> dict[str, Any]:

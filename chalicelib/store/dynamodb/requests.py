@@ -26,10 +26,10 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from chalicelib import call
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
-from chalicelib.runtime import Runtime
+from chalicelib.base import call
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.base.runtime import Runtime
 
 T = TypeVar("T")
 

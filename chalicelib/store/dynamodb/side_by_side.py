@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from chalicelib.runtime import Runtime
+from chalicelib.base.runtime import Runtime
 from chalicelib.store.dynamodb.requests import Trying
 
 T = TypeVar("T")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from chalicelib import call
-from chalicelib.errors import StoreUnavailable
-from chalicelib.runtime import Runtime
+from chalicelib.base import call
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.runtime import Runtime
 from chalicelib.store import Outcome, Range, Read
 from chalicelib.store.dynamodb.expressions import Expressions
 from chalicelib.store.dynamodb.requests import Requests, Trying
 from chalicelib.store.dynamodb.side_by_side import SideBySide
 from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
-from chalicelib.writes import Item, Key, Refused, RemoveItem, Write, key_of
+from chalicelib.table.writes import Item, Key, Refused, RemoveItem, Write, key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

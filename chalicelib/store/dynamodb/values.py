@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from chalicelib.writes import Item
+from chalicelib.table.writes import Item
 
 Typed = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.limits import (
+from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     ID_CHARS_MAX,
     INVISIBLE_MS_MAX,
@@ -14,6 +14,7 @@ from chalicelib.limits import (
     RESPONSE_JSON_BYTES_MAX,
     WAIT_MS_MAX,
 )
+from chalicelib.consuming.settlement import LEASE_LOST, RECEIPT_INVALID
 from chalicelib.protocols.http.contract.messages import BODIES, MESSAGE, MESSAGE_FIELDS, ONE_BODY
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
@@ -28,7 +29,6 @@ from chalicelib.protocols.http.contract.values import (
     request,
     string,
 )
-from chalicelib.settlement import LEASE_LOST, RECEIPT_INVALID
 
 _GROUP_PATH = "/topics/{topic}/groups/{group}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.limits import BATCH_MESSAGES_MAX, DEAD_MS, ID_CHARS_MAX, REASON_CHARS_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, ID_CHARS_MAX, REASON_CHARS_MAX
 from chalicelib.protocols.http.contract.messages import BODIES, MESSAGE, MESSAGE_FIELDS, ONE_BODY
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import Json, answer, batch, instant, integer, page, request, string

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.errors import AlreadyDelivered
+from chalicelib.base.errors import AlreadyDelivered
 from chalicelib.protocols.http.contract.messages import BODIES, MESSAGE_FIELDS, ONE_BODY
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import Json, answer, flag, instant, page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.limits import (
+from chalicelib.base.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
     BACKOFF_MS,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.errors import StoreUnavailable
-from chalicelib.limits import (
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import (
     BODY_BYTES_MAX,
     DEDUP_MS,
     DELAY_MS_MAX,

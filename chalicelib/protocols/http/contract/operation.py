@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from chalicelib.errors import DecantError
+from chalicelib.base.errors import DecantError
 from chalicelib.protocols.http.contract.values import Json
 
 

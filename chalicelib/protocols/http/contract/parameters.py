@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.limits import KEY_BYTES_MAX, NAME_PATTERN, PAGE_DEFAULT, PAGE_MAX
+from chalicelib.base.limits import KEY_BYTES_MAX, NAME_PATTERN, PAGE_DEFAULT, PAGE_MAX
 from chalicelib.protocols.http.contract.values import OFFSET, QUEUE, Json, instant, integer, string
 
 

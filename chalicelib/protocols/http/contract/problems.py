@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib import errors
-from chalicelib.errors import DecantError
-from chalicelib.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
+from chalicelib.base import errors
+from chalicelib.base.errors import DecantError
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
 from chalicelib.protocols.http.contract.operation import Operation
 from chalicelib.protocols.http.contract.values import Json, answer, array, integer, ref, string
 from chalicelib.protocols.http.problems import MEDIA_TYPE, RETRY_AFTER_S, problem

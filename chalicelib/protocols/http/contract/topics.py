@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
+from chalicelib.base.limits import QUEUES_DEFAULT, QUEUES_MAX, RETENTION_MS_DEFAULT, RETENTION_MS_MAX, RETENTION_MS_MIN
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (
     END_OFFSET,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 
 Json = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""Making, changing and deleting topics and groups."""

@@ -1,0 +1,140 @@
+"""Removes what a deleted topic or group leaves behind. Nothing can reach it any more, so this is about cost alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import topic
+from chalicelib.catalogue.alarm_state import alarm_key
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.decision import blob_names, payload_keys
+from chalicelib.log import segment
+from chalicelib.log.segment import Entry, Segment
+from chalicelib.store import Range, Store
+from chalicelib.store.outcomes import found_items, raise_trouble
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, key_of
+
+_PAGE = 100
+
+_SPANS_MAX = 256
+"""Partitions that are read at once."""
+
+_Span = tuple[str, str, str]
+"""A partition, and the sort keys from which and up to which."""
+
+
+class Purge:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def group(self, gone: Group, queues: int, until_ms: int) -> None:
+        """Removes a deleted group's alarm, window, cursors, retries and dead letters, as far as there is time."""
+        noted = ((alarm_key(gone), gone.alarm), (gone.window_key, gone.rate_limit))
+        if beside := [key for key, setting in noted if setting is not None]:
+            self._store.remove_all(beside)
+        if self._emptied(gone.topic_id, [keys.cursors(gone.topic_id, gone.name, gone.id)], until_ms):
+            self._emptied(gone.topic_id, _beside_cursors(gone.topic_id, gone.id, queues), until_ms)
+
+    def topic(self, gone: Topic, until_ms: int) -> bool:
+        """Removes what a deleted topic has left: its groups, what waits in it, what its log holds, and its grave last;
+        what is not done by `until_ms` stays noted there. Whether all of it was done.
+
+        First the logs are closed, so that an instance that has not heard of the deletion stores nothing in them."""
+        self._close(gone)
+        queues = range(gone.queues)
+        waiting = [pk(gone.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
+        is_done = (
+            self._groups(gone, until_ms)
+            and self._emptied(gone.id, [_whole(pk) for pk in waiting] if gone.delays else [], until_ms)
+            and self._empty_logs(gone, until_ms)
+        )
+        if is_done:
+            self._store.write(topic.unbury(gone))
+        return is_done
+
+    def _close(self, gone: Topic) -> None:
+        """Closes the log of each queue, at its end."""
+        names = [gone.log(queue) for queue in range(gone.queues)]
+        newest = [Range(*_whole(name), limit=1, descending=True, strong=True) for name in names]
+        found = {name: items[0] if items else None for name, items in zip(names, self._store.read(newest), strict=True)}
+        while bases := {name: base for name, item in found.items() if (base := _open_base(item)) is not None}:
+            outcomes = self._store.write_each([segment.close(name, base, self._ttl()) for name, base in bases.items()])
+            found = dict(zip(bases, found_items(outcomes), strict=True))
+
+    def _empty_logs(self, gone: Topic, until_ms: int) -> bool:
+        """Takes everything out of the segments, with the payloads. The empty segments stay for a day: a writer that
+        knows the log from before walks over them to its end. False: there was not the time."""
+        spans = [_whole(gone.log(queue)) for queue in range(gone.queues)]
+        while spans and self._runtime.uptime() <= until_ms:
+            pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
+            held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]
+            self._remove_payloads(gone.id, [entry for segment in held for entry in segment.entries])
+            raise_trouble(self._store.write_each([segment.empty(each, self._ttl()) for each in held]) if held else [])
+            spans = [
+                (pk, f"{page[-1]['sk']}{keys.AFTER}", high)
+                for (pk, _, high), page in zip(spans, pages, strict=True)
+                if len(page) == _PAGE
+            ]
+        return not spans
+
+    def _ttl(self) -> int:
+        """No caller sleeps longer than until then between what it saw of a log and what it writes."""
+        return (self._runtime.now() + EXPIRED_KEPT_MS) // SECOND_MS
+
+    def _remove_payloads(self, topic_id: str, entries: list[Entry]) -> None:
+        self._store.remove_all(payload_keys(topic_id, entries))
+        self._store.remove_blobs(blob_names(topic_id, entries))
+
+    def _groups(self, gone: Topic, until_ms: int) -> bool:
+        """Removes the groups of a deleted topic, some at a time; each stays in the directory until nothing of it is
+        left. False: there was not the time."""
+        most = max(1, _SPANS_MAX // (gone.queues + 2))
+        while listed := self._first([_whole(keys.groups(gone.id))])[:most]:
+            spans = [_whole(keys.group_partition(gone.id, item["sk"])) for item in listed]
+            for item in listed:
+                spans += _beside_cursors(gone.id, item["listed"], gone.queues)
+            if not self._emptied(gone.id, spans, until_ms):
+                return False
+            self._store.remove_all([key_of(item) for item in listed])
+        return True
+
+    def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
+        """Removes all that lies in these, side by side, with the payloads of messages that wait. False: there was not
+        the time."""
+        while self._runtime.uptime() <= until_ms:
+            items = self._first(spans)
+            if not items:
+                return True
+            self._remove_payloads(topic_id, [Entry.of(item) for item in items if "i" in item])  # found by their entries
+            self._store.remove_all([key_of(item) for item in items])
+        return False
+
+    def _first(self, spans: Sequence[_Span]) -> list[Item]:
+        """What each of these begins with."""
+        found = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
+        return [item for items in found for item in items]
+
+
+def _whole(pk: str) -> _Span:
+    return pk, keys.FIRST, keys.LAST
+
+
+def _beside_cursors(topic_id: str, group_id: str, queues: int) -> list[_Span]:
+    """Retries and dead letters of a group."""
+    retries = [keys.retry_partition(keys.Place(topic_id, group_id, queue)) for queue in range(queues)]
+    return [*map(_whole, retries), _whole(keys.dead_partition(topic_id, group_id))]
+
+
+def _open_base(newest: Item | None) -> int | None:
+    """Where the next entry of a log goes, by its newest segment; None: nowhere, it is closed."""
+    if newest is None:
+        return 0
+    segment = Segment.of(newest)
+    if segment.is_closed:
+        return None
+    return segment.end if segment.is_sealed else segment.base

@@ -1,0 +1,210 @@
+"""Administering groups: making, changing, removing and resetting them, and telling how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.admin.deletion import Purge
+from chalicelib.base.errors import GroupNotFound, InvalidField, StoreUnavailable
+from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import group
+from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.look import all_cursors_of, cursors_of
+from chalicelib.cursors.changes import create, reset
+from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.presence import place_of
+from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
+from chalicelib.cursors.retries import Retries
+from chalicelib.log.reader import LogReader, Want, stored_at
+from chalicelib.log.tails import ends
+from chalicelib.log.timeline import Timeline
+from chalicelib.store import Range, Store
+from chalicelib.store.paging import page
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused
+
+_ID_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDetails:
+    group: Group
+    queues: list[QueueProgress]
+    oldest_ready_at_ms: dict[int, int]
+    """Queue -> when its first ready message was stored."""
+    alarm_state: str | None
+    """None: the group has no alarm."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneQueue:
+    """Where a reset moves one queue to."""
+
+    queue: int
+    offset: int
+
+
+class Groups:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        reader: LogReader,
+        timeline: Timeline,
+        purge: Purge,
+        retries: Retries,
+        consumers: Consumers,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._reader = reader
+        self._timeline = timeline
+        self._purge = purge
+        self._retries = retries
+        self._consumers = consumers
+
+    def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
+        """Creates the group, or changes the settings given. Returns it, and whether it is new."""
+        while True:
+            found = self._catalogue.groups_named(topic, [name])
+            try:
+                if found:
+                    return self._change(found[0], given), False
+                return self._create(topic, name, given), True
+            except Refused:
+                continue  # made or removed by someone else since it was read
+
+    def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
+        group.demand_unchanged(found, given)
+        if not given.keys() - {"start", *group.FIXED}:
+            return found
+        return Group.of(found.topic_id, found.name, self._store.write(group.change(found, given)))
+
+    def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
+        starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
+        made = Group.new(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), given)
+        self._store.write_together(group.create(made))
+        return made
+
+    def details(self, topic: Topic, name: str) -> GroupDetails:
+        """The group and how far it is, queue by queue. Raises GroupNotFound."""
+        return self._details(topic, [self._catalogue.group(topic, name)])[0]
+
+    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[GroupDetails], str | None]:
+        """Up to `limit` groups by name, and at most `GROUP_DETAILS_MAX`; and the token for the rest (None: that was
+        all)."""
+        listed, rest = page(self._store, keys.groups(topic.id), min(limit, GROUP_DETAILS_MAX), token)
+        found = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
+        return self._details(topic, found), rest
+
+    def delete(self, topic: Topic, name: str) -> None:
+        """Removes the group; its cursors and dead letters, which then nobody can reach, after it."""
+        gone = self._catalogue.group(topic, name)
+        with suppress(Refused):  # someone else was faster
+            self._store.write_together(group.remove(gone))
+        with suppress(StoreUnavailable):
+            self._purge.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
+
+    def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
+        """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and
+        retries from before are void. A reset that failed halfway is repaired by repeating it."""
+        found = self._catalogue.group(topic, name)
+        targets = self._targets(topic, to)
+        if found.is_broadcast:
+            self._consumers.reset(topic, found, targets)
+        else:
+            cursors = self._cursors(topic, found)
+            for queue, offset in targets.items():
+                self._reset(found, queue, cursors[queue], offset)
+        return self.details(topic, name)
+
+    def _reset(self, group: Group, queue: int, cursor: Cursor, offset: int) -> None:
+        while True:
+            standing = cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
+            try:
+                self._store.write(reset(standing, offset))
+                break
+            except Refused as refused:
+                if refused.before is None:
+                    raise GroupNotFound(f"group '{group.name}' does not exist any more") from None
+                cursor = Cursor.of(refused.before)
+        self._retries.forget(keys.Place(group.topic_id, group.id, queue), standing.pages.values())
+
+    def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
+        if not isinstance(to, OneQueue):
+            starts = self._offsets(topic, to) or [0] * topic.queues
+            return dict(enumerate(starts))
+        first = self._timeline.firsts(topic, self._runtime.now())[to.queue]
+        end = ends(self._store, topic)[to.queue]
+        if not first <= to.offset <= end:
+            raise InvalidField(
+                f"field 'to.offset' must be from {first} to {end} in queue {to.queue}; it is {to.offset}"
+            )
+        return {to.queue: to.offset}
+
+    def _offsets(self, topic: Topic, start: str | int) -> list[int]:
+        """The offset in each queue that a start means; an empty list: the beginning."""
+        if start == "earliest":
+            return []
+        return ends(self._store, topic) if start == "latest" else self._timeline.offsets_at(topic, int(start))
+
+    def _cursors(self, topic: Topic, found: Group) -> list[Cursor]:
+        partition = Range(keys.group_partition(topic.id, found.name), keys.FIRST, keys.LAST, strong=True)
+        return cursors_of(found, topic, self._store.read([partition])[0])
+
+    def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
+        """Of all these groups side by side: the number of round trips does not depend on how many they are."""
+        now = self._runtime.now()
+        firsts, queue_ends = self._timeline.firsts(topic, now), ends(self._store, topic)
+        partitions = [keys.group_partition(topic.id, each.name) for each in groups]
+        found = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=True) for pk in partitions]) if groups else []
+        cursors = self._unfolded(
+            [(group, all_cursors_of(group, topic, items)) for group, items in zip(groups, found, strict=True)]
+        )
+        queues = [_progress(*each, firsts, queue_ends, now) for each in zip(groups, cursors, strict=True)]
+        oldest = self._oldest(topic, queues)
+        return [
+            GroupDetails(group, own, instants, _alarm_state(group, items))
+            for group, items, own, instants in zip(groups, found, queues, oldest, strict=True)
+        ]
+
+    def _unfolded(self, owned: Sequence[tuple[Group, list[Cursor]]]) -> list[list[Cursor]]:
+        """The cursors of each group, with the retries that are due."""
+        placed = [(place_of(group, cursor), cursor) for group, own in owned for cursor in own]
+        unfolded = iter(self._retries.unfolded(placed))
+        return [[next(unfolded) for _ in own] for _, own in owned]
+
+    def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:
+        """For each group, when the first ready message of each of its queues was stored."""
+        heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
+        wants = {head: Want(topic.log(head[0]), head[1], 1, None) for head in heads}
+        chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
+        stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
+        return [
+            {each.queue: stored[head] for each in queues if (head := (each.queue, each.first_ready)) in stored}
+            for queues in groups
+        ]
+
+
+def _progress(
+    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
+) -> list[QueueProgress]:
+    if group.is_broadcast:
+        return of_consumers(group, cursors, firsts, ends, now)
+    seen = enumerate(zip(cursors, firsts, ends, strict=True))
+    return [progress(queue, cursor, group, first, end, now) for queue, (cursor, first, end) in seen]
+
+
+def _alarm_state(group: Group, items: Sequence[Item]) -> str | None:
+    found = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    return AlarmState.of(found).state if group.has_alarm else None

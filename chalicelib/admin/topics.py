@@ -1,0 +1,84 @@
+"""Administering topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.admin.deletion import Purge
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.fields import checked_name
+from chalicelib.base.limits import PURGE_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import topic
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log.tails import ends
+from chalicelib.log.timeline import Timeline
+from chalicelib.store import Store
+from chalicelib.store.paging import page
+from chalicelib.table import keys
+from chalicelib.table.writes import Refused
+
+_ID_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """For each queue the offset of its first message that has not expired, and the one that its next message gets."""
+
+    topic: Topic
+    groups: list[str]
+    queue_firsts: list[int]
+    queue_ends: list[int]
+
+
+class Topics:
+    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, timeline: Timeline, purge: Purge) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._timeline = timeline
+        self._purge = purge
+
+    def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
+        """Creates the topic, or changes the settings given. Returns it, and whether it is new."""
+        checked_name("topic", name)
+        made = Topic.new(name, self._runtime.name(_ID_CHARS), given, self._runtime.now())
+        self._catalogue.forget(name)
+        while True:
+            try:
+                self._store.write_together([topic.create(made)])
+                return made, True
+            except Refused as refused:
+                found = Topic.of(refused.before or {})
+            topic.demand_unchanged(found, given.get("queues"))
+            if all(getattr(found, field) == value for field, value in given.items()):
+                return found, False
+            with suppress(Refused):  # changed or removed by someone else since it was read
+                return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
+
+    def details(self, name: str) -> TopicDetails:
+        found = self._catalogue.current_topic(name)
+        firsts = self._timeline.firsts(found, self._runtime.now())
+        return TopicDetails(
+            found, [each.name for each in self._catalogue.groups(found)], firsts, ends(self._store, found)
+        )
+
+    def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
+        items, rest = page(self._store, keys.topics(), limit, token)
+        return [Topic.of(item) for item in items], rest
+
+    def delete(self, name: str) -> None:
+        """Removes the topic. Then nothing under its id can be reached, and what it leaves is removed as far as time and
+        the store allow; the grave remembers the rest."""
+        found = self._catalogue.current_topic(name)
+        self._catalogue.forget(name)
+        try:
+            self._store.write_together([topic.remove(found), topic.bury(found)])
+        except Refused:
+            return  # someone else was faster
+        with suppress(StoreUnavailable):
+            self._purge.topic(found, self._runtime.uptime() + PURGE_MS)

@@ -1,0 +1,1 @@
+"""What everything stands on: errors, limits, fields, time and chance, a message, the deadline of a call."""

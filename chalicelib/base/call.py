@@ -1,0 +1,89 @@
+"""One call of a client: until when the store may keep it waiting, and whether it has changed anything yet.
+
+Known to whatever works for the call, without being handed down through every layer: the deadline is of the call and
+not of each request in it, and what fails after something was changed must say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import CALL_MS_MAX, STORE_DEADLINE_MS
+
+
+@dataclass(slots=True)
+class _Call:
+    began_at_ms: int
+    waited_ms: int = 0
+    has_written: bool = False
+
+
+_current: ContextVar[_Call | None] = ContextVar("call", default=None)
+_part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
+_has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default=lambda: False)
+
+
+@contextmanager
+def one_call(uptime_ms: int) -> Iterator[None]:
+    """Runs a call that begins now; instants here are of `Runtime.uptime`. Where it fails for want of the store after it
+    has changed something, its outcome is unknown."""
+    call = _Call(uptime_ms)
+    token = _current.set(call)
+    try:
+        yield
+    except StoreUnavailable as trouble:
+        if call.has_written and not trouble.outcome_unknown:
+            raise StoreUnavailable(trouble.detail, outcome="unknown") from trouble
+        raise
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def part_until(ms: int | None) -> Iterator[None]:
+    """Gives what is asked of the store here less time than the call has: until this instant (None: all of it). Then it
+    can be tried in another way; so what is in doubt, and must not be, still has all the time."""
+    token = _part_until_ms.set(ms)
+    try:
+        yield
+    finally:
+        _part_until_ms.reset(token)
+
+
+def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
+    """When the store has had its time. `in_doubt`: a write may have landed."""
+    call, part_until_ms = _current.get(), None if in_doubt else _part_until_ms.get()
+    until_ms = uptime_ms + STORE_DEADLINE_MS
+    if call is not None:
+        until_ms = call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
+    return until_ms if part_until_ms is None else min(until_ms, part_until_ms)
+
+
+@contextmanager
+def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
+    """Runs a call for a client that may go away: `has_hung_up` says, without waiting, whether it has."""
+    token = _has_hung_up.set(has_hung_up)
+    try:
+        yield
+    finally:
+        _has_hung_up.reset(token)
+
+
+def is_abandoned() -> bool:
+    """Whether nobody waits for the answer any more: then nothing more should be taken for it."""
+    return _has_hung_up.get()()
+
+
+def has_waited(ms: int) -> None:
+    """The call slept on purpose, which is no fault of the store's."""
+    if call := _current.get():
+        call.waited_ms += ms
+
+
+def has_written() -> None:
+    if call := _current.get():
+        call.has_written = True

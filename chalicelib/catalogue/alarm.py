@@ -1,0 +1,51 @@
+"""When a group's backlog is worth a message: thresholds on what is ready, and on how long the oldest of it waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import orjson
+
+from chalicelib.base.fields import Fields
+from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
+
+TOPIC = "decant.alarms"
+"""Where alarms are told: a topic like any other, made when the first one is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """`ready`: messages. `age_ms`: how long ago the oldest ready message was stored. Without either, there is no alarm
+    any more."""
+
+    ready: int | None = None
+    age_ms: int | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Alarm:
+        return cls(**orjson.loads(text))
+
+    @property
+    def text(self) -> str:
+        return orjson.dumps(self._thresholds).decode()
+
+    @property
+    def given(self) -> dict[str, int] | None:
+        """The thresholds there are; None: there are none."""
+        return self._thresholds or None
+
+    @property
+    def _thresholds(self) -> dict[str, int]:
+        found = {"ready": self.ready, "age_ms": self.age_ms}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def is_crossed(self, ready: int, age_ms: int) -> bool:
+        """Whether either threshold is reached."""
+        is_long = self.ready is not None and ready >= self.ready
+        return is_long or (self.age_ms is not None and age_ms >= self.age_ms)
+
+
+def parse(data: object) -> Alarm:
+    """No threshold at all takes the alarm away."""
+    fields = Fields(data, {"ready", "age_ms"}, "alarm.")
+    return Alarm(fields.integer("ready", 1, OFFSET_MAX), fields.integer("age_ms", 1, RETENTION_MS_MAX))

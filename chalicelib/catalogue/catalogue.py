@@ -1,0 +1,79 @@
+"""Which topics and groups there are. An instance believes what it read about a topic for a few seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.errors import GroupNotFound, TopicNotFound
+from chalicelib.base.fields import checked_name
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.store import Keys, Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import key_of
+
+
+class Catalogue:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._topics: BoundedCache[tuple[int, Topic]] = BoundedCache()
+
+    def topic(self, name: str) -> Topic:
+        """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
+        read_at_ms, topic = self._topics.get(name) or (0, None)
+        if topic is None or self._runtime.uptime() - read_at_ms > METADATA_AGE_MS_MAX:
+            topic = self.current_topic(name)
+        return topic
+
+    def current_topic(self, name: str) -> Topic:
+        """The topic as it is now. Raises TopicNotFound, InvalidName."""
+        checked_name("topic", name)
+        found = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
+        if not found:
+            self.forget(name)
+            raise TopicNotFound(f"topic '{name}' does not exist")
+        topic = Topic.of(found[0])
+        self._topics.keep(name, (self._runtime.uptime(), topic))
+        return topic
+
+    def glanced_at(self, topic: Topic) -> Topic:
+        """The same incarnation as a cheap read shows it, which may be stale; unchanged where that shows another."""
+        found = self._store.read([Keys([keys.topic(topic.name)])])[0]
+        if not found or found[0]["id"] != topic.id:
+            return topic
+        glanced = Topic.of(found[0])
+        if glanced != topic:
+            self.forget(topic.name)
+        return glanced
+
+    def forget(self, name: str) -> None:
+        self._topics.forget(name)
+
+    def group(self, topic: Topic, name: str) -> Group:
+        """The group as it is now. Raises GroupNotFound, InvalidName."""
+        checked_name("group", name)
+        found = self._store.read([Keys([keys.group(topic.id, name)], strong=True)])[0]
+        if not found:
+            raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
+        return Group.of(topic.id, name, found[0])
+
+    def alarm_state(self, group: Group) -> AlarmState:
+        """Of the group's alarm, as it is now."""
+        found = self._store.read([Keys([alarm_key(group)], strong=True)])[0]
+        return AlarmState.of(found[0] if found else None)
+
+    def groups(self, topic: Topic) -> list[Group]:
+        """All groups of the topic as they are now, by name."""
+        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST, strong=True)])[0]
+        return self.groups_named(topic, [item["sk"] for item in listed])
+
+    def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
+        """Those of these groups that exist, in this order."""
+        wanted = {keys.group(topic.id, name): name for name in names}
+        found = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
+        return [Group.of(topic.id, wanted[key_of(item)], item) for item in found]

@@ -1,0 +1,1 @@
+"""Pop, and what settles its messages."""

@@ -1,0 +1,286 @@
+"""Claims messages of one queue: plans, writes, and, refused, plans anew from what the write found."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SECOND_MS, TAKEOVERS_MAX
+from chalicelib.base.response_size import Space
+from chalicelib.base.runtime import Runtime
+from chalicelib.consuming.look import View
+from chalicelib.consuming.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
+from chalicelib.consuming.settlement import Settlement, believe
+from chalicelib.consuming.sieve import Sieve
+from chalicelib.cursors.changes import Change, confirm, create, move, popped, prune, write
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.known import Beliefs
+from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, runs
+from chalicelib.cursors.parking import parked
+from chalicelib.cursors.retries import Retries
+from chalicelib.cursors.retry_moves import due_page
+from chalicelib.dead_letters.bury import Burial
+from chalicelib.log.reader import LogReader, Want, wire_bytes, within_reach
+from chalicelib.log.segment import Segment
+from chalicelib.store import Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused
+
+UNREADABLE_MS = SECOND_MS
+"""After how long messages that could not be read are due again: meanwhile others of their queue can be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """What a consumer asks for. `ack`: receipts to settle in the same call."""
+
+    max_messages: int
+    invisible_ms: int | None = None
+    wait_ms: int = 0
+    consumer_id: str | None = None
+    attempt_id: str | None = None
+    ack: tuple[str, ...] = ()
+
+    @property
+    def attempt_token(self) -> str | None:
+        """The token of the attempt: the same call again finds its own lease."""
+        if self.attempt_id is None:
+            return None
+        name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
+        return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a claim got: leases, and the segments that hold their messages.
+
+    `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
+    name all the leases that were due. `is_own`: this call leased them, and not another one of the same attempt."""
+
+    cursor: Cursor
+    leases: list[Lease]
+    segments: list[Segment]
+    is_limited: bool = False
+    is_partial: bool = False
+    is_own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    picked: Pick
+    segments: list[Segment]
+    change: Change
+    tokens: tuple[str, ...]
+
+
+class Claimer:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        reader: LogReader,
+        sieve: Sieve,
+        beliefs: Beliefs,
+        burial: Burial,
+        retries: Retries,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._reader = reader
+        self._sieve = sieve
+        self._beliefs = beliefs
+        self._burial = burial
+        self._retries = retries
+
+    def within_reach(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Pick:
+        """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
+        first: while they lie there, they do not count."""
+        cursor = view.cursors[queue]
+        while (tended := self._tended(view, queue, cursor, ask)) is not cursor:
+            cursor = tended
+        view.cursors[queue] = cursor
+        if riding:
+            cursor = riding.cursor = believe(cursor, riding.receipts)
+        return self._picked(view, queue, cursor, ask, riding)
+
+    def claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None, space: Space) -> Claimed:
+        """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
+        `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
+        cursor = self._standing(view.cursors[queue])
+        cursor = believe(cursor, riding.receipts) if riding else cursor
+        passed = 0
+        while True:
+            if riding:
+                riding.cursor = cursor
+            if space.is_whole and (held := self.held(view, cursor, ask)):
+                return held
+            cursor = self._without_exhausted(view, queue, cursor, riding)
+            tended = self._tended(view, queue, cursor, ask)
+            if tended is not cursor:
+                cursor = tended
+                continue
+            plan = self._plan(view, queue, cursor, ask, riding, space)
+            if not plan.tokens and not plan.picked.fresh:
+                return Claimed(cursor, [], [], plan.picked.is_limited)
+            recognised: list[Item] = []
+            try:
+                after = Cursor.of(self._store.write(write(cursor, plan.change, recognised.append)))
+            except Refused as refused:
+                cursor = self._found(view, refused)
+                continue
+            self._learn(after, riding)
+            cursor = after
+            if plan.tokens:
+                claimed = self._claimed(view, after, plan, ask, space, is_own=not recognised)
+            else:
+                passed += plan.picked.fresh
+                self._sieve.look_on(view, queue, cursor, ask.max_messages)
+                claimed = self._given_up(view, cursor, plan, passed)
+            if claimed:
+                return claimed
+
+    def _given_up(self, view: View, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
+        """An answer without messages, where enough was passed for now; but what has expired is passed to its end."""
+        is_long = passed >= PASSED_MAX or self._runtime.uptime() > view.sift_until_ms
+        is_enough = is_long and view.group.filter is not None
+        return Claimed(cursor, [], [], plan.picked.is_limited) if is_enough else None
+
+    def give_back(self, claimed: Claimed, offsets: Collection[int]) -> None:
+        """Undoes a claim of messages that cannot be read, as far as the store allows: their delivery does not count,
+        and they are due again in a moment, in which others can be had. What another call has leased is left to it."""
+        due = self._runtime.now() + UNREADABLE_MS
+        change = Change()
+        for lease in claimed.leases if claimed.is_own else ():
+            indexes = [index for index in lease.owed if lease.start + index in offsets]
+            spans = [range(lease.start + run.start, lease.start + run.stop) for run in runs(indexes)]
+            if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
+                new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
+                change += move(lease, indexes, new)
+        with suppress(Refused, StoreUnavailable):
+            if change:
+                self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
+
+    def _learn(self, after: Cursor, riding: Settlement | None) -> None:
+        self._beliefs.learn(after)
+        if riding:
+            riding.closed |= riding.ended()
+            riding.know(after)
+
+    def _claimed(self, view: View, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool) -> Claimed | None:
+        """What the plan has leased. `is_own`: this call did; else the same call, made twice at once, may have been
+        faster. None: that one holds nothing any more."""
+        if space.is_whole and ask.attempt_token:
+            others = {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())} - set(plan.tokens)
+            if others or not is_own:
+                return self.held(view, after, ask)
+        leases = [after.leases[token] for token in plan.tokens if token in after.leases]
+        return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+
+    def _tended(self, view: View, queue: int, cursor: Cursor, ask: Pop) -> Cursor:
+        """The cursor after a write without which the claim would be too heavy, or find too little; the same where it
+        needs none. A write forgets leases, brings back a page of retries that is due, or puts retries away that are too
+        many because whoever nacked them has not."""
+        if len(cursor.inert) > INERT_MAX:
+            return self._pruned(view, cursor)
+        place = keys.Place(view.topic.id, view.group.id, queue)
+        if page := due_page(cursor, self._runtime.now(), ask.max_messages):
+            found = self._retries.bring_back(place, cursor, page)
+        elif view.group.ordered:
+            return cursor
+        else:
+            found = self._retries.put_away(place, cursor, most=2 * PARKED_MAX)
+        if found is None:
+            raise self._gone(view)
+        return found
+
+    def _pruned(self, view: View, cursor: Cursor) -> Cursor:
+        """The cursor after a write that does nothing but forget."""
+        change = prune(cursor, self._runtime.now(), most=PRUNED_ALONE_MAX)
+        try:
+            return Cursor.of(self._store.write(write(cursor, change)))
+        except Refused as refused:
+            return self._found(view, refused)
+
+    def held(self, view: View, cursor: Cursor, ask: Pop) -> Claimed | None:
+        """What the same attempt has leased in another call, and still holds: noted there as delivered here."""
+        while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
+            new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
+            if not new:
+                return Claimed(cursor, leases, [], is_own=False)
+            try:
+                cursor = Cursor.of(self._store.write(write(cursor, confirm(new))))
+            except Refused as refused:
+                cursor = self._found(view, refused)
+            self._beliefs.learn(cursor)
+        return None
+
+    def _standing(self, cursor: Cursor) -> Cursor:
+        return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
+
+    def _found(self, view: View, refused: Refused) -> Cursor:
+        if refused.before is None:
+            raise self._gone(view)
+        return Cursor.of(refused.before)
+
+    def _gone(self, view: View) -> GroupNotFound:
+        return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
+
+    def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: Settlement | None) -> Cursor:
+        """Buries what was delivered often enough and never settled."""
+        found, _ = self._burial.bury_exhausted(view.group, queue, cursor, riding.tokens if riding else ())
+        if found is None:
+            raise self._gone(view)
+        return found
+
+    def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
+        now = self._runtime.now()
+        picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, ask, riding))
+        segments = self._segments(view, queue, picked)
+        fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
+        is_sifted = view.group.filter is not None or bool(picked.passed)
+        is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
+        if fitting < picked.count:
+            fewer = replace(ask, max_messages=fitting)
+            picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, fewer, riding))
+        deadline = now + (ask.invisible_ms or view.group.invisible_ms)
+        taken = take(
+            picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact, view.group.ordered
+        )
+        settled = riding.acks()[0] if riding else Change()
+        return _Plan(
+            picked,
+            segments,
+            taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, riding.tokens if riding else ()),
+            taken.tokens,
+        )
+
+    def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None) -> Pick:
+        now = self._runtime.now()
+        acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
+        return pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)
+
+    def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:
+        """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""
+        log = view.topic.log(queue)
+        wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
+        chains = [*self._reader.chains(wants), view.chains[queue]]
+        by_base = {segment.base: segment for chain in chains for segment in chain}
+        return [by_base[base] for base in sorted(by_base)]
+
+    def _fitting(self, view: View, queue: int, offsets: list[int], segments: list[Segment], space: Space) -> int:
+        """How many of these messages the response has room for; they are read for it only where that is in doubt."""
+        if space.holds(wire_bytes(segments, offsets), len(offsets)):
+            return len(offsets)
+        reached = within_reach(segments, offsets, space.json_bytes)
+        return space.fitting(self._reader.stored(view.topic, queue, segments, reached))
+
+    def _tokens(self, cursor: Cursor, ask: Pop) -> Tokens:
+        """An attempt's own begin with its name, by which a repeat finds them. What it takes next begins at `next` or
+        later, where it has taken nothing before."""
+        name = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
+        fresh = f"{name}.{cursor.next:x}" if ask.attempt_token else name
+        return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))

@@ -1,0 +1,148 @@
+"""Reads the messages that a pop has claimed, and hands them out with their receipts.
+
+What is not there is settled, so that nobody is given it again: what has expired is acked, and what has lost its payload
+goes to the dead letters. What cannot be read for now is given back: its delivery does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from chalicelib.base import call
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
+from chalicelib.base.message import Stored
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.consuming.claim import Claimed, Claimer
+from chalicelib.consuming.look import View
+from chalicelib.consuming.settle import Settler
+from chalicelib.consuming.settlement import Settlement
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease, runs
+from chalicelib.cursors.receipt import Receipt
+from chalicelib.cursors.receipts import Receipts
+from chalicelib.log.reader import LogReader, Want, entries, stored_at
+from chalicelib.log.segment import Segment
+
+_LOST = "the message was lost: its payload is gone from the store, or damaged"
+"""Why a message is dead that nobody can be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message in the hands of a consumer."""
+
+    stored: Stored
+    attempt: int
+    invisible_until_ms: int
+    receipt: str
+
+
+class Deliverer:
+    def __init__(
+        self,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        reader: LogReader,
+        claimer: Claimer,
+        settler: Settler,
+        receipts: Receipts,
+    ) -> None:
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._reader = reader
+        self._claimer = claimer
+        self._settler = settler
+        self._receipts = receipts
+
+    def deliver(self, view: View, queue: int, claimed: Claimed) -> tuple[list[Delivery], bool]:
+        """The messages that were claimed, in order, and whether some were not there and are settled now.
+
+        Raises StoreUnavailable when none can be read, and TopicNotFound."""
+        by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
+        view.cursors[queue] = claimed.cursor
+        unread: set[int] = set()
+        try:
+            with call.part_until(self._half_time(claimed)):
+                stored = self._stored(view, queue, claimed.segments, by_offset)
+        except StoreUnavailable:
+            stored = self._one_by_one(view, queue, claimed, by_offset)
+            unread = by_offset.keys() - {each.offset for each in stored}
+            self._claimer.give_back(claimed, unread)
+            if not stored:
+                raise
+        found = [each for each in stored if not each.message.is_lost]
+        missing = by_offset.keys() - unread - {each.offset for each in found}
+        has_missing = bool(missing) and self._settle_missing(view, queue, claimed.cursor, by_offset, missing)
+        return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
+
+    def _half_time(self, claimed: Claimed) -> int:
+        """Until when the messages are to be read: a lease that has run out cannot be given back."""
+        left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
+        return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
+
+    def _stored(self, view: View, queue: int, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
+        stored = self._reader.stored(view.topic, queue, segments, offsets)
+        if missing := set(offsets) - {each.offset for each in stored}:
+            wants = [Want(view.topic.log(queue), run.start, len(run), None) for run in runs(missing)]
+            for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
+                stored += self._reader.stored(view.topic, queue, chain, run)
+        return sorted(stored, key=lambda each: each.offset)
+
+    def _one_by_one(self, view: View, queue: int, claimed: Claimed, offsets: Collection[int]) -> list[Stored]:
+        """What can be read of these, entry by entry: one that cannot must not hold back the others."""
+        until_ms = self._runtime.uptime() + READ_TIMEOUT_MS
+        stored: list[Stored] = []
+        for first, entry in entries(claimed.segments):
+            own = [offset for offset in offsets if first <= offset < first + entry.count]
+            if own and self._runtime.uptime() <= until_ms:
+                with suppress(StoreUnavailable):
+                    stored += self._reader.stored(view.topic, queue, claimed.segments, own)
+        return stored
+
+    def _settle_missing(
+        self, view: View, queue: int, cursor: Cursor, leases: Mapping[int, Lease], offsets: Collection[int]
+    ) -> bool:
+        """Whether some of these were settled. Where the store does not allow it now, their lease runs out."""
+        with suppress(StoreUnavailable):
+            expired, lost = self._missing(view, queue, sorted(offsets))
+            for chosen, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
+                receipts = [self._receipt(view, cursor, leases[offset], queue, offset) for offset in chosen]
+                if receipts:
+                    settled, _ = self._settler.open(view.topic, view.group.name, receipts)
+                    settle(view, settled)
+                    view.cursors[queue] = settled[0].cursor  # an ordered queue goes on
+            return bool(expired or lost)
+        return False
+
+    def _missing(self, view: View, queue: int, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Those of these messages that have expired, in a retry that waited for so long, and those that have lost
+        their payload."""
+        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in offsets]
+        chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
+        standing = [(offset, chain) for offset, chain in chains if chain]
+        expired_ms = view.topic.expired_ms(self._runtime.now())
+        expired = [
+            offset for offset, chain in standing if chain[0].base > offset or stored_at(chain, offset) <= expired_ms
+        ]
+        return expired, [offset for offset, _ in standing if offset not in expired]
+
+    def _settle_expired(self, view: View, settlements: Sequence[Settlement]) -> None:
+        self._settler.acknowledge(view.topic, view.group.name, settlements)
+
+    def _bury_lost(self, view: View, settlements: Sequence[Settlement]) -> None:
+        """Raises TopicNotFound: payloads are gone, too, when the topic is."""
+        if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
+            raise TopicNotFound(f"topic '{view.topic.name}' was made again")
+        self._settler.give_up(view.topic, view.group, settlements, _LOST)
+
+    def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
+        receipt = self._receipt(view, cursor, lease, stored.queue, stored.offset)
+        return Delivery(stored, lease.attempt, lease.deadline, receipt)
+
+    def _receipt(self, view: View, cursor: Cursor, lease: Lease, queue: int, offset: int) -> str:
+        place = (cursor.consumer, queue, cursor.epoch, lease.token, offset - lease.start, offset)
+        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))

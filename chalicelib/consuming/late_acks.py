@@ -1,0 +1,63 @@
+"""Tells late acks apart: of a message that was acked, that died, or that waits in a retry page.
+
+The cursor alone cannot: its lease is gone, and no lease owes the message. So what lies beside the cursor is read, and
+after it the cursor once more: what was redriven, or brought back from a page, between the two is owed by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.settlement import Settlement
+from chalicelib.cursors.retries import Retries
+from chalicelib.store import Keys, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import key_of
+
+
+class Doubts:
+    def __init__(self, store: Store, retries: Retries) -> None:
+        self._store = store
+        self._retries = retries
+
+    def dispel(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+        """Notes in each settlement which of its messages are dead, or wait in a page."""
+        left = [each for each in settlements if each.perhaps_lost()]
+        while left:
+            self._note_dead(topic, left)
+            seen = self._note_paged(topic, left)
+            left = [each for each in left if each.perhaps_lost()]
+            found = self._store.read([Keys([each.cursor.key], strong=True) for each in left]) if left else []
+            for each, items in zip(left, found, strict=True):
+                each.learn(items[0] if items else None)
+            # A page that was made since may hold what was not found.
+            left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
+
+    def _note_dead(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+        places = [
+            {
+                keys.dead(topic.id, each.group_id, each.queue, receipt.offset, each.consumer): receipt
+                for receipt in each.perhaps_lost()
+            }
+            for each in settlements
+        ]
+        found = self._store.read([Keys(list(asked), strong=True) for asked in places])
+        for each, asked, letters in zip(settlements, places, found, strict=True):
+            died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
+            each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
+
+    def _note_paged(self, topic: Topic, settlements: Sequence[Settlement]) -> set[str]:
+        """Returns the ids of the pages that were read, or need not be."""
+        asked = []
+        seen: set[str] = set()
+        for each in settlements:
+            last = max((receipt.offset for receipt in each.perhaps_lost()), default=-1)
+            near = [page for page in each.cursor.pages.values() if page.low <= last]
+            seen |= each.cursor.pages.keys() - {page.id for page in near}
+            asked.append((keys.Place(topic.id, each.group_id, each.queue), near))
+        for each, held in zip(settlements, self._retries.read(asked), strict=True):
+            waiting = {offset for retries in held.values() for retry in retries for offset in retry.offsets}
+            each.lost |= waiting & {receipt.offset for receipt in each.perhaps_lost()}
+            seen |= held.keys()
+        return seen

@@ -1,0 +1,183 @@
+"""One look at a group: its settings, its cursors, and the log of every queue from there on.
+
+Where this instance guessed right where the cursors stand, all of it comes in one round trip."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from chalicelib.base.errors import InvalidField
+from chalicelib.base.limits import SIFTING_MS, UNKNOWN_ITEMS_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.rate import Window
+from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.known import Beliefs
+from chalicelib.cursors.presence import completed
+from chalicelib.delays.promoter import Promoter, first_due
+from chalicelib.log.reader import LogReader, Seen, Want, stored_at
+from chalicelib.log.segment import Segment
+from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item
+
+
+@dataclass(slots=True)
+class View:
+    topic: Topic
+    group: Group
+    cursors: list[Cursor]
+    """One for each queue."""
+    chains: list[list[Segment]]
+    """For each queue the segments from the cursor's `next` on, as far as was asked."""
+    window: Window
+    waits: list[int | None]
+    """For each queue when the first of its delayed messages is due; empty where there never were any."""
+    at_ms: int
+    """When the look began."""
+    sift_until_ms: int
+    """Until when, by `Runtime.uptime`, what the group does not want is looked through."""
+
+    def is_sifted_enough(self, uptime_ms: int) -> bool:
+        return self.group.filter is not None and uptime_ms > self.sift_until_ms
+
+    def due(self, besides: Collection[int] = ()) -> list[int]:
+        """The queues with delayed messages that are due, the first first."""
+        due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]
+        return [queue for _, queue in sorted(due) if queue not in besides]
+
+    def next_ready_at_ms(self) -> int | None:
+        """When the next of what is known to wait may be had: a delayed message, a retry, a lease that runs out."""
+        instants = [ms for ms in self.waits if ms is not None]
+        for cursor in self.cursors:
+            instants += [lease.deadline for lease in cursor.owing]
+            instants += [page.due for page in cursor.pages.values()]
+        return min((ms for ms in instants if ms > self.at_ms), default=None)
+
+    def end(self, queue: int) -> int:
+        """How far the queue's log was read."""
+        chain = self.chains[queue]
+        return max(self.cursors[queue].next, chain[-1].end if chain else 0)
+
+    def waiting_since(self, queue: int, now: int) -> int | None:
+        """Since when the queue's first ready message has been ready; None when none is."""
+        cursor = self.cursors[queue]
+        since = [lease.deadline for lease in cursor.due(now)]
+        since += [page.due for page in cursor.pages.values() if page.due <= now]
+        if self.end(queue) > cursor.next:
+            since.append(stored_at(self.chains[queue], cursor.next))
+        return min(since, default=None)
+
+
+class Looker:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        reader: LogReader,
+        beliefs: Beliefs,
+        promoter: Promoter,
+        consumers: Consumers,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._reader = reader
+        self._beliefs = beliefs
+        self._promoter = promoter
+        self._consumers = consumers
+
+    def look(self, topic: Topic, group: str, count: int, consumer_id: str | None = None, strong: bool = False) -> View:
+        """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
+        Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
+        at_ms = self._runtime.now()
+        believed = self._beliefs.group(topic.id, group)
+        consumer = "" if consumer_id is None else keys.consumer(consumer_id)
+        guessed = self._reader.guess(self._guess(topic, believed, consumer, count))
+        asked = _asked(topic, group, believed, consumer, strong)
+        answers = self._store.read([*asked, *guessed, *self._promoter.glances(topic)])
+        items = [item for found in answers[: len(asked)] for item in found]
+        seen = Seen()
+        glances_at = len(asked) + len(guessed)
+        self._reader.learn(seen, guessed, answers[len(asked) : glances_at])
+        settings = self._settings(topic, group, items)
+        if settings.is_broadcast and consumer_id is None:
+            raise InvalidField(f"field 'consumer_id' must be given, since group '{group}' is broadcast; it is null")
+        if _scope(settings) != _scope(believed):
+            return self.look(topic, group, count, consumer_id, strong=True)
+        cursors = cursors_of(settings, topic, items, consumer if settings.is_broadcast else "")
+        if settings.is_broadcast and consumer_id is not None:
+            cursors = self._consumers.as_made_by(consumer_id, cursors)
+            if not self._consumers.admits(settings, cursors, strong):
+                return self.look(topic, group, count, consumer_id, strong=True)
+        for cursor in cursors:
+            self._beliefs.learn(cursor)
+        wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
+        key = settings.window_key
+        window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
+        chains = self._reader.chains(wants, seen)
+        sift_until_ms = self._runtime.uptime() + SIFTING_MS
+        return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms, sift_until_ms)
+
+    def look_again(self, view: View, queue: int, count: int) -> None:
+        """Reads on in the log of one queue, after something was put there."""
+        view.chains[queue] = self._reader.chains([want(view.topic, queue, view.cursors[queue], count)])[0]
+
+    def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:
+        if settings is None:
+            return []
+        whose = consumer if settings.is_broadcast else ""
+        believed = [self._beliefs.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
+        return [want(topic, queue, cursor, count) for queue, cursor in enumerate(believed) if cursor]
+
+    def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
+        """The group's settings; asked for once more before saying that there are none."""
+        key = keys.group(topic.id, group)
+        found = next((Group.of(topic.id, group, item) for item in items if item["sk"] == key.sk), None)
+        settings = found or self._catalogue.group(topic, group)
+        self._beliefs.learn_group(settings)
+        return settings
+
+
+def _scope(group: Group | None) -> str | None:
+    """What of the partition is read: all of it, or only what one consumer has in a broadcast group of this id."""
+    return group.id if group and group.is_broadcast else None
+
+
+def _asked(topic: Topic, group: str, believed: Group | None, consumer: str, strong: bool) -> list[Read]:
+    """Settings and cursors. A broadcast group may have any number of these: not all are read for one consumer."""
+    if believed and believed.is_broadcast:
+        own = Range(*keys.cursors(topic.id, group, believed.id, consumer), strong=strong)
+        window = [believed.window_key] if believed.rate_limit else []
+        settings = Keys([keys.group(topic.id, group), *window], strong)
+        return [settings, own] if consumer else [settings]
+    most = None if believed else UNKNOWN_ITEMS_MAX
+    partition = keys.group_partition(topic.id, group)
+    return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
+
+
+def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors of all queues, in a broadcast group those of one consumer; one that nobody has used yet stands at the
+    group's start."""
+    return completed(group, topic.queues, standing_of(group, items, consumer), consumer)
+
+
+def all_cursors_of(group: Group, topic: Topic, items: list[Item]) -> list[Cursor]:
+    """One for each queue; of a broadcast group those of all consumers that there are."""
+    return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
+
+
+def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors that there are among these items of the group's partition: of a consumer, or (empty) of all."""
+    first = keys.cursors(group.topic_id, group.name, group.id, consumer)[1]
+    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
+
+
+def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:
+    hint = 0 if cursor.next == 0 else cursor.segment
+    return Want(topic.log(queue), cursor.next, count, hint, topic.created_at_ms)

@@ -1,0 +1,178 @@
+"""What one claim takes from a queue: messages whose lease ran out first, in place, then those nobody has taken yet.
+
+Pure: from the cursor as it was seen, the group's settings and the chain of segments read, to a plan; the guards of the
+plan make it safe whatever has happened since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.catalogue.group import Group
+from chalicelib.cursors.changes import (
+    Change,
+    claim,
+    move,
+    no_claim_since,
+    no_redrive_since,
+    not_beyond,
+    pass_by,
+    stays_at,
+)
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease, runs
+from chalicelib.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
+
+    `next_at_most`: how far `next` may have moved meanwhile without the claim passing the end or the cap.
+    `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
+    passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
+    `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
+    with what is redriven meanwhile."""
+
+    takeovers: tuple[tuple[Lease, range], ...]
+    fresh: int
+    next_at_most: int
+    is_limited: bool
+    is_capped_closely: bool
+    is_partial: bool
+    passed: Collection[int] = ()
+    demands_dead: bool = False
+
+    @property
+    def count(self) -> int:
+        return self.fresh - len(self.passed) + sum(len(run) for _, run in self.takeovers)
+
+    def stretches(self) -> list[range]:
+        """The offsets taken over as few stretches of the log, each to be read at once, with small gaps."""
+        found: list[range] = []
+        for lease, run in self.takeovers:
+            start, stop = lease.start + run.start, lease.start + run.stop
+            if found and start - found[-1].stop <= BATCH_MESSAGES_MAX:
+                found[-1] = range(found[-1].start, max(stop, found[-1].stop))
+            else:
+                found.append(range(start, stop))
+        return found
+
+    def offsets(self, cursor: Cursor) -> list[int]:
+        """The offsets picked, if nobody else moves the cursor meanwhile."""
+        fresh = [cursor.next + index for index in range(self.fresh) if index not in self.passed]
+        return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
+
+
+@dataclass(frozen=True, slots=True)
+class Riding:
+    """Acks in the same write. `skip`: leases that it acks `freed` messages in flight of, so that they make room but
+    cannot be taken over. `settled`: those that owe nothing after it."""
+
+    skip: Collection[str] = ()
+    freed: int = 0
+    settled: Collection[str] = ()
+
+
+NO_ACKS = Riding()
+
+
+def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Riding = NO_ACKS) -> Pick:
+    """Plans to take up to `want` messages, in offset order."""
+    if group.ordered and is_held(cursor, now, riding):
+        return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
+    skip, freed = riding.skip, riding.freed
+    due = [lease for lease in cursor.due(now) if lease.token not in skip]
+    live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
+    room = max(0, group.max_in_flight - max(0, live))
+    has_slot = len(cursor.leases) < LEASES_MAX
+    takeovers = _takeovers(due, min(want, room), has_slot)
+    taken = sum(len(run) for _, run in takeovers)
+    cap_room = max(0, room - waiting)  # what is due counts against the cap until it is taken, here or elsewhere
+    is_whole = taken == waiting
+    available = max(0, end - cursor.next)
+    fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
+    # What is parked may come due at any moment, and others may take over what is acked here before it is.
+    spare = room - waiting - cursor.retrying(now) - freed - fresh
+    may_all_rise = spare >= cursor.dead  # there is room for all dead letters, should they be redriven meanwhile
+    spare -= cursor.dead if may_all_rise else 0
+    return Pick(
+        takeovers,
+        fresh,
+        next_at_most=cursor.next + max(0, min(spare, available - fresh) if fresh else spare),
+        is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
+        is_capped_closely=spare < 0,
+        is_partial=len(takeovers) == TAKEOVERS_MAX,
+        demands_dead=not may_all_rise,
+    )
+
+
+def is_held(cursor: Cursor, now: int, riding: Riding) -> bool:
+    """Whether something that a pop took is neither settled nor due: an ordered queue then gives nothing."""
+    open_leases = (lease for lease in cursor.owing if lease.token not in riding.settled)
+    return any(lease.token in riding.skip or not lease.is_due(now) for lease in open_leases)
+
+
+def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[Lease, range], ...]:
+    """The first runs that there is room for; of the last, if it may be split, a part."""
+    taken: list[tuple[Lease, range]] = []
+    owed = [(lease, run) for lease in due for run in runs(lease.owed)]
+    for lease, run in sorted(owed, key=lambda each: each[0].start + each[1].start)[:TAKEOVERS_MAX]:
+        if room > 0 and (may_split or len(run) <= room):
+            taken.append((lease, run[:room]))
+            room -= len(taken[-1][1])
+    return tuple(taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Names for new leases, never used before: a receipt of an old lease must not fit a new one.
+
+    `fresh`: for what nobody has taken yet. Of an attempt it is the same for two calls at once, so that one of them
+    finds the lease of the other. `split`: for what is taken over, a new one each time."""
+
+    fresh: str
+    split: Callable[[], str]
+
+
+def take(
+    picked: Pick,
+    cursor: Cursor,
+    chain: Sequence[Segment],
+    tokens: Tokens,
+    deadline: int,
+    is_exact: bool,
+    is_alone: bool = False,
+) -> Change:
+    """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on.
+    `is_alone`: only if there was no other claim since."""
+    made = Change()
+    for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
+        taken = [run for each, run in picked.takeovers if each is lease]
+        new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
+        made += move(lease, [index for run in taken for index in run], new)
+    if picked.is_capped_closely or is_alone:
+        made += no_claim_since(cursor)
+    if picked.demands_dead:
+        made += no_redrive_since(cursor)
+    made += not_beyond(picked.next_at_most)
+    if picked.fresh:
+        hint = _hint(chain, cursor.next + picked.fresh)
+        if picked.fresh == len(picked.passed):
+            made += pass_by(picked.fresh, hint)
+        else:
+            made += claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
+        made += stays_at(cursor) if is_exact else Change()
+    return made
+
+
+def _hint(chain: Sequence[Segment], offset: int) -> int | None:
+    """The base of the segment that holds the offset, or will."""
+    for segment in reversed(chain):
+        if segment.end <= offset and segment.is_sealed:
+            return segment.end
+        if segment.base <= offset:
+            return segment.base
+    return None

@@ -1,0 +1,224 @@
+"""Consuming: pop. Look at the cursors and the logs of all queues, claim from one, read what was claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from chalicelib.base import call
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.limits import (
+    HOME_MS,
+    PASSED_AT_ONCE_MAX,
+    POLL_MS_MAX,
+    POLL_MS_MIN,
+    PROMOTED_MAX,
+    PROMOTED_QUEUES_MAX,
+)
+from chalicelib.base.response_size import Space
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.claim import Claimer, Pop
+from chalicelib.consuming.delivery import Deliverer, Delivery
+from chalicelib.consuming.look import Looker, View
+from chalicelib.consuming.settle import Settler
+from chalicelib.consuming.settlement import Failure, Settlement
+from chalicelib.consuming.throttle import Throttle
+from chalicelib.delays.promoter import Promoter
+
+
+@dataclass(slots=True)
+class Popped:
+    """`is_limited`: the group's cap on messages in flight held something back; `retry_after_ms`: its rate did, and
+    allows more then."""
+
+    deliveries: list[Delivery] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    is_paused: bool = False
+    is_limited: bool = False
+    retry_after_ms: int | None = None
+    trouble: StoreUnavailable | None = None
+    """Why what was leased could not be read, and was given back."""
+
+
+class Consumer:
+    def __init__(
+        self,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        promoter: Promoter,
+        looker: Looker,
+        claimer: Claimer,
+        deliverer: Deliverer,
+        settler: Settler,
+        throttle: Throttle,
+    ) -> None:
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._promoter = promoter
+        self._looker = looker
+        self._claimer = claimer
+        self._deliverer = deliverer
+        self._settler = settler
+        self._throttle = throttle
+
+    def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
+        """Leases up to `max_messages` ready messages of one queue. Answers none only if none was ready in any queue
+        for as long as `wait_ms`.
+
+        Raises GroupNotFound, and StoreUnavailable: what was leased by then comes back by itself."""
+        acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
+        give_up_at = self._runtime.uptime() + ask.wait_ms
+        pause_ms = POLL_MS_MIN
+        strong = ask.attempt_id is not None
+        promoted: set[int] = set()
+        promotions = 0
+        while True:
+            view = self._look(topic, group, ask, strong, promoted)
+            promotions += bool(view.due())
+            try:
+                popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
+            except GroupNotFound:
+                if not view.group.is_broadcast:
+                    raise
+                strong = True  # the group is gone, or it forgot the consumer at this moment: the next look tells
+                continue
+            failed += self._settler.acknowledge(topic, group, acks)
+            acks = []
+            if popped.deliveries or popped.is_paused:
+                break
+            if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
+                continue
+            if self._runtime.uptime() >= give_up_at:
+                break
+            self._wait(view, min(pause_ms, give_up_at - self._runtime.uptime()))
+            if call.is_abandoned():
+                break
+            pause_ms = min(2 * pause_ms, POLL_MS_MAX)
+            if not topic.delays:  # another instance may just have stored the first message that waits
+                topic = self._catalogue.glanced_at(topic)
+        popped.failed = failed
+        return popped
+
+    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> View:
+        """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
+        is one that is not among `promoted`, as long as there is another."""
+        view = self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
+        if not view.due() or view.group.paused:
+            return view
+        if not view.due(promoted):
+            promoted.clear()
+        queue = view.due(promoted)[0]
+        promoted.add(queue)
+        self._promoter.promote(topic, queue)
+        self._looker.look_again(view, queue, ask.max_messages)
+        return view
+
+    def _wait(self, view: View, pause_ms: int) -> None:
+        """Sleeps so long, but not past the instant when something that waits is due."""
+        ready_at_ms = view.next_ready_at_ms()
+        if ready_at_ms is not None:
+            pause_ms = min(pause_ms, ready_at_ms - self._runtime.now())
+        pause_ms = max(1, pause_ms)
+        self._runtime.sleep(pause_ms)
+        call.has_waited(pause_ms)
+
+    def _repeated(self, view: View, ask: Pop) -> Popped | None:
+        """What an earlier call with this `attempt_id` leased and still holds."""
+        if ask.attempt_id is None:
+            return None
+        space = Space()
+        deliveries: list[Delivery] = []
+        for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
+            held = self._claimer.held(view, cursor, ask)
+            found = self._deliverer.deliver(view, queue, held)[0] if held else []
+            fitting = found[: space.fitting(each.stored for each in found)]
+            deliveries += fitting
+            space = space.after(each.stored for each in fitting)
+        return Popped(deliveries) if deliveries else None
+
+    def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:
+        if view.group.paused:
+            return Popped(is_paused=True)
+        now = self._runtime.now()
+        since = {queue: view.waiting_since(queue, now) for queue in range(view.topic.queues)}
+        waiting = {queue: instant for queue, instant in since.items() if instant is not None}
+        is_limited = False
+        trouble: StoreUnavailable | None = None
+        while waiting and not view.is_sifted_enough(self._runtime.uptime()):
+            queue = self._choose(waiting, acks, now)
+            del waiting[queue]
+            riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
+            popped = self._throttled(view, queue, ask, riding)
+            if popped.deliveries or popped.retry_after_ms is not None:
+                return popped
+            is_limited = is_limited or popped.is_limited
+            trouble = trouble or popped.trouble
+        if trouble:
+            raise trouble
+        return Popped(is_limited=is_limited)
+
+    def _throttled(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+        """Claims as many as the group's rate allows. Nobody else of the group gets more meanwhile, so that other queues
+        need not be asked when it allows none."""
+        rate = view.group.rate_limit
+        if rate is None:
+            return self._claim(view, queue, ask, riding)
+        picked = self._claimer.within_reach(view, queue, ask, riding)
+        wanted = min(ask.max_messages, picked.count)
+        allowed = self._throttle.take(view, rate, wanted)
+        popped = Popped(is_limited=picked.is_limited)
+        try:
+            if allowed:
+                popped = self._claim(view, queue, replace(ask, max_messages=allowed), riding)
+        finally:
+            self._throttle.give_back(view, allowed - len(popped.deliveries))
+        if allowed < wanted:
+            popped.retry_after_ms = self._throttle.next_in_ms(view, rate)
+        return popped
+
+    def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+        """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is
+        just being acked."""
+        deliveries: list[Delivery] = []
+        if riding and riding.is_late(view.cursors[queue], self._runtime.now()):
+            self._settler.acknowledge(view.topic, view.group.name, [riding])
+            view.cursors[queue], riding = riding.cursor, None
+        while True:
+            rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
+            space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
+            try:
+                claimed = self._claimer.claim(view, queue, rest, riding, space)
+            except StoreUnavailable:
+                if not deliveries:
+                    raise
+                return Popped(deliveries)
+            try:
+                found, has_missing = self._deliverer.deliver(view, queue, claimed)
+            except StoreUnavailable as trouble:
+                return Popped(deliveries, trouble=None if deliveries else trouble)
+            deliveries += found
+            riding = None
+            is_partial = claimed.is_partial and bool(claimed.leases)
+            is_enough = len(deliveries) == ask.max_messages or self._runtime.uptime() > view.sift_until_ms
+            if is_enough or not (is_partial or has_missing):
+                return Popped(deliveries, is_limited=claimed.is_limited)
+
+    def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:
+        """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
+        rides along for free, may be a little behind."""
+        oldest = min(waiting.values())
+        until = oldest + min(HOME_MS, (now - oldest) // 2)
+        for settlement in acks:
+            if settlement.queue in waiting and waiting[settlement.queue] <= until:
+                return settlement.queue
+        return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+
+def _promotes_on(view: View, promoted: Collection[int], promotions: int) -> bool:
+    """Whether a pop that found nothing to take looks again at once, since more was due: in another queue; or, where the
+    group has a filter, in any, as far as it looks through what it does not want."""
+    if view.group.filter is None:
+        return bool(view.due(promoted)) and promotions % PROMOTED_QUEUES_MAX != 0
+    return bool(view.due()) and promotions % (PASSED_AT_ONCE_MAX // PROMOTED_MAX) != 0

@@ -1,0 +1,222 @@
+"""Settling: ack, nack and extend by receipt. The usual case is one write and no read; see `settlement`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, RETRY_PAGE_LEASES
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.late_acks import Doubts
+from chalicelib.consuming.settlement import RECEIPT_INVALID, Failure, Moved, Plan, Settlement, believe, unknown
+from chalicelib.cursors.changes import Change, write
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.known import Beliefs
+from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
+from chalicelib.cursors.parking import parked
+from chalicelib.cursors.receipt import Receipt
+from chalicelib.cursors.receipts import Receipts
+from chalicelib.cursors.retries import Retries
+from chalicelib.dead_letters.bury import Burial
+from chalicelib.store import Keys, Outcome, Store
+from chalicelib.store.outcomes import raise_trouble
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Key, Refused
+
+Planner = Callable[[Settlement], Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Extended:
+    receipt: str
+    new_receipt: str
+    invisible_until_ms: int
+
+
+class Settler:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        receipts: Receipts,
+        beliefs: Beliefs,
+        burial: Burial,
+        retries: Retries,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._receipts = receipts
+        self._beliefs = beliefs
+        self._burial = burial
+        self._retries = retries
+        self._doubts = Doubts(store, retries)
+
+    def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
+        """Settles messages for good: those whose receipt is not among the failures."""
+        settlements, failed = self.open(topic, group, texts)
+        return failed + self.acknowledge(topic, group, settlements)
+
+    def acknowledge(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Failure]:
+        self._settle(topic, group, settlements, Settlement.acks)
+        self._doubts.dispel(topic, settlements)
+        return [failure for settlement in settlements for failure in settlement.unacked()]
+
+    def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
+        """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
+        last attempt they go to the dead letters."""
+        settings = self._catalogue.group(topic, group)
+        settlements, failed = self.open(topic, group, texts)
+        for settlement in settlements:
+            self._bury(settings, settlement, reason, settings.max_attempts)
+        now = self._runtime.now()
+
+        def waiting(lease: Lease, run: range) -> Lease:
+            wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
+            return self._parked(lease, run, now + wait_ms)
+
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
+        if not settings.ordered:  # there, what waits holds up its queue: the cursor must show it
+            self._lighten(topic, settlements)
+        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def _lighten(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+        for each in settlements:
+            if not each.is_foreign and each.is_confirmed:
+                place = keys.Place(topic.id, each.group_id, each.queue)
+                lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
+                self._beliefs.learn(lighter)
+
+    def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
+        """Sends messages to the dead letters at once."""
+        settings = self._catalogue.group(topic, group)
+        settlements, failed = self.open(topic, group, texts)
+        self.give_up(topic, settings, settlements, reason)
+        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+
+    def give_up(self, topic: Topic, group: Group, settlements: Sequence[Settlement], reason: str) -> None:
+        for settlement in settlements:
+            self._bury(group, settlement, reason, attempts_min=0)
+        self._settle(topic, group.name, settlements, lambda _: (Change(), {}))
+        for settlement in settlements:  # what was wrongly believed to be settled was read by now
+            self._bury(group, settlement, reason, attempts_min=0)
+
+    def extend(
+        self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int
+    ) -> tuple[list[Extended], list[Failure]]:
+        """Moves messages into leases of their own that last `invisible_ms` from now; the receipts shown are lost."""
+        settlements, failed = self.open(topic, group, texts)
+        deadline = self._runtime.now() + invisible_ms
+
+        def extended(lease: Lease, run: range) -> Lease:
+            return self._extended(lease, run, deadline)
+
+        self._settle(topic, group, settlements, lambda settlement: settlement.moves(extended))
+        return self._extensions(settlements, deadline), failed + [
+            failure for settlement in settlements for failure in settlement.unmoved()
+        ]
+
+    def _extensions(self, settlements: Sequence[Settlement], deadline: int) -> list[Extended]:
+        return [
+            Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.token, receipt.offset]), deadline)
+            for settlement in settlements
+            for text, receipt in settlement.receipts
+            if (receipt.token, receipt.offset) in settlement.moved
+        ]
+
+    def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[Settlement], list[Failure]]:
+        """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
+        by_key: dict[Key, list[tuple[str, Receipt]]] = {}
+        failed: list[Failure] = []
+        signed = self._signed(topic, texts)
+        if any(receipt is None or receipt.topic_id != topic.id for _, receipt in signed):
+            topic = self._catalogue.current_topic(topic.name)  # perhaps it was made again a moment ago
+            signed = self._signed(topic, texts)
+        for text, receipt in signed:
+            if receipt is None or receipt.topic_id != topic.id:
+                failed.append(Failure(text, RECEIPT_INVALID))
+                continue
+            key = keys.cursor(topic.id, group, receipt.group_id, receipt.queue, receipt.consumer)
+            by_key.setdefault(key, []).append((text, receipt))
+        if not by_key:
+            self._catalogue.group(topic, group)
+        settlements = [Settlement(self._believed(key, found), found) for key, found in by_key.items()]
+        return settlements, failed
+
+    def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
+        return [(text, self._receipts.read(text, topic.id)) for text in texts]
+
+    def _believed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
+        known = self._beliefs.cursor(key)
+        nothing = unknown(key, receipts)
+        return believe(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
+
+    def _settle(self, topic: Topic, group: str, settlements: Sequence[Settlement], plan: Planner) -> None:
+        """Plans and writes, the cursors side by side, until no plan has anything left to change.
+
+        Raises GroupNotFound when no cursor is there because the group is not."""
+        while planned := self._planned(settlements, plan):
+            outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
+            for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
+                self._learn(settlement, moved, outcome)
+            raise_trouble(outcomes)
+        self._tell_forgotten(topic, group, [each for each in settlements if each.is_foreign], len(settlements))
+
+    def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[Settlement], count: int) -> None:
+        """Where there is no cursor: receipts of another group, or of a consumer that this one has forgotten."""
+        if len(foreign) == count:
+            found = [self._catalogue.group(topic, group)] if foreign else []
+        else:
+            found = self._catalogue.groups_named(topic, [group]) if any(each.consumer for each in foreign) else []
+        for each in foreign:
+            each.is_forgotten = any(each.group_id == standing.id for standing in found)
+
+    def _planned(self, settlements: Sequence[Settlement], plan: Planner) -> list[tuple[Settlement, Change, Moved]]:
+        """What is left to write. That nothing is left has to be seen, not believed."""
+        while True:
+            planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
+            believed = [each for each, change, _ in planned if not change and not each.is_confirmed]
+            if not believed:
+                return [(each, change, moved) for each, change, moved in planned if change]
+            for each, items in zip(believed, self._read([each.cursor.key for each in believed]), strict=True):
+                each.learn(items[0] if items else None)
+
+    def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
+        return self._store.read([Keys([key], strong=True) for key in cursors])
+
+    def _learn(self, settlement: Settlement, moved: Moved, outcome: Outcome) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            return
+        if isinstance(outcome, Refused):
+            settlement.learn(outcome.before)
+        else:
+            settlement.closed |= settlement.ended()
+            settlement.learn(outcome)
+            settlement.moved |= moved
+        if not settlement.is_foreign:
+            self._beliefs.learn(settlement.cursor)
+
+    def _bury(self, group: Group, settlement: Settlement, reason: str, attempts_min: int) -> None:
+        """Buries what is owed and was delivered at least so often."""
+        while exhausted := [each for each in settlement.owed() if each[0].attempt >= attempts_min]:
+            cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)
+            settlement.moved |= {
+                (lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes
+            }
+            settlement.know(cursor)
+
+    def _parked(self, lease: Lease, run: range, due: int) -> Lease:
+        return parked(self._runtime, range(lease.start + run.start, lease.start + run.stop), due, lease.attempt)
+
+    def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
+        token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
+        return Lease(token, lease.start + run.start, len(run), deadline, lease.attempt)
+
+    def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
+        index = receipt.offset - lease.start
+        return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))

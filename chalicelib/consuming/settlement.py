@@ -1,0 +1,191 @@
+"""Plans of settling by receipt: what a write on the cursor must change so that these receipts count.
+
+A plan is made from what is believed of the cursor, which may be no more than what the receipts say. Its guards make a
+wrong belief harmless: the write is refused, shows the cursor as it is, and the next plan is made from that. When
+nothing is left to change, the cursor says what each receipt was worth; if it was only believed until then, it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import (
+    ACKED_TOGETHER_MAX,
+    INERT_MAX,
+    LEASES_MAX,
+    LEASES_ROOM,
+    PRUNED_ALONE_MAX,
+    TAKEOVERS_MAX,
+)
+from chalicelib.cursors.changes import Change, ack, ends, forget, has_room, move, prune
+from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.lease import Lease, runs
+from chalicelib.cursors.receipt import Receipt
+from chalicelib.table.writes import Item, Key
+
+LEASE_LOST = "LeaseLost"
+RECEIPT_INVALID = "ReceiptInvalid"
+
+Moved = dict[tuple[str, int], Lease]
+"""The token and offset of a message that left its lease, and the lease that it went into."""
+
+Plan = tuple[Change, Moved]
+"""What to change (nothing: it is done), and what this moves."""
+
+Split = Callable[[Lease, range], Lease]
+"""Makes the lease that a run of a lease's messages moves into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A receipt that settled nothing, and why: `LEASE_LOST` or `RECEIPT_INVALID`."""
+
+    receipt: str
+    code: str
+
+
+@dataclass(slots=True)
+class Settlement:
+    """The receipts of one call that belong to one cursor, with what is known of it so far."""
+
+    cursor: Cursor
+    receipts: list[tuple[str, Receipt]]
+    moved: Moved = field(default_factory=dict)
+    """What this call has moved."""
+    is_confirmed: bool = False
+    """Whether the cursor was seen in this call: a belief may be from before a reset."""
+    is_foreign: bool = False
+    """There is no such cursor: the receipts are of another group, or of one since deleted."""
+    is_forgotten: bool = False
+    """The same, but the group is the one of the receipts: it has forgotten their consumer."""
+    closed: set[str] = field(default_factory=set)
+    """Tokens of the leases that this call has acked to the end."""
+    lost: set[int] = field(default_factory=set)
+    """Offsets of these receipts that are known to be dead letters, or to wait in a retry page."""
+
+    def standing(self, receipt: Receipt) -> Standing:
+        if receipt.epoch != self.cursor.epoch:
+            return Standing.LOST
+        if receipt.offset in self.lost:
+            return Standing.LOST
+        return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
+
+    @property
+    def tokens(self) -> set[str]:
+        return {receipt.token for _, receipt in self.receipts}
+
+    @property
+    def queue(self) -> int:
+        return self.receipts[0][1].queue
+
+    @property
+    def group_id(self) -> str:
+        return self.receipts[0][1].group_id
+
+    @property
+    def consumer(self) -> str:
+        return self.receipts[0][1].consumer
+
+    def is_late(self, cursor: Cursor, now: int) -> bool:
+        """Whether a lease of these receipts has run out: its other messages can be taken over."""
+        return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
+
+    def freed(self, now: int) -> int:
+        """How many messages in flight `acks` settles."""
+        acked = self.owed()[:ACKED_TOGETHER_MAX]
+        return sum(len(indexes) for lease, indexes in acked if lease.deadline > now)
+
+    def owed(self) -> list[tuple[Lease, list[int]]]:
+        """The leases that still owe messages to these receipts, and which."""
+        if self.is_foreign:
+            return []
+        found: dict[str, set[int]] = {}
+        for _, receipt in self.receipts:
+            if self.standing(receipt) is Standing.OWED:
+                found.setdefault(receipt.token, set()).add(receipt.index)
+        return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in found.items()]
+
+    def acks(self) -> Plan:
+        """Settles what is owed, of as many leases as one write can name; takes away leases that others acked to the
+        end."""
+        owed = self.owed()[:ACKED_TOGETHER_MAX]
+        change = Change()
+        for lease, indexes in owed:
+            change += ack(lease, indexes)
+        mine = map(self.cursor.leases.get, self.tokens)
+        done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
+        return change + forget(done[: ACKED_TOGETHER_MAX - len(owed)]), {}
+
+    def moves(self, split: Split) -> Plan:
+        """Moves what is owed into new leases, as many as one write can name. Every move leaves a witness: those that
+        are too many go with it, or heartbeats would fill the cursor."""
+        owed = self.owed()
+        if owed and len(self.cursor.inert) > INERT_MAX:
+            return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
+        if owed and self.is_confirmed and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
+            raise StoreUnavailable(f"queue {self.queue} has as many leases and retries under way as a cursor can hold")
+        change = Change()
+        moved: Moved = {}
+        for lease, indexes in owed:
+            chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
+            if not chosen:
+                break
+            new = [split(lease, run) for run in chosen]
+            change += move(lease, [index for run in chosen for index in run], new)
+            moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
+        return (change + has_room() + prune(self.cursor, 0, self.tokens) if change else change), moved
+
+    def settled(self) -> set[str]:
+        """Tokens of the leases that owe nothing after `acks`."""
+        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if set(lease.owed) <= set(indexes)}
+
+    def ended(self) -> set[str]:
+        """Tokens of the leases that `acks` takes away."""
+        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}
+
+    def perhaps_lost(self) -> list[Receipt]:
+        """Of messages that no lease owes, and whose own are gone, but not by this call: they were acked, or died, or
+        wait in a page."""
+        if self.is_foreign or not (self.cursor.dead or self.cursor.pages):
+            return []
+        gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
+        return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]
+
+    def learn(self, item: Item | None) -> None:
+        """Takes the cursor that a write left or found."""
+        self.know(Cursor.of(item) if item else None)
+
+    def know(self, cursor: Cursor | None) -> None:
+        self.is_confirmed = True
+        self.is_foreign = cursor is None
+        self.cursor = cursor or self.cursor
+
+    def unacked(self) -> list[Failure]:
+        return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
+
+    def unmoved(self) -> list[Failure]:
+        return self._failures(lambda receipt: (receipt.token, receipt.offset) in self.moved)
+
+    def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
+        if self.is_foreign:
+            code = LEASE_LOST if self.is_forgotten else RECEIPT_INVALID
+            return [Failure(text, code) for text, _ in self.receipts]
+        return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
+
+
+def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+    """The cursor as it is known, and where it is not, as the receipts say: untouched since their pop."""
+    told = {
+        receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
+        for _, receipt in receipts
+        if receipt.epoch == known.epoch
+    }
+    return replace(known, leases={**told, **known.leases})
+
+
+def unknown(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+    """A cursor of which nothing is known but what the receipts say."""
+    epoch = max(receipt.epoch for _, receipt in receipts)
+    return Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})

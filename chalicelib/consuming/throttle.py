@@ -1,0 +1,57 @@
+"""Holds a group to its rate, over any number of instances: what a pop is to take is counted before it is leased."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.rate import Rate, Window
+from chalicelib.consuming.look import View
+from chalicelib.store import Store
+from chalicelib.table.writes import Refused
+
+
+class Throttle:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
+        """Windows in the future: when each begins, and since when, by `Runtime.uptime`, it has been so."""
+
+    def take(self, view: View, rate: Rate, wanted: int) -> int:
+        """How many of these messages may be leased now; they are counted as taken."""
+        while True:
+            now = self._runtime.now()
+            view.window = self._judged(view.window, rate, now)
+            count = min(wanted, view.window.left(rate, now))
+            if not count:
+                return 0
+            try:
+                view.window = Window.of(view.window.key, self._store.write(view.window.take(count, rate, now)))
+                return count
+            except Refused as refused:
+                view.window = Window.of(view.window.key, refused.before)
+
+    def _judged(self, window: Window, rate: Rate, now: int) -> Window:
+        """Whether a window in the future is stuck. It is not while somebody whose clock is ahead goes on with it."""
+        if not window.is_ahead(rate, now):
+            return window
+        uptime_ms = self._runtime.uptime()
+        began_ms, since_ms = self._ahead.get(window.key) or (None, uptime_ms)
+        if began_ms != window.began_ms:
+            since_ms = uptime_ms
+            self._ahead.keep(window.key, (window.began_ms, since_ms))
+        return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
+
+    def give_back(self, view: View, count: int) -> None:
+        """Those that were not there after all, in a transaction, which is known again: a repeat would give them back
+        twice. That it fails makes the group slower for a moment."""
+        if count:
+            with suppress(Refused, StoreUnavailable):
+                self._store.write_together([view.window.give_back(count)])
+
+    def next_in_ms(self, view: View, rate: Rate) -> int:
+        return view.window.next_in_ms(rate, self._runtime.now())

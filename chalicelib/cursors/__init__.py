@@ -1,0 +1,1 @@
+"""Where a group stands in a queue: cursors, leases, retries, receipts, progress, consumers of broadcast groups."""

@@ -1,0 +1,127 @@
+"""The cursor of a group in a queue: where it stands, and what is in flight. Attributes:
+
+    epoch     counts resets; every write demands the one it has seen
+    next      a list of one number, the first offset that nobody has taken yet (a list, because an update expression
+              cannot put a path into a literal, but can append to one: `leases.token = next ++ [count, ...]`)
+    leases    token -> lease, see `lease`
+    segment   the base of a segment at or before `next`, a hint for readers
+    at, by    when the last pop was, and whose (empty: it did not say); see `presence` for those of a broadcast group
+    dead      dead letters of the queue
+    claims    counts claims, for those that must not pass another
+    pages     id -> what a retry page holds, see `retry_page`; not there before the first
+
+Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
+as that does not pass the end that the claimer has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+
+from chalicelib.cursors.lease import Lease
+from chalicelib.cursors.retry_page import RetryPage
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Key, key_of
+
+
+class Standing(Enum):
+    OWED = "owed"
+    ACKED = "acked"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Cursor:
+    key: Key
+    epoch: int
+    next: int
+    leases: Mapping[str, Lease]
+    segment: int | None = None
+    last_pop_at_ms: int | None = None
+    last_consumer_id: str | None = None
+    dead: int = 0
+    claims: int = 0
+    pages: Mapping[str, RetryPage] = field(default_factory=dict)
+    has_pages: bool = False
+    """Whether the map is there; once it is, it stays until a reset."""
+    stands: bool = True
+    """False: nobody has popped yet, there is no item."""
+
+    @classmethod
+    def of(cls, item: Item) -> Cursor:
+        return cls(
+            key_of(item),
+            item["epoch"],
+            item["next"][0],
+            {token: Lease.of(token, listed) for token, listed in item["leases"].items()},
+            item.get("segment"),
+            item.get("at"),
+            item.get("by") or None,
+            item["dead"],
+            item["claims"],
+            {page_id: RetryPage.of(page_id, noted) for page_id, noted in item.get("pages", {}).items()},
+            "pages" in item,
+        )
+
+    @classmethod
+    def fresh(cls, key: Key, start: int) -> Cursor:
+        return cls(key, 0, start, {}, stands=False)
+
+    def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
+        """The same, where there is no item yet, as it will be made for a consumer of a broadcast group."""
+        noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
+        return self if self.stands else noted
+
+    @property
+    def consumer(self) -> str:
+        """Whose it is, in a broadcast group: the hash; else empty."""
+        return keys.consumer_of(self.key)
+
+    @cached_property
+    def owing(self) -> list[Lease]:
+        """The leases that still owe something, in offset order."""
+        return sorted((lease for lease in self.leases.values() if lease.owed), key=lambda lease: lease.start)
+
+    @cached_property
+    def inert(self) -> list[Lease]:
+        """The leases that owe nothing any more."""
+        return [lease for lease in self.leases.values() if not lease.owed]
+
+    def due(self, now: int) -> list[Lease]:
+        return [lease for lease in self.owing if lease.is_due(now)]
+
+    def held(self, token: str, now: int) -> list[Lease]:
+        """The leases that the pop of this token made, or that were split off, and that still run."""
+        return [lease for lease in self.owing if lease.token.startswith(token) and lease.deadline > now]
+
+    def live(self, now: int) -> int:
+        """Messages in the hands of consumers."""
+        return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)
+
+    def retrying(self, now: int) -> int:
+        """Messages that wait for their retry; all those in pages, of which some may be due."""
+        waiting = sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
+        return waiting + sum(page.count for page in self.pages.values())
+
+    def committed(self, ordered: bool) -> int:
+        """The lowest offset that is not settled; what waits for a retry after a nack is passed, if not `ordered`."""
+        owing = (lease for lease in self.owing if ordered or not lease.parked)
+        return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
+
+    def standing(self, token: str, start: int, offset: int) -> Standing:
+        """What a receipt for this offset is worth, of the lease of this token that began at `start`. Acked it is only
+        where no page owes the message either, and where it did not die."""
+        lease = self.leases.get(token)
+        if lease is None or lease.start != start:
+            settled = offset < self.next and not self._is_owed(offset)
+            return Standing.ACKED if settled else Standing.LOST
+        index = offset - lease.start
+        if index in lease.acked:
+            return Standing.ACKED
+        return Standing.LOST if index in lease.moved else Standing.OWED
+
+    def _is_owed(self, offset: int) -> bool:
+        return any(lease.owes(offset) for lease in self.owing)

@@ -1,0 +1,80 @@
+"""How far a group is in a queue, from its cursor and the end of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.catalogue.group import Group
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.presence import by_consumer, completed, is_known
+from chalicelib.table import keys
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    queue: int
+    committed_offset: int
+    next_offset: int
+    end_offset: int
+    ready: int
+    in_flight: int
+    retrying: int
+    dead: int
+    first_ready: int | None
+    """The offset of the first message that is ready; None when none is."""
+    last_pop_at_ms: int | None
+    last_consumer_id: str | None
+
+
+def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int) -> QueueProgress:
+    """An expired lease, and a retry that is due, count as ready; what was never taken and has expired does not."""
+    due = cursor.due(now)
+    end = max(end, cursor.next)
+    untaken = range(max(first, cursor.next), end)
+    return QueueProgress(
+        queue,
+        committed_offset=cursor.committed(group.ordered),
+        next_offset=cursor.next,
+        end_offset=end,
+        ready=len(untaken) + sum(len(lease.owed) for lease in due),
+        in_flight=cursor.live(now),
+        retrying=cursor.retrying(now),
+        dead=cursor.dead,
+        first_ready=min([lease.owed_offsets[0] for lease in due] + [*untaken[:1]], default=None),
+        last_pop_at_ms=cursor.last_pop_at_ms,
+        last_consumer_id=cursor.last_consumer_id,
+    )
+
+
+def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
+    """How far the consumers of a broadcast group are in one queue, together: sums, the lowest offsets, the newest pop.
+    `dead`: of those that it has forgotten, too."""
+    last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
+    return QueueProgress(
+        parts[0].queue,
+        committed_offset=min(part.committed_offset for part in parts),
+        next_offset=min(part.next_offset for part in parts),
+        end_offset=max(part.end_offset for part in parts),
+        ready=sum(part.ready for part in parts),
+        in_flight=sum(part.in_flight for part in parts),
+        retrying=sum(part.retrying for part in parts),
+        dead=dead,
+        first_ready=min((part.first_ready for part in parts if part.first_ready is not None), default=None),
+        last_pop_at_ms=last.last_pop_at_ms,
+        last_consumer_id=last.last_consumer_id,
+    )
+
+
+def of_consumers(
+    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
+) -> list[QueueProgress]:
+    """How far all consumers of a broadcast group are together, from all cursors that there are; with no consumer yet,
+    where the first one will begin."""
+    known = [own for own in by_consumer(cursors) if is_known(own, now)] or [[]]
+    standing = [completed(group, len(ends), own) for own in known]
+    found: list[QueueProgress] = []
+    for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+        dead = sum(cursor.dead for cursor in cursors if keys.queue_of(cursor.key) == queue)
+        found.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
+    return found

@@ -1,0 +1,1 @@
+"""Messages that a group has given up: burying, listing, redriving, purging."""

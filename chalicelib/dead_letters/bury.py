@@ -1,0 +1,85 @@
+"""Moves messages that were delivered often enough to the dead letters of their group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from chalicelib.base.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.group import Group
+from chalicelib.cursors.changes import buried, write
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.lease import Lease
+from chalicelib.dead_letters import dead
+from chalicelib.dead_letters.dead import Letter
+from chalicelib.store import Keys, Store
+from chalicelib.table.writes import Key, Refused, key_of
+
+_EXPIRED = "the lease expired"
+"""Why a message is dead that nobody nacked in the end."""
+
+
+class Burial:
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def bury_exhausted(
+        self, group: Group, queue: int, cursor: Cursor, skip: Collection[str] = ()
+    ) -> tuple[Cursor | None, int]:
+        """Buries what was delivered often enough and never settled, but not of the leases to `skip`. Returns the cursor
+        as it then is (None: there is none), and how many messages were buried."""
+        count = 0
+        while True:
+            due = cursor.due(self._runtime.now())
+            exhausted = [each for each in due if each.attempt >= group.max_attempts and each.token not in skip]
+            if not exhausted:
+                return cursor, count
+            found, buried = self.bury(group, queue, cursor, [(lease, lease.owed) for lease in exhausted], _EXPIRED)
+            count += sum(len(indexes) for _, indexes in buried)
+            if found is None:
+                return None, count
+            cursor = found
+
+    def bury(
+        self, group: Group, queue: int, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
+    ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
+        """Buries these messages of these leases, as many as one transaction takes: none is ever both dead and alive.
+
+        Returns the cursor as it then is (None: there is none), and what was buried (nothing: a lease had changed)."""
+        chosen = _first(exhausted)
+        now = self._runtime.now()
+        letters = [
+            Letter.new(group, cursor, queue, lease.start + index, lease.attempt, reason, now)
+            for lease, indexes in chosen
+            for index in indexes
+        ]
+        there = self._there(cursor, letters)
+        puts = [dead.put(letter, letter.key in there) for letter in letters]
+        try:
+            self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
+        except Refused:
+            chosen = []
+        found = self._store.read([Keys([cursor.key], strong=True)])[0]
+        return (Cursor.of(found[0]) if found else None), chosen
+
+    def _there(self, cursor: Cursor, letters: Sequence[Letter]) -> set[Key]:
+        """Those places where a letter lies already. Before the first reset there is none: what dies is owed by a lease
+        until then, and what is redriven leaves its letter."""
+        if cursor.epoch == 0:
+            return set()
+        found = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
+        return {key_of(item) for item in found}
+
+
+def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:
+    """As many messages, and leases, as one transaction can name; a message once, though what is believed of the cursor
+    may show two leases that hold it."""
+    chosen: list[tuple[Lease, list[int]]] = []
+    named: set[int] = set()
+    for lease, indexes in exhausted[:TAKEOVERS_MAX]:
+        new = [index for index in indexes if lease.start + index not in named][: DEAD_TOGETHER_MAX - len(named)]
+        if new:
+            chosen.append((lease, new))
+            named |= {lease.start + index for index in new}
+    return chosen

@@ -1,0 +1,65 @@
+"""Dead letters: messages of a group that it will not be given again. The message itself stays in the log.
+
+The cursor counts the letters of its queue. Whatever writes or removes letters changes that count in the same
+transaction, and demands of each letter what it takes to count right: that there was none, that there was one, or that
+it is still the one that was seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.catalogue.group import Group
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.table import keys
+from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveItem, Set, Write, key_of
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """`epoch`: of the cursor when the message died. Within one epoch a message dies once, unless it is redriven."""
+
+    key: Key
+    queue: int
+    offset: int
+    epoch: int
+    attempts: int
+    reason: str
+    dead_at_ms: int
+
+    @classmethod
+    def of(cls, item: Item) -> Letter:
+        key = key_of(item)
+        queue, offset = keys.place_of_dead(key)
+        return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
+
+    @classmethod
+    def new(cls, group: Group, cursor: Cursor, queue: int, offset: int, attempts: int, reason: str, now: int) -> Letter:
+        key = keys.dead(group.topic_id, group.id, queue, offset, cursor.consumer)
+        return cls(key, queue, offset, cursor.epoch, attempts, reason, now)
+
+    @property
+    def consumer(self) -> str:
+        """Whose it is, in a broadcast group: the hash; else empty."""
+        return keys.consumer_of_dead(self.key)
+
+
+def put(letter: Letter, is_another: bool) -> Write:
+    """`is_another`: the message has a letter already, from before a reset, and this takes its place."""
+    return Write(
+        letter.key,
+        (Exists(("epoch",)) if is_another else Absent(("epoch",)),),
+        (
+            Set(("epoch",), letter.epoch),
+            Set(("attempts",), letter.attempts),
+            Set(("reason",), letter.reason),
+            Set(("dead_at_ms",), letter.dead_at_ms),
+            *((Set(("consumer",), letter.consumer),) if letter.consumer else ()),
+        ),
+    )
+
+
+def remove(letter: Letter) -> Write:
+    """Takes away the letter that was seen, and none that was written since."""
+    guards = (Equals(("epoch",), letter.epoch), Equals(("dead_at_ms",), letter.dead_at_ms))
+    return Write(letter.key, guards, (RemoveItem(),))

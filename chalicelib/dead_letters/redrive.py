@@ -1,0 +1,121 @@
+"""Brings dead messages back to their group, to be delivered as if for the first time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.base.errors import GroupNotFound
+from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.changes import redriven, write
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.parking import parked
+from chalicelib.cursors.retries import Retries
+from chalicelib.dead_letters import dead
+from chalicelib.dead_letters.dead import Letter
+from chalicelib.dead_letters.letters import BEGINNING, Letters, after, by_cursor
+from chalicelib.dead_letters.redriving import choose, is_ancient
+from chalicelib.store import Keys, Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """How many messages came back, and how many of the group are dead still."""
+
+    redriven: int
+    remaining: int
+
+
+class Redrive:
+    def __init__(
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: Letters, retries: Retries
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._letters = letters
+        self._retries = retries
+
+    def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
+        """Redrives these messages, as many as there is time and room for; none of them unless all are dead.
+
+        Raises GroupNotFound, MessageNotFound."""
+        group = self._catalogue.group(topic, name)
+        until_ms = self._runtime.uptime() + DEAD_MS
+        named = self._letters.named(topic, group, message_ids)
+        count = 0
+        for letters in by_cursor(named):
+            count += self._own(topic, group, letters, until_ms)[0]
+        return Redriven(count, self.remaining(topic, name))
+
+    def all(self, topic: Topic, name: str) -> Redriven:
+        """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
+        group = self._catalogue.group(topic, name)
+        until_ms = self._runtime.uptime() + DEAD_MS
+        count, since = 0, BEGINNING
+        stopped: set[tuple[int, str]] = set()
+        while letters := self._letters.read(group, since, PURGED_TOGETHER_MAX):
+            since = after(letters[-1])  # what dies again meanwhile waits for the next call
+            for own in by_cursor(letters):
+                whose = (own[0].queue, own[0].consumer)
+                if whose not in stopped:
+                    redriven_here, is_stopped = self._own(topic, group, own, until_ms)
+                    count += redriven_here
+                    stopped |= {whose} if is_stopped else set()
+            if self._runtime.uptime() > until_ms:
+                break
+            if (letters[-1].queue, "") in stopped:
+                since = (letters[-1].queue + 1, 0, "")
+        return Redriven(count, self.remaining(topic, name))
+
+    def remaining(self, topic: Topic, name: str) -> int:
+        """How many messages of the group are dead. Raises GroupNotFound."""
+        cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
+        return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
+
+    def _own(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
+        """Redrives letters of one cursor. Returns how many, and whether there was no time or no room for the rest."""
+        count = 0
+        while letters:
+            if self._runtime.uptime() > until_ms:
+                return count, True
+            cursor = self._cursor(topic, group, letters[0])
+            paged = self._paged(group, letters[0].queue, cursor) if is_ancient(cursor, letters) else set()
+            if paged is None:
+                continue
+            chosen, back = choose(cursor, letters, paged)
+            if not chosen:
+                return count, True
+            now = self._runtime.now()
+            leases = [parked(self._runtime, run, now, attempt=0) for run in back]
+            try:
+                change = redriven(leases, len(chosen))
+                self._store.write_together([write(cursor, change), *map(dead.remove, chosen)])
+            except Refused:
+                letters = self._letters.again(letters)
+                continue
+            count += len(chosen)
+            letters = letters[len(chosen) :]
+        return count, False
+
+    def _paged(self, group: Group, queue: int, cursor: Cursor) -> set[int] | None:
+        """The offsets in the cursor's pages; None: one was brought back since the cursor was read."""
+        place = keys.Place(group.topic_id, group.id, queue)
+        held = self._retries.read([(place, cursor.pages.values())])[0]
+        if held.keys() != cursor.pages.keys():
+            return None
+        return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
+
+    def _cursor(self, topic: Topic, group: Group, letter: Letter) -> Cursor:
+        """The one that counts this letter."""
+        key = group.cursor_key(letter.queue, letter.consumer)
+        found = self._store.read([Keys([key], strong=True)])[0]
+        if not found:
+            raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
+        return Cursor.of(found[0])

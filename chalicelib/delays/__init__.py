@@ -1,0 +1,1 @@
+"""Messages that wait for their time, and the chain of decisions that delivers or cancels them."""

@@ -1,0 +1,155 @@
+"""The chain of decisions about the messages that wait in a queue: read, carried out, and searched. See `delay`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from chalicelib.base.limits import PROMOTED_MAX, STORED_LATE_MS_MAX
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.decision import (
+    NONE,
+    Decision,
+    Slot,
+    blob_names,
+    is_cancelled,
+    mark_cancelled,
+    payload_keys,
+    slot_of,
+    waiting_ttl,
+)
+from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry
+from chalicelib.log.writer import Tail
+from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused, key_of
+
+_PAGE = 32
+
+
+class Decisions:
+    def __init__(self, store: Store, joiner: LogJoiner, payloads: Payloads) -> None:
+        self._store = store
+        self._joiner = joiner
+        self._payloads = payloads
+
+    def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
+        """The newest decision about each of these queues. One round trip, one read unit a queue."""
+        ends = [
+            Range(keys.decisions(topic.id, queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
+            for queue in queues
+        ]
+        return [Decision.of(found[0]) if found else NONE for found in self._store.read(ends)]
+
+    def standing(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
+        """The newest decision, when nothing of it is left undone; and the first of what is due by `until_ms`, as it was
+        read after that."""
+        newest = self.newest(topic, [queue])[0]
+        waiting, named = self._store.read(self._reads(topic, queue, newest, until_ms))
+        undone = _undone(newest, [*waiting, *named])
+        if newest.last and len(waiting) == _read_max(newest) and slot_of(waiting[-1]) < newest.last:
+            listed = [slot.key(topic.id, queue) for slot in newest.slots]  # others that were due came in between
+            undone = self._store.read([Keys(listed, strong=True)])[0]
+        if undone:
+            self.carry_out(topic, queue, newest, undone)
+        rest = [item for item in waiting if slot_of(item) not in newest.slots]
+        return newest, [item for item in rest if slot_of(item).due_ms <= until_ms]
+
+    def carry_out(
+        self, topic: Topic, queue: int, decision: Decision, waiting: Iterable[Item], tail: Tail | None = None
+    ) -> None:
+        """Delivers or cancels what was decided; the items of `waiting` are what is left of it. Done again, it changes
+        nothing. `tail`: where the decision begins, if the log was seen to end there."""
+        if decision.entry is None:
+            self._cancel(topic, queue, decision, waiting)
+            return
+        if tail:
+            self._joiner.append(topic, queue, decision.entry, tail)
+        else:
+            self._joiner.append_from(topic, queue, decision.entry, decision.base)
+        ttl = topic.ttl(decision.entry.stored_at_ms)
+        if any(slot.entry_id == decision.entry.id and waiting_ttl(slot.due_ms) < ttl for slot in decision.slots):
+            self._payloads.arm(topic.id, [decision.entry], ttl)  # it keeps the payload that it waited with
+        self._remove(topic, waiting, decision.entry)
+
+    def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:
+        """The decision that delivers what waits, or waited, in this slot.
+
+        Delivered are always the first that are due. So it is at or after the first decision of when the slot was due,
+        and not behind one that is much later, yet delivers a later slot."""
+        newest = self.newest(topic, [queue])[0]
+        if slot in newest.slots:
+            return newest if newest.entry else None
+        for decision in self._from(topic, queue, self._first_at(topic, queue, slot.due_ms, newest.number)):
+            if slot in decision.slots and decision.entry:
+                return decision
+            is_late = decision.at_ms > slot.due_ms + STORED_LATE_MS_MAX
+            if is_late and decision.last and decision.last > slot:
+                return None
+        return None
+
+    def remove(self, topic: Topic, waiting: Sequence[Item]) -> None:
+        """Removes items that nobody will ask for, messages and all."""
+        self._remove(topic, waiting, None)
+
+    def _remove(self, topic: Topic, waiting: Iterable[Item], delivered: Entry | None) -> None:
+        """The payload of an entry that is delivered as it is stays."""
+        items = list(waiting)
+        entries = [entry for entry in map(Entry.of, items) if delivered is None or entry.id != delivered.id]
+        found = [key_of(item) for item in items]
+        self._store.remove_all(found + payload_keys(topic.id, entries))
+        self._store.remove_blobs(blob_names(topic.id, entries))
+
+    def _cancel(self, topic: Topic, queue: int, decision: Decision, waiting: Iterable[Item]) -> None:
+        for write in [mark_cancelled(topic.id, queue, slot) for slot in decision.slots]:
+            try:
+                self._store.write(write)
+            except Refused:
+                pass  # it was due since, and is removed
+        entries = [Entry.of(item) for item in waiting]
+        if pieces := payload_keys(topic.id, entries):
+            self._store.remove_all(pieces)
+        self._store.remove_blobs(blob_names(topic.id, entries))
+
+    def _reads(self, topic: Topic, queue: int, newest: Decision, until_ms: int) -> list[Read]:
+        """What is due by the clock here, and as far as the newest decision goes, whose clock may have been ahead."""
+        last = max(until_ms, newest.last.due_ms if newest.last else 0)
+        due = Range(
+            keys.delays(topic.id, queue), keys.FIRST, keys.due_until(last), limit=_read_max(newest), strong=True
+        )
+        cancelled = [] if newest.entry else [slot.key(topic.id, queue) for slot in newest.slots]
+        return [due, Keys(cancelled, strong=True)]
+
+    def _first_at(self, topic: Topic, queue: int, at_ms: int, count: int) -> int:
+        """The number of the first decision that was made at `at_ms` or later; their times only grow."""
+        low, high = 1, count + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = self._store.read([Keys([keys.decision(topic.id, queue, middle)], strong=True)])[0]
+            if found and Decision.of(found[0]).at_ms >= at_ms:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _from(self, topic: Topic, queue: int, number: int) -> Iterator[Decision]:
+        pk = keys.decisions(topic.id, queue)
+        while True:
+            low = keys.decision(topic.id, queue, number).sk
+            found = [Decision.of(item) for item in self._store.read([Range(pk, low, keys.LAST, _PAGE, strong=True)])[0]]
+            yield from found
+            if len(found) < _PAGE:
+                return
+            number = found[-1].number + 1
+
+
+def _read_max(newest: Decision) -> int:
+    """Room for what the newest decision delivers, should that be there still, and for what the next one may."""
+    return PROMOTED_MAX + (len(newest.slots) if newest.entry else 0)
+
+
+def _undone(newest: Decision, found: Iterable[Item]) -> list[Item]:
+    """What is left of a decision: messages that are to be delivered are removed then, cancelled ones are marked."""
+    named = [item for item in found if slot_of(item) in newest.slots]
+    return named if newest.entry else [item for item in named if not is_cancelled(item)]

@@ -1,0 +1,150 @@
+"""Messages that wait for their time, and the decisions about them: which are delivered, which cancelled.
+
+Each waits in an item of its own, an entry of one message, sorted by when it is due. What becomes of it is decided in a
+chain of items, one chain a queue: number n + 1 is written only by somebody who has read number n as the newest, *then*
+what waits, and who has seen that nothing of number n is left undone. So the decisions about one queue have an order,
+and of two that name one message, one is never written. The newest decision is never removed. Its attributes:
+
+    at  when, ms since the epoch; never less than in the decision before
+    by  8 bytes that make it this one
+    s   where the messages wait that it is about: 14 bytes for each, 6 of the due time and 8 of the entry's id
+    e   the entry of the log that delivers them, exactly as it stands there, and
+    b   base of the segment where it is tried first: everybody begins there, and so finds it if it is in the log.
+        Without these two, the message is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from chalicelib.base.limits import DUE_KEPT_MS, INLINE_BYTES_MAX, KIB, PROMOTED_BYTES_MAX, PROMOTED_MAX, SECOND_MS
+from chalicelib.log.segment import Entry
+from chalicelib.table import keys
+from chalicelib.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
+
+_DUE_BYTES = 6
+_SLOT_BYTES = _DUE_BYTES + 8
+_HEAD_BYTES = 150
+"""What a decision takes besides its entry and its slots: its keys, the names of its attributes, its times."""
+
+
+class Slot(NamedTuple):
+    """Where a message waits: in this order."""
+
+    due_ms: int
+    entry_id: bytes
+
+    def key(self, topic_id: str, queue: int) -> Key:
+        return keys.delayed(topic_id, queue, self.due_ms, self.entry_id)
+
+
+def slot_of(item: Item) -> Slot:
+    return Slot(*keys.due_and_entry(item["sk"]))
+
+
+def is_cancelled(item: Item) -> bool:
+    return "x" in item
+
+
+def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
+    """Stores an entry of one message until it is due. Its key is new: what is found there is this entry."""
+    item = entry.as_item()
+    return Write(
+        keys.delayed(topic_id, queue, due_ms, entry.id),
+        (Absent(("i",)),),
+        tuple(Set((name,), value) for name, value in item.items()),
+        landed=lambda before: before is not None and before["i"] == entry.id,
+    )
+
+
+def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
+    """The item stays until it is due: were it gone, a late repeat of the write that stored it would bring it back."""
+    return Write(slot.key(topic_id, queue), (Exists(("i",)),), (Set(("x",), True),))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`number`: its place in the chain, from 1; 0 stands for none. `entry` delivers what waits in `slots`; without one,
+    that is cancelled."""
+
+    number: int
+    at_ms: int
+    by: bytes
+    slots: tuple[Slot, ...]
+    entry: Entry | None = None
+    base: int = 0
+
+    @classmethod
+    def of(cls, item: Item) -> Decision:
+        entry = Entry.of(item["e"]) if "e" in item else None
+        number = keys.number_of(item["sk"])
+        return cls(number, item["at"], item["by"], tuple(_slots(item["s"])), entry, item.get("b", 0))
+
+    @property
+    def last(self) -> Slot | None:
+        """The last of what it delivers."""
+        return max(self.slots) if self.entry else None
+
+    def write(self, topic_id: str, queue: int) -> Write:
+        """Refused, others have decided meanwhile. The item that it returns may have been written by another, who
+        decided the same."""
+        effects: list[Effect] = [
+            Set(("at",), self.at_ms),
+            Set(("by",), self.by),
+            Set(("s",), b"".join(_packed(slot) for slot in self.slots)),
+        ]
+        if self.entry:
+            effects += [Set(("e",), self.entry.as_item()), Set(("b",), self.base)]
+        return Write(
+            keys.decision(topic_id, queue, self.number),
+            (Absent(("at",)),),
+            tuple(effects),
+            landed=lambda before: before is not None and before["by"] == self.by,
+        )
+
+
+NONE = Decision(0, 0, b"", ())
+
+
+def inline_bytes_max(count: int) -> int:
+    """How large an entry that delivers so many may be and lie in the decision itself, which then is a kilobyte still:
+    more costs as much as a payload item, and would be paid twice, in the log too."""
+    return min(INLINE_BYTES_MAX, KIB - _HEAD_BYTES - count * _SLOT_BYTES)
+
+
+def together(waiting: Sequence[Item]) -> list[Item]:
+    """As many of the first of these as one entry of the log delivers."""
+    chosen: list[Item] = []
+    weight = 0
+    for item in waiting[:PROMOTED_MAX]:
+        weight += item["w"]
+        if chosen and weight > PROMOTED_BYTES_MAX:
+            break
+        chosen.append(item)
+    return chosen
+
+
+def waiting_ttl(due_ms: int) -> int:
+    """Until when the payload of a message that waits is there, in seconds since the epoch."""
+    return (due_ms + DUE_KEPT_MS) // SECOND_MS
+
+
+def payload_keys(topic_id: str, entries: Iterable[Entry]) -> list[Key]:
+    pieces = ((entry, piece) for entry in entries for piece in range(entry.pieces))
+    return [keys.payload(topic_id, entry.id, piece) for entry, piece in pieces]
+
+
+def blob_names(topic_id: str, entries: Iterable[Entry]) -> list[str]:
+    return [keys.blob(topic_id, entry.id) for entry in entries if entry.data is None and not entry.pieces]
+
+
+def _packed(slot: Slot) -> bytes:
+    return slot.due_ms.to_bytes(_DUE_BYTES, "big") + slot.entry_id
+
+
+def _slots(packed: bytes) -> Iterable[Slot]:
+    for at in range(0, len(packed), _SLOT_BYTES):
+        slot = packed[at : at + _SLOT_BYTES]
+        yield Slot(int.from_bytes(slot[:_DUE_BYTES], "big"), slot[_DUE_BYTES:])

@@ -1,0 +1,99 @@
+"""Delivers messages that are due: decides about them, and puts them into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from chalicelib.base import call
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.message import ENTRY_ID_BYTES, LOST
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.chain import Decisions
+from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together
+from chalicelib.log import segment
+from chalicelib.log.key_index import KeyIndex
+from chalicelib.log.packing import pack
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry
+from chalicelib.log.writer import LogWriter
+from chalicelib.store import Range, Read, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused
+
+
+def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
+    """When the first message that waits is due, for each queue so glanced at; None: none waits."""
+    return [slot_of(items[0]).due_ms if items else None for items in glanced]
+
+
+class Promoter:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        decisions: Decisions,
+        writer: LogWriter,
+        payloads: Payloads,
+        index: KeyIndex,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._decisions = decisions
+        self._writer = writer
+        self._payloads = payloads
+        self._index = index
+
+    def glances(self, topic: Topic) -> list[Read]:
+        """Reads of the first message that waits in each queue, for `first_due`; none where none ever waited."""
+        if not topic.delays:
+            return []
+        return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.queues)]
+
+    def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
+        """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
+        due any more, by the clock or, if it is given, by `due_ms`. Raises TopicNotFound, StoreUnavailable."""
+        deadline = call.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= deadline:
+            now = self._runtime.now()
+            newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
+            if gone := [item for item in due if is_cancelled(item)]:
+                self._decisions.remove(topic, gone)
+                continue
+            if not due:
+                return 0
+            if count := self._decide(topic, queue, newest, together(due), now):
+                return count
+        raise StoreUnavailable("too many deliver what is due in one queue")
+
+    def _decide(self, topic: Topic, queue: int, newest: Decision, waiting: Sequence[Item], now: int) -> int:
+        """0: others have decided meanwhile."""
+        waiting, entry = self._entry(topic, waiting, now)
+        if topic.index_keys:
+            self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
+        tail = self._writer.tail(topic, topic.log(queue))
+        slots = tuple(slot_of(item) for item in waiting)
+        decision = Decision(newest.number + 1, max(now, newest.at_ms), entry.id, slots, entry, tail.base)
+        try:
+            made = Decision.of(self._store.write(decision.write(topic.id, queue)))
+        except Refused:
+            return 0
+        self._decisions.carry_out(topic, queue, made, waiting, tail if made == decision else None)
+        return len(made.slots)
+
+    def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> tuple[Sequence[Item], Entry]:
+        """The first of these, and the entry that delivers them. One with a payload goes as it is: that is not written
+        again. So does one whose payload is gone, which others may have removed when they delivered it."""
+        entries = [Entry.of(item) for item in waiting]
+        by_id = self._payloads.messages(topic.id, entries) if len(entries) > 1 else {}
+        readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]
+        entries = readable or entries[:1]
+        if len(entries) == 1 and entries[0].data is None:
+            return waiting[:1], entries[0].at(now)
+        by_id = by_id or self._payloads.messages(topic.id, entries)
+        messages = [message for entry in entries for message in by_id[entry.id]]
+        made = segment.entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), now)
+        if made.fits(inline_bytes_max(len(entries))):
+            return waiting[: len(entries)], made
+        return waiting[: len(entries)], self._payloads.put(topic.id, [made], topic.ttl(now))[0]

@@ -1,0 +1,134 @@
+"""Messages that wait: listed, cancelled, and found once they were delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
+
+from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.message import ENTRY_ID_BYTES, Stored, parse_delayed_id
+from chalicelib.base.response_size import Space
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.chain import Decisions
+from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
+from chalicelib.delays.writer import Waiting
+from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry
+from chalicelib.store import Keys, Range, Store
+from chalicelib.store.paging import place_of, token_of
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused
+
+
+class Delayed:
+    def __init__(
+        self, store: Store, runtime: Runtime, payloads: Payloads, decisions: Decisions, joiner: LogJoiner
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._payloads = payloads
+        self._decisions = decisions
+        self._joiner = joiner
+
+    def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Waiting], str | None]:
+        """Up to `limit` messages that wait, by when they are due, fewer when a response would not hold them; and the
+        token for the rest (None: that was all)."""
+        after = keys.FIRST if token is None else f"{place_of(token, keys.DELAYED_PATTERN)}{keys.AFTER}"
+        order = list(islice(self._ahead(topic, after, limit + 1), limit + 1))
+        reached = self._read(topic, _within_reach(order[:limit]))
+        messages = reached[: Space().fitting(reached)]
+        is_all = len(messages) == len(order)
+        waiting = [each for each in messages if not each.message.is_lost]  # or it was delivered a moment ago
+        return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
+
+    def cancel(self, topic: Topic, message_id: str) -> None:
+        """Raises AlreadyDelivered, and MessageNotFound: of what was cancelled before, too."""
+        queue, slot = _place(topic, message_id)
+        while True:
+            newest, _ = self._decisions.standing(topic, queue, until_ms=0)
+            items = self._store.read([Keys([slot.key(topic.id, queue)], strong=True)])[0]
+            if not items and self._decisions.find(topic, queue, slot):
+                raise AlreadyDelivered(f"message {shown(message_id)} of topic '{topic.name}' was delivered")
+            if not items or is_cancelled(items[0]):
+                raise _unknown(topic, message_id)
+            by = self._runtime.entropy(ENTRY_ID_BYTES)
+            decision = Decision(newest.number + 1, max(self._runtime.now(), newest.at_ms), by, (slot,))
+            try:
+                self._store.write(decision.write(topic.id, queue))
+            except Refused:
+                continue
+            self._decisions.carry_out(topic, queue, decision, items)
+            return
+
+    def delivered(self, topic: Topic, message_id: str) -> Stored:
+        """The message in the log. Raises MessageNotFound: of what still waits, too."""
+        queue, slot = _place(topic, message_id)
+        decision = self._decisions.find(topic, queue, slot)
+        if decision and decision.entry:
+            entry = decision.entry
+            first = self._joiner.offset(topic, queue, entry, decision.base)
+            expired_ms = topic.expired_ms(self._runtime.now())
+            messages = self._payloads.messages(topic.id, [entry], expired_ms) if first is not None else {}
+            for offset, message in enumerate(messages.get(entry.id, []), first or 0):
+                if message.delayed_id == message_id:
+                    return Stored(message, queue, offset, entry.id, entry.stored_at_ms)
+        raise _unknown(topic, message_id)
+
+    def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int] | None:
+        """Where a message that waited is in the log: entry id, queue and offset; None: nowhere."""
+        parsed = parse_delayed_id(message_id)
+        if parsed is None or parsed[1] >= topic.queues:
+            return None
+        entry_id, queue, due_ms = parsed
+        decision = self._decisions.find(topic, queue, Slot(due_ms, entry_id))
+        if decision is None or decision.entry is None:
+            return None
+        first = self._joiner.offset(topic, queue, decision.entry, decision.base)
+        index = decision.slots.index(Slot(due_ms, entry_id))
+        return None if first is None else (decision.entry.id, queue, first + index)
+
+    def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
+        """What waits, each with its queue, by when it is due; `count` are read at a time. What is decided waits no
+        more, though its item may be there."""
+        queues = range(topic.queues)
+        decided = {slot for decision in self._decisions.newest(topic, queues) for slot in decision.slots}
+        while True:
+            ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
+            found = zip(queues, self._store.read(ranges), strict=True)
+            first = sorted(((slot_of(item), queue, item) for queue, items in found for item in items), key=_by_slot)
+            for slot, queue, item in first[:count]:
+                if slot not in decided and not is_cancelled(item):
+                    yield queue, item
+            if len(first) < count:
+                return
+            after = f"{first[count - 1][2]['sk']}{keys.AFTER}"
+
+    def _read(self, topic: Topic, chosen: Sequence[tuple[int, Item]]) -> list[Waiting]:
+        messages = self._payloads.messages(topic.id, [Entry.of(item) for _, item in chosen])
+        return [Waiting(messages[slot_of(item).entry_id][0], queue, *slot_of(item)) for queue, item in chosen]
+
+
+def _by_slot(found: tuple[Slot, int, Item]) -> Slot:
+    return found[0]
+
+
+def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:
+    """The first of these, up to the one with which a response is surely full."""
+    weights = accumulate((item["w"] for _, item in order), initial=0)
+    return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
+
+
+def _place(topic: Topic, message_id: str) -> tuple[int, Slot]:
+    parsed = parse_delayed_id(message_id)
+    if parsed is None or parsed[1] >= topic.queues:
+        raise _unknown(topic, message_id)
+    entry_id, queue, due_ms = parsed
+    return queue, Slot(due_ms, entry_id)
+
+
+def _unknown(topic: Topic, message_id: str) -> MessageNotFound:
+    return MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")

@@ -1,0 +1,118 @@
+"""Stores messages that are to wait until they are due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
+from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import topic
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.decision import wait, waiting_ttl
+from chalicelib.log import segment
+from chalicelib.log.packing import pack
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry
+from chalicelib.store import Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Refused, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A message that waits. `error`: why it does not, its write failed."""
+
+    message: Message
+    queue: int
+    due_ms: int
+    entry_id: bytes
+    error: StoreUnavailable | None = None
+
+    @property
+    def message_id(self) -> str:
+        return delayed_id(self.entry_id, self.queue, self.due_ms)
+
+
+class Delays:
+    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, payloads: Payloads) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._payloads = payloads
+
+    def ids(self, count: int) -> list[bytes]:
+        """Ids for so many messages that wait, in ascending order: messages that are due at one time are delivered in
+        the order of their ids, hence those of one call in its order."""
+        return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
+
+    def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Waiting]:
+        """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
+        waiting, entries = [], []
+        for queue, message, entry_id in messages:
+            each, entry = self._named(queue, message, entry_id)
+            waiting.append(each)
+            entries.append(entry)
+        try:
+            self._demand(found)
+            spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
+            ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
+            pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling, ttl)}
+        except StoreUnavailable as trouble:  # before any message was sent
+            return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
+        return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
+
+    def item(self, found: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
+        """The item of a message that waits, for somebody else to store; only its payload is stored here."""
+        self._demand(found)
+        waiting, entry = self._named(queue, message, entry_id)
+        if not entry.fits(INLINE_BYTES_MAX):
+            entry = self._payloads.put(found.id, [entry], waiting_ttl(waiting.due_ms))[0]
+        key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
+        return {**key._asdict(), **entry.as_item()}
+
+    def _demand(self, found: Topic) -> None:
+        """Makes sure that pops of this topic look for what is due. What waits is in no log, whose end would tell that
+        the topic has gone, so the topic is asked for. Raises TopicNotFound."""
+        current = self._catalogue.current_topic(found.name)
+        if current.id == found.id and current.delays:
+            return
+        try:
+            self._store.write(topic.begin_delays(found))
+        except Refused:
+            raise TopicNotFound(f"topic '{found.name}' does not exist any more") from None
+        self._catalogue.forget(found.name)
+
+    def _named(self, queue: int, message: Message, entry_id: bytes) -> tuple[Waiting, Entry]:
+        due_ms = message.deliver_at_ms or 0
+        named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
+        return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
+
+    def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Waiting]:
+        """What is due soon goes in transactions: a late repeat of a plain write could come after the message was
+        delivered and its item removed, and would deliver it a second time. A transaction is known by its token."""
+        soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
+        writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
+        soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
+        later = [place for place, each in enumerate(waiting) if each.due_ms > soon_ms]
+        errors: dict[int, StoreUnavailable] = {}
+        for first in range(0, len(soon), TRANSACTION_ITEMS_MAX):
+            together = soon[first : first + TRANSACTION_ITEMS_MAX]
+            if trouble := self._trouble([writes[place] for place in together]):
+                errors |= dict.fromkeys(together, trouble)
+        if later:
+            outcomes = self._store.write_each([writes[place] for place in later])
+            for place, outcome in zip(later, outcomes, strict=True):
+                if isinstance(outcome, StoreUnavailable):
+                    errors[place] = outcome
+        return [replace(each, error=errors.get(place)) for place, each in enumerate(waiting)]
+
+    def _trouble(self, writes: Sequence[Write]) -> StoreUnavailable | None:
+        try:
+            self._store.write_together(writes)
+        except StoreUnavailable as trouble:
+            return trouble
+        return None

@@ -1,0 +1,54 @@
+"""Writes the index of keys: where to look for the messages with a key, in topics with `index_keys`.
+
+An item for each key of an entry, written before the entry is appended: it says from which segment on the entry will be,
+if it ever is. So an entry that is in the log is in the index too, whoever died when; and what the index has too much is
+not found in the log, and left out by `reading.by_key`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from chalicelib.base.message import Message
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log.segment import Entry
+from chalicelib.log.writer import LogWriter
+from chalicelib.store import Range, Store
+from chalicelib.store.outcomes import raise_trouble
+from chalicelib.table import keys
+from chalicelib.table.writes import Exists, Item, Set, Write, key_of
+
+
+class KeyIndex:
+    def __init__(self, store: Store, writer: LogWriter) -> None:
+        self._store = store
+        self._writer = writer
+        self._numbers = itertools.count()
+
+    def note(self, topic: Topic, entries: Iterable[tuple[int, Entry, Sequence[Message]]]) -> None:
+        """Puts the keys of these entries, each with its queue and messages, into the index, if the topic has one. To be
+        called before they are appended. Raises StoreUnavailable, TopicNotFound."""
+        if not topic.index_keys:
+            return
+        items = [item for queue, entry, messages in entries for item in self._items(topic, queue, entry, messages)]
+        if items:
+            self._store.put_all(items)
+
+    def arm(self, topic: Topic, entry: Entry, messages: Sequence[Message], ttl: int) -> None:
+        """Has the items of this entry stay until `ttl`, in seconds since the epoch."""
+        places = [keys.index(topic.id, key) for key in {message.key for message in messages if message.key is not None}]
+        low, high = keys.stored_since(entry.stored_at_ms), keys.stored_since(entry.stored_at_ms + 1)
+        found = self._store.read([Range(pk, low, high, strong=True) for pk in places]) if places else []
+        items = [item for items in found for item in items if keys.indexed_entry(item["sk"])[1] == entry.id]
+        writes = [Write(key_of(item), (Exists(("base",)),), (Set(("ttl",), ttl),)) for item in items]
+        raise_trouble(self._store.write_each(writes) if writes else [])
+
+    def _items(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> list[Item]:
+        found = dict.fromkeys(message.key for message in messages if message.key is not None)
+        if not found:
+            return []
+        base, number = self._writer.tail(topic, topic.log(queue)).base, next(self._numbers)
+        places = [keys.indexed(topic.id, key, entry.stored_at_ms, number, entry.id) for key in found]
+        about = {"queue": queue, "base": base, "ttl": topic.ttl(entry.stored_at_ms)}
+        return [{"pk": place.pk, "sk": place.sk, **about} for place in places]

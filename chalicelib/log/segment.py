@@ -1,0 +1,177 @@
+"""The log of a queue: a chain of segments, each a list of entries, each the messages of one produce call.
+
+A segment's key is the offset of its first message, and a full segment's `end` is the key of the next one, so every
+writer computes the same key and offsets are dense without a head item. Attributes of a segment:
+
+    end      offset after its last message
+    bytes    size of its entries; when it reaches `SEGMENT_FULL_BYTES` (or `SEGMENT_ENTRIES_MAX` entries) it is sealed
+    entries  list of entries, oldest first. An entry is a map:
+               i  id, 8 random bytes            n  number of messages
+               at stored_at_ms                  c  codec of the packed messages
+               w  what they weigh in a response
+               d  the packed messages, inline; or p, the number of payload items that hold them (0: in S3)
+    closed   the log ends here for good: its topic was deleted. With ttl, when DynamoDB may remove what tells so
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from chalicelib.base.limits import PIECE_BYTES_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
+from chalicelib.log.packing import Packed
+from chalicelib.table import keys
+from chalicelib.table.sizes import value_bytes
+from chalicelib.table.writes import (
+    Absent,
+    Add,
+    All,
+    Append,
+    AtMost,
+    Either,
+    Exists,
+    Guard,
+    Item,
+    Key,
+    Lacks,
+    Set,
+    SizeBelow,
+    Write,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items."""
+
+    id: bytes
+    count: int
+    stored_at_ms: int
+    codec: str
+    wire_bytes: int
+    data: bytes | None
+    pieces: int = 0
+
+    @classmethod
+    def of(cls, item: Item) -> Entry:
+        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], item.get("d"), item.get("p", 0))
+
+    def as_item(self) -> dict[str, Any]:
+        place = {"p": self.pieces} if self.data is None else {"d": self.data}
+        head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
+        return {**head, **place}
+
+    @property
+    def size(self) -> int:
+        return 1 + value_bytes(self.as_item())
+
+    def fits(self, size_max: int) -> bool:
+        """Whether it may lie in a segment as it is: its messages are elsewhere already, or small enough."""
+        return self.data is None or self.size <= size_max
+
+    def at(self, now: int) -> Entry:
+        """The same entry, stored at another time."""
+        return replace(self, stored_at_ms=now)
+
+    def pointing(self, pieces: int) -> Entry:
+        """The same entry with its messages elsewhere."""
+        return replace(self, data=None, pieces=pieces)
+
+
+def entry(entry_id: bytes, count: int, packed: Packed, now: int) -> Entry:
+    return Entry(entry_id, count, now, packed.codec, packed.wire_bytes, packed.data)
+
+
+def pieces_of(data: bytes) -> list[bytes]:
+    return [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
+
+
+@dataclass(frozen=True)
+class Segment:
+    log: str
+    base: int
+    end: int
+    filled_bytes: int
+    entries: tuple[Entry, ...]
+    is_closed: bool = False
+
+    @classmethod
+    def of(cls, item: Item) -> Segment:
+        entries = tuple(Entry.of(each) for each in item["entries"])
+        base = keys.base_of(item["sk"])
+        return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item)
+
+    @property
+    def key(self) -> Key:
+        return keys.segment(self.log, self.base)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the log goes on in the next segment."""
+        if self.is_closed:
+            return False
+        return self.filled_bytes >= SEGMENT_FULL_BYTES or len(self.entries) >= SEGMENT_ENTRIES_MAX
+
+    @cached_property
+    def placed(self) -> tuple[tuple[int, Entry], ...]:
+        """The entries, each with the offset of its first message."""
+        return tuple(self._placed())
+
+    def offset_of(self, entry_id: bytes) -> int | None:
+        return next((offset for offset, entry in self.placed if entry.id == entry_id), None)
+
+    def _placed(self) -> Iterator[tuple[int, Entry]]:
+        offset = self.base
+        for entry in self.entries:
+            yield offset, entry
+            offset += entry.count
+
+
+_HAS_ROOM: Guard = Either(
+    Absent(("end",)),
+    All((AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))),
+)
+"""A property of the segment and never of the entry: once seen full it is full for every late request."""
+
+
+def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
+    """Appends to the open segment; the item after it says at which offset.
+
+    Refused, it shows a full segment (its `end` is where to go on) or none, when there had to be one. Only a writer that
+    has just seen the segment before full, or a queue without any, may create."""
+    item = entry.as_item()
+    is_known: tuple[Guard, ...] = () if may_create else (Exists(("end",)),)
+    return Write(
+        keys.segment(log, base),
+        (*is_known, _HAS_ROOM, Lacks(("entries",), item)),
+        (Add(("end",), entry.count, start=base), Append(("entries",), [item]), Add(("bytes",), entry.size)),
+        landed=lambda before: before is not None and item in before["entries"],
+    )
+
+
+def close(log: str, base: int, ttl: int) -> Write:
+    """Ends a log whose topic was deleted: nothing is appended to this segment any more, and so none is made after it.
+    Refused, it shows a sealed one, at whose `end` the log goes on."""
+    return Write(
+        keys.segment(log, base),
+        (_HAS_ROOM,),
+        (
+            Add(("end",), 0, start=base),
+            Append(("entries",), []),
+            Add(("bytes",), SEGMENT_FULL_BYTES),
+            Set(("closed",), True),
+            Set(("ttl",), ttl),
+        ),
+        landed=lambda before: before is not None and "closed" in before,
+    )
+
+
+def empty(segment: Segment, ttl: int) -> Write:
+    """Leaves of a segment of a closed log what says where the log goes on, or that it does not."""
+    return Write(
+        segment.key,
+        (Exists(("end",)),),
+        (Set(("entries",), []), Set(("bytes",), SEGMENT_FULL_BYTES), Set(("ttl",), ttl)),
+    )

@@ -1,0 +1,87 @@
+"""Finds where in a log an instant is: a binary search over offsets, all queues at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log.reader import LogReader, Want, entries
+from chalicelib.log.segment import Entry, Segment
+from chalicelib.log.tails import ends
+from chalicelib.store import Store
+
+
+@dataclass(slots=True)
+class _Search:
+    """The first message stored at or after the instant lies in `low..high`."""
+
+    queue: int
+    low: int
+    high: int
+
+
+class Timeline:
+    def __init__(self, store: Store, reader: LogReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def firsts(self, topic: Topic, now: int) -> list[int]:
+        """For each queue the offset of its first message that has not expired."""
+        expired_ms = topic.expired_ms(now)
+        if topic.created_at_ms > expired_ms:
+            return [0] * topic.queues  # nothing in it is so old
+        return self.offsets_at(topic, expired_ms + 1)
+
+    def offsets_at(self, topic: Topic, at_ms: int) -> list[int]:
+        """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
+
+        Messages stored within the clocks' skew of each other may stand on either side."""
+        return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))], at_ms)
+
+    def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
+        """An offset of a queue before which all is older than this.
+
+        An entry that was decided on comes late into the log when nobody carries that out for long, and is then much
+        older than those before it: the search may end behind it. Nothing else of the kind is near, as there is one
+        decision at a time, so whether it did, the entry before tells."""
+        end = ends(self._store, topic)[queue]
+        while True:
+            [first] = self._found(topic, [_Search(queue, 0, end)], at_ms)
+            last = self._entry_before(topic, queue, first)
+            before = self._entry_before(topic, queue, last[0]) if last else None
+            if last is None or before is None or before[1].stored_at_ms < at_ms:
+                return first
+            end = last[0]
+
+    def _entry_before(self, topic: Topic, queue: int, offset: int) -> tuple[int, Entry] | None:
+        """The entry that ends there, with its first offset; None: it is gone, or the log begins there."""
+        if not offset:
+            return None
+        chain = self._reader.chains([Want(topic.log(queue), offset - 1, 1, None)], strong=True)[0]
+        return next((each for each in entries(chain) if each[0] < offset <= each[0] + each[1].count), None)
+
+    def _found(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
+        while going := [search for search in searches if search.low < search.high]:
+            wants = [Want(topic.log(each.queue), (each.low + each.high) // 2, 1, None) for each in going]
+            for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
+                _narrow(search, chain, at_ms)
+        return [search.low for search in searches]
+
+
+def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
+    """Halves at the segment in the middle, or ends in it."""
+    if not chain:  # the topic is being deleted
+        search.high = (search.low + search.high) // 2
+        return
+    segment = chain[0]
+    if segment.base > (search.low + search.high) // 2:  # what was before it is gone
+        search.low = search.high = min(segment.base, search.high)
+        return
+    later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]
+    if not later:
+        search.low = min(search.high, segment.end)
+    elif later[0] == segment.base:
+        search.high = max(search.low, segment.base)
+    else:
+        search.low = search.high = later[0]

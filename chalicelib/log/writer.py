@@ -1,0 +1,141 @@
+"""Appends entries to logs: finds each log's end, walks from full segments to the next, and remembers where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.base import call
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry, Segment, append
+from chalicelib.store import Keys, Outcome, Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Refused, Write
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where a log goes on. `may_create`: the segment before was seen full, so the next may be made here."""
+
+    base: int
+    may_create: bool
+    seen_at_ms: int
+
+
+@dataclass(slots=True)
+class _Pending:
+    """One entry on its way into one log."""
+
+    log: str
+    entry: Entry
+    done: int | StoreUnavailable | None = None
+    crowded: bool = False
+
+
+class LogWriter:
+    def __init__(self, store: Store, runtime: Runtime, payloads: Payloads) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._payloads = payloads
+        self._tails: BoundedCache[Tail] = BoundedCache()
+        self._crowded_until: BoundedCache[int] = BoundedCache()
+
+    def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
+        """Appends an entry to each of these queues, side by side. Answers with each entry's first offset, or with why
+        it could not be stored; when `outcome` is not "unknown", that entry never will be.
+
+        Raises TopicNotFound when the topic has gone since the caller read of it: what was stored by then is out of
+        reach."""
+        pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
+        for each in pending:
+            each.crowded = self.is_crowded(each.log)
+        deadline = call.give_up_at_ms(self._runtime.uptime())
+        while waiting := [each for each in pending if each.done is None]:
+            try:
+                self._round(topic, waiting, deadline)
+            except StoreUnavailable as trouble:  # before any append of this round was sent
+                for each in waiting:
+                    each.done = StoreUnavailable(trouble.detail)
+        return [each.done for each in pending if each.done is not None]
+
+    def _round(self, topic: Topic, waiting: list[_Pending], deadline: int) -> None:
+        """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
+        if self._runtime.uptime() > deadline:
+            raise StoreUnavailable("too many writers compete for one queue")
+        self._spill(topic, waiting)
+        writes = [self._write(topic, each) for each in waiting]
+        for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
+            self._learn(topic, each, outcome)
+
+    def is_crowded(self, log: str) -> bool:
+        """Whether others were lately seen to write to this log."""
+        return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
+
+    def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
+        """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
+        spilling = [
+            each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
+        ]
+        ttl = topic.ttl(self._runtime.now())
+        pointing = self._payloads.put(topic.id, [each.entry for each in spilling], ttl)
+        for each, entry in zip(spilling, pointing, strict=True):
+            each.entry = entry
+
+    def tail(self, topic: Topic, log: str) -> Tail:
+        """Where this log goes on. Raises TopicNotFound."""
+        tail = self._tails.get(log)
+        if tail is None or self._runtime.uptime() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
+            tail = self._find_tail(topic, log)
+            self._tails.keep(log, tail)
+        return tail
+
+    def saw(self, segment: Segment) -> Tail:
+        """Where the log goes on: in this segment, or behind it. Remembered, unless it is known to have gone on."""
+        now = self._runtime.uptime()
+        tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
+        known = self._tails.get(segment.log)
+        if known is None or known.base <= tail.base:
+            self._tails.keep(segment.log, tail)
+        return tail
+
+    def met(self, topic: Topic, segment: Segment) -> Tail:
+        """The same of a segment that somebody else has made full. Raises TopicNotFound when it is closed."""
+        if segment.is_closed:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
+        return self.saw(segment)
+
+    def _write(self, topic: Topic, pending: _Pending) -> Write:
+        tail = self.tail(topic, pending.log)
+        return append(pending.log, tail.base, pending.entry, tail.may_create)
+
+    def _find_tail(self, topic: Topic, log: str) -> Tail:
+        """Where the log ends, of a topic that is surely there: one that was deleted has lost its segments, and must not
+        get new ones from an instance that has not heard of it."""
+        newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
+        found, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
+        if not topics or topics[0]["id"] != topic.id:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        base = keys.base_of(found[0]["sk"]) if found else 0
+        return Tail(base, may_create=not found, seen_at_ms=self._runtime.uptime())
+
+    def _learn(self, topic: Topic, pending: _Pending, outcome: Outcome) -> None:
+        if isinstance(outcome, StoreUnavailable):
+            pending.done = outcome
+            return
+        item = outcome.before if isinstance(outcome, Refused) else outcome
+        if item is None:  # the segment of an old tail is gone: look again
+            self._tails.forget(pending.log)
+            return
+        segment = Segment.of(item)
+        if isinstance(outcome, Refused):
+            self.met(topic, segment)
+            pending.crowded = True
+        else:
+            self.saw(segment)
+            pending.done = segment.offset_of(pending.entry.id)

@@ -1,0 +1,1 @@
+"""Looking messages up without leasing them."""

@@ -1,0 +1,98 @@
+"""Reading messages without leasing them: by id, by queue and offset, by time. What was stored a moment ago is there."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+
+from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.message import Stored, parse_delayed_id, parse_message_id
+from chalicelib.base.response_size import Space
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.waiting import Delayed
+from chalicelib.log.reader import LogReader, Want, within_reach
+from chalicelib.log.segment import Segment
+from chalicelib.log.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Messages, and where each queue goes on; `is_all` when there was nothing more."""
+
+    messages: list[Stored]
+    positions: dict[int, int]
+    is_all: bool
+
+
+class Lookup:
+    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline, delayed: Delayed) -> None:
+        self._runtime = runtime
+        self._reader = reader
+        self._timeline = timeline
+        self._delayed = delayed
+
+    def by_id(self, topic: Topic, message_id: str) -> Stored:
+        """Raises MessageNotFound."""
+        if parse_delayed_id(message_id):
+            stored = self._delayed.delivered(topic, message_id)
+            if not self._is_expired(topic, stored):
+                return stored
+        place = parse_message_id(message_id)
+        if place is not None and place[1] < topic.queues:
+            _, queue, offset = place
+            chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
+            for stored in self._reader.stored(topic, queue, chain, [offset]):
+                is_it = stored.message_id == message_id and not stored.message.is_lost
+                if is_it and not self._is_expired(topic, stored):
+                    return stored
+        raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
+
+    def _is_expired(self, topic: Topic, stored: Stored) -> bool:
+        return stored.stored_at_ms <= topic.expired_ms(self._runtime.now())
+
+    def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
+        """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""
+        since_ms = max(at_ms, topic.expired_ms(self._runtime.now()) + 1)
+        return dict(enumerate(self._timeline.offsets_at(topic, since_ms)))
+
+    def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
+        """Of what has not expired, up to `limit` messages from these positions on, by when they were stored and in
+        order within each queue; fewer when a response would not hold them."""
+        firsts = self._timeline.firsts(topic, self._runtime.now())
+        positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
+        wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
+        chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))
+        ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]
+        order = list(islice(heapq.merge(*ahead), limit + 1))
+        chosen = order[:limit]
+        stored = {
+            (each.queue, each.offset): each
+            for queue, chain in chains.items()
+            for each in self._reachable(topic, queue, chain, [offset for _, of, offset in chosen if of == queue])
+        }
+        held = takewhile(lambda each: each is not None, (stored.get((queue, at)) for _, queue, at in chosen))
+        found = [each for each in held if each is not None]
+        messages = found[: Space().fitting(found)]
+        moved = dict(positions) | {each.queue: each.offset + 1 for each in messages}
+        readable = [each for each in messages if not each.message.is_lost]
+        return Found(readable, moved, is_all=len(messages) == len(order))
+
+    def _reachable(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: list[int]) -> list[Stored]:
+        return self._reader.stored(topic, queue, chain, within_reach(chain, offsets, RESPONSE_JSON_BYTES_MAX))
+
+
+def _ahead(queue: int, start: int, chain: Sequence[Segment]) -> list[tuple[int, int, int]]:
+    """When, in which queue and at which offset each message from `start` on was stored. Never earlier than the one
+    before it, so that a queue's own order wins where clocks differ."""
+    found: list[tuple[int, int, int]] = []
+    latest = 0
+    for segment in chain:
+        for first, entry in segment.placed:
+            latest = max(latest, entry.stored_at_ms)
+            found += [(latest, queue, offset) for offset in range(max(first, start), first + entry.count)]
+    return found

@@ -1,0 +1,123 @@
+"""All parts of the service, put together over one store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.admin.deletion import Purge
+from chalicelib.admin.groups import Groups
+from chalicelib.admin.topics import Topics
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.consuming.claim import Claimer
+from chalicelib.consuming.delivery import Deliverer
+from chalicelib.consuming.look import Looker
+from chalicelib.consuming.pop import Consumer
+from chalicelib.consuming.settle import Settler
+from chalicelib.consuming.sieve import Sieve
+from chalicelib.consuming.throttle import Throttle
+from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.known import Beliefs
+from chalicelib.cursors.receipts import Receipts
+from chalicelib.cursors.retries import Retries
+from chalicelib.dead_letters.bury import Burial
+from chalicelib.dead_letters.letters import Letters
+from chalicelib.dead_letters.redrive import Redrive
+from chalicelib.delays.chain import Decisions
+from chalicelib.delays.promoter import Promoter
+from chalicelib.delays.waiting import Delayed
+from chalicelib.delays.writer import Delays
+from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.key_index import KeyIndex
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.reader import LogReader
+from chalicelib.log.timeline import Timeline
+from chalicelib.log.writer import LogWriter
+from chalicelib.producing.deduplication import Deduplication
+from chalicelib.producing.hooks import SendHooks
+from chalicelib.producing.produce import Producer
+from chalicelib.reading.browse import Lookup
+from chalicelib.reading.by_key import KeyLookup
+from chalicelib.store import Store
+from chalicelib.upkeep.alarms import Alarms
+from chalicelib.upkeep.expiry import Expiry
+from chalicelib.upkeep.rearming import Rearming
+from chalicelib.upkeep.rounds import Rounds
+from chalicelib.upkeep.sweeps import Sweeps
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    runtime: Runtime
+    store: Store
+    catalogue: Catalogue
+    topics: Topics
+    groups: Groups
+    producer: Producer
+    consumers: Consumers
+    consumer: Consumer
+    settler: Settler
+    lookup: Lookup
+    letters: Letters
+    redrive: Redrive
+    sweeps: Sweeps
+    delays: Delays
+    delayed: Delayed
+    promoter: Promoter
+    key_lookup: KeyLookup
+    hooks: SendHooks
+
+
+def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
+    """One instance of the service: its caches are its own, everything else is in the store."""
+    payloads, reader, writer, joiner, index = _log(store, runtime)
+    beliefs = Beliefs()
+    catalogue = Catalogue(store, runtime)
+    receipts = Receipts(store, runtime, signing_key)
+    burial = Burial(store, runtime)
+    retries = Retries(store, runtime)
+    settler = Settler(store, runtime, catalogue, receipts, beliefs, burial, retries)
+    decisions = Decisions(store, joiner, payloads)
+    promoter = Promoter(store, runtime, decisions, writer, payloads, index)
+    delays = Delays(store, runtime, catalogue, payloads)
+    deduplication = Deduplication(store, runtime, writer, joiner, payloads, index, delays)
+    delayed = Delayed(store, runtime, payloads, decisions, joiner)
+    consumers = Consumers(store, runtime, retries)
+    looker = Looker(store, runtime, catalogue, reader, beliefs, promoter, consumers)
+    timeline = Timeline(store, reader)
+    claimer = Claimer(store, runtime, reader, Sieve(runtime, reader, timeline), beliefs, burial, retries)
+    deliverer = Deliverer(runtime, catalogue, reader, claimer, settler, receipts)
+    purge = Purge(store, runtime)
+    topics = Topics(store, runtime, catalogue, timeline, purge)
+    groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
+    alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
+    letters = Letters(store, runtime, catalogue, reader, delayed)
+    expiry = Expiry(store, runtime, catalogue, promoter, letters, Rearming(store, runtime, payloads, index))
+    return Service(
+        runtime,
+        store,
+        catalogue,
+        topics,
+        groups,
+        Producer(runtime, writer, index, deduplication, delays),
+        consumers,
+        Consumer(runtime, catalogue, promoter, looker, claimer, deliverer, settler, Throttle(store, runtime)),
+        settler,
+        Lookup(runtime, reader, timeline, delayed),
+        letters,
+        Redrive(store, runtime, catalogue, letters, retries),
+        Sweeps(store, runtime, purge, burial, promoter, consumers, alarms, Rounds(store, runtime), expiry),
+        delays,
+        delayed,
+        promoter,
+        KeyLookup(store, runtime, reader),
+        hooks or SendHooks(),
+    )
+
+
+def _log(store: Store, runtime: Runtime) -> tuple[Payloads, LogReader, LogWriter, LogJoiner, KeyIndex]:
+    """What reads and writes logs."""
+    payloads = Payloads(store)
+    writer = LogWriter(store, runtime, payloads)
+    joiner = LogJoiner(store, runtime, writer)
+    return payloads, LogReader(store, runtime, payloads), writer, joiner, KeyIndex(store, writer)

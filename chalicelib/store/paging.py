@@ -1,0 +1,41 @@
+"""Paging through a partition whose sort keys are names: `next` is where to go on, opaque to clients."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from chalicelib.base.errors import InvalidField
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import NAME_PATTERN
+from chalicelib.store import Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item
+
+
+def page(store: Store, pk: str, limit: int, token: str | None) -> tuple[list[Item], str | None]:
+    """Up to `limit` items after the one that the token names, and the token for the rest (None: that was all).
+
+    The token is a place in the order and not a count, so what is created or removed meanwhile neither repeats nor hides
+    what stood before."""
+    after = keys.FIRST if token is None else f"{place_of(token, NAME_PATTERN)}{keys.AFTER}"
+    items = store.read([Range(pk, after, keys.LAST, limit=limit + 1, strong=True)])[0]
+    if len(items) <= limit:
+        return items, None
+    return items[:limit], token_of(items[limit - 1]["sk"])
+
+
+def token_of(place: str) -> str:
+    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+
+
+def place_of(token: str, pattern: str) -> str:
+    """The place that the token names. Raises InvalidField when no page gave this token."""
+    try:
+        place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        place = ""
+    if not re.fullmatch(pattern, place) or token_of(place) != token:
+        raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
+    return place

@@ -1,0 +1,1 @@
+"""The table: its keys, the vocabulary of writes, the size of items."""

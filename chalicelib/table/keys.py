@@ -1,0 +1,259 @@
+"""The data dictionary: every item of the table, its key, its attributes. No other module spells a key.
+
+One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
+under an old name shares no key with what it replaces.
+
+    topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
+                                                             version, delays (true: messages may wait),
+                                                             raised_at_ms (a longer retention is to be noted),
+                                                             lapsed_at_ms (up to then all stays expired)
+    grave       graves                  tid                  queues, delays: a deleted topic not yet removed
+    directory   groups#tid              group                listed: the id of the group of this name
+    group       group#tid#group         settings             id, start, starts, created_at_ms, invisible_ms,
+                                                             max_attempts, max_in_flight, backoff_ms, paused, ordered,
+                                                             rate_limit, filter, mode, alarm, version
+    cursor      group#tid#group         cursor#gid#queue     see `cursors.cursor`
+                                        cursor#gid#consumer#queue, in a broadcast group
+    window      group#tid#group         rate#gid             see `catalogue.rate`
+    alarm       group#tid#group         alarm#gid            see `catalogue.alarm_state`
+    segment     log#tid#queue           base offset          see `log.segment`
+    payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
+    retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
+    delayed     delay#tid#queue         due#entry id         an entry of one message, see `log.segment`; x: it was
+                                                             cancelled
+    decision    promotions#tid#queue    number               see `delays.decision`
+    dedup       dedup#tid#hash of id    record               see `producing.dedup`
+    index       index#tid#hash of key   stored at#number#    queue, base: an entry with this key, to be looked for from
+                                        entry id             the segment `base` on
+    dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms, consumer
+                                        queue#offset#consumer, in a broadcast group
+    sweep       service                 sweep#name           after: the topic where the sweep of this name goes on,
+                                                             at: when that was noted
+    rearming    service                 rearming#tid         version, queue, base: how far a longer retention was noted
+    secret      service                 signing-key          value: the key that receipts are signed with
+
+`ttl`, in seconds since the epoch, is when DynamoDB may remove a payload, a dedup record, an index item or a segment
+of a deleted topic.
+
+`consumer` is the hash of a `consumer_id`, which is any text; everywhere but in broadcast groups it is empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from chalicelib.table.writes import Key
+
+_OFFSET_DIGITS = 15
+_CONSUMER_BYTES = 12
+FIRST = " "
+LAST = "\x7f"
+"""Sort before and after every sort key."""
+AFTER = " "
+"""Appended to a name: sorts after it and before every longer name, which no name goes on with a space."""
+
+
+def topics() -> str:
+    return "topics"
+
+
+def topic(name: str) -> Key:
+    return Key(topics(), name)
+
+
+def graves() -> str:
+    return "graves"
+
+
+def grave(topic_id: str) -> Key:
+    return Key(graves(), topic_id)
+
+
+def groups(topic_id: str) -> str:
+    return f"groups#{topic_id}"
+
+
+def directory(topic_id: str, group: str) -> Key:
+    return Key(groups(topic_id), group)
+
+
+def group_partition(topic_id: str, group: str) -> str:
+    return f"group#{topic_id}#{group}"
+
+
+def group(topic_id: str, name: str) -> Key:
+    return Key(group_partition(topic_id, name), "settings")
+
+
+def consumer(consumer_id: str) -> str:
+    """The hash that a broadcast group knows a consumer by."""
+    return hashlib.blake2b(consumer_id.encode(), digest_size=_CONSUMER_BYTES).hexdigest()
+
+
+def is_consumer(text: str) -> bool:
+    """Whether it looks like such a hash."""
+    return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
+
+
+def cursor(topic_id: str, group: str, group_id: str, queue: int, consumer: str = "") -> Key:
+    return Key(group_partition(topic_id, group), f"{_cursors(group_id, consumer)}{queue:03d}")
+
+
+def cursors(topic_id: str, group: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
+    """The partition, and before which sort key and after which its cursors lie: of a consumer, or (empty) of all."""
+    first = _cursors(group_id, consumer)
+    return group_partition(topic_id, group), first, first + LAST
+
+
+def consumer_of(cursor: Key) -> str:
+    """Whose cursor it is."""
+    return cursor.sk.split("#")[2] if cursor.sk.count("#") > 2 else ""
+
+
+def queue_of(cursor: Key) -> int:
+    return int(cursor.sk.rsplit("#", 1)[1])
+
+
+def _cursors(group_id: str, consumer: str) -> str:
+    return f"cursor#{group_id}#{consumer}#" if consumer else f"cursor#{group_id}#"
+
+
+def window(topic_id: str, group: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group), f"rate#{group_id}")
+
+
+def alarm(topic_id: str, group: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group), f"alarm#{group_id}")
+
+
+def log(topic_id: str, queue: int) -> str:
+    return f"log#{topic_id}#{queue}"
+
+
+def segment(log: str, base: int) -> Key:
+    return Key(log, f"{base:0{_OFFSET_DIGITS}d}")
+
+
+def base_of(key: str) -> int:
+    return int(key)
+
+
+def payload(topic_id: str, entry_id: bytes, piece: int) -> Key:
+    return Key(f"payload#{topic_id}#{entry_id.hex()}", f"{piece:02d}")
+
+
+def blob(topic_id: str, entry_id: bytes) -> str:
+    """The S3 object that holds a payload too big for the table."""
+    return f"payloads/{topic_id}/{entry_id.hex()}"
+
+
+class Place(NamedTuple):
+    """The cursor whose retries lie in a page, or, in a broadcast group, the cursors."""
+
+    topic_id: str
+    group_id: str
+    queue: int
+
+
+def retry_partition(place: Place) -> str:
+    return f"retry#{place.topic_id}#{place.group_id}#{place.queue}"
+
+
+def retry_page(place: Place, due: int, page_id: str) -> Key:
+    return Key(retry_partition(place), f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
+
+
+def dedup(topic_id: str, dedup_id: str) -> Key:
+    return Key(f"dedup#{topic_id}#{_hashed(dedup_id)}", "record")
+
+
+def index(topic_id: str, key: str) -> str:
+    return f"index#{topic_id}#{_hashed(key)}"
+
+
+def indexed(topic_id: str, key: str, stored_at_ms: int, number: int, entry_id: bytes) -> Key:
+    """`number` keeps what one instance stored within a millisecond in its order."""
+    return Key(index(topic_id, key), f"{stored_since(stored_at_ms)}#{number:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
+
+
+def stored_since(stored_at_ms: int) -> str:
+    """Sorts before whatever the index has from this instant on."""
+    return f"{stored_at_ms:0{_OFFSET_DIGITS}d}"
+
+
+def indexed_entry(key: str) -> tuple[int, bytes]:
+    """When the entry was stored, and its id."""
+    stored_at_ms, _, entry_id = key.split("#")
+    return int(stored_at_ms), bytes.fromhex(entry_id)
+
+
+def _hashed(text: str) -> str:
+    """What clients give is as long as they like, and holds any character."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = "") -> Key:
+    """Of a broadcast group: two consumers may each give up the same message."""
+    place = f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}"
+    return Key(dead_partition(topic_id, group_id), f"{place}#{consumer}" if consumer else place)
+
+
+def place_of_dead(key: Key) -> tuple[int, int]:
+    """Queue and offset."""
+    queue, offset, *_ = key.sk.split("#")
+    return int(queue), int(offset)
+
+
+def consumer_of_dead(key: Key) -> str:
+    return key.sk.split("#")[2] if key.sk.count("#") > 1 else ""
+
+
+def dead_partition(topic_id: str, group_id: str) -> str:
+    return f"dead#{topic_id}#{group_id}"
+
+
+def sweep(name: str) -> Key:
+    return Key("service", f"sweep#{name}")
+
+
+def rearming(topic_id: str) -> Key:
+    return Key("service", f"rearming#{topic_id}")
+
+
+def delays(topic_id: str, queue: int) -> str:
+    return f"delay#{topic_id}#{queue}"
+
+
+def delayed(topic_id: str, queue: int, due_ms: int, entry_id: bytes) -> Key:
+    return Key(delays(topic_id, queue), f"{due_ms:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
+
+
+DELAYED_PATTERN = r"[0-9]{15}#[0-9a-f]{16}"
+
+
+def due_and_entry(key: str) -> tuple[int, bytes]:
+    due, _, entry_id = key.partition("#")
+    return int(due), bytes.fromhex(entry_id)
+
+
+def due_until(due_ms: int) -> str:
+    """Sorts after whatever is due by then."""
+    return f"{due_ms:0{_OFFSET_DIGITS}d}{LAST}"
+
+
+def decisions(topic_id: str, queue: int) -> str:
+    return f"promotions#{topic_id}#{queue}"
+
+
+def decision(topic_id: str, queue: int, number: int) -> Key:
+    return Key(decisions(topic_id, queue), f"{number:0{_OFFSET_DIGITS}d}")
+
+
+def number_of(key: str) -> int:
+    return int(key)
+
+
+def signing_key() -> Key:
+    return Key("service", "signing-key")

@@ -1,0 +1,135 @@
+"""Tells when the backlog of a group grows over its thresholds, and when it is below them again.
+
+| what if | then |
+| --- | --- |
+| a check dies before its transaction | nothing has happened: the next check does the same |
+| it dies after that | the message waits, and is due: the next pop or sweep delivers it |
+| two checks see one crossing | one transaction changes the state, the other is refused |
+| a check is slow, and the state has changed twice since | its transaction demands the state that it began with |
+| the topic of alarms is deleted | the message goes with it, or the next check makes the topic again |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from chalicelib.admin.groups import GroupDetails, Groups
+from chalicelib.admin.topics import Topics
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.base.message import ENTRY_ID_BYTES
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue import alarm
+from chalicelib.catalogue.alarm_state import CLEARED, RAISED, AlarmState, alarm_key, change, is_told, message
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.progress import progress
+from chalicelib.delays.decision import wait
+from chalicelib.delays.promoter import Promoter
+from chalicelib.delays.writer import Delays
+from chalicelib.log.segment import Entry
+from chalicelib.log.tails import ends_of
+from chalicelib.producing.produce import queue_of_key
+from chalicelib.store import Store
+from chalicelib.table.writes import Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A group as a sweep comes by: what it read may be stale."""
+
+    topic: Topic
+    group: Group
+    cursors: Sequence[Cursor]
+    state: AlarmState
+
+    @property
+    def is_concerned(self) -> bool:
+        """Whether it has an alarm, or had one that was raised when it was taken away."""
+        return self.group.has_alarm or self.state.is_raised
+
+    def is_calm(self, ends: Sequence[int], now: int) -> bool:
+        """Whether it surely stays below its thresholds: a guess that errs only towards more, and reads nothing more."""
+        has_pages = any(cursor.pages for cursor in self.cursors)
+        if self.state.is_raised or self.group.is_broadcast or has_pages or self.group.alarm is None:
+            return False
+        pairs = enumerate(zip(self.cursors, ends, strict=True))
+        ready = sum(progress(queue, cursor, self.group, 0, end, now).ready for queue, (cursor, end) in pairs)
+        return not self.group.alarm.is_crossed(ready, now if ready else 0)
+
+
+class Alarms:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        topics: Topics,
+        groups: Groups,
+        delays: Delays,
+        promoter: Promoter,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._topics = topics
+        self._groups = groups
+        self._delays = delays
+        self._promoter = promoter
+
+    def check(self, watched: Sequence[Watched]) -> int:
+        """Tells of the groups among these that have crossed a threshold. Returns how many changed."""
+        found = ends_of(self._store, [each.topic for each in watched])
+        now = self._runtime.now()
+        loud = [each for each, ends in zip(watched, found, strict=True) if not each.is_calm(ends, now)]
+        return sum(self._check(each.topic, each.group) for each in loud)
+
+    def _check(self, topic: Topic, group: Group) -> bool:
+        """The state is read before what is measured: what is measured must not be older than what it is to change."""
+        standing = self._catalogue.alarm_state(group)
+        try:
+            details = self._groups.details(topic, group.name)
+        except GroupNotFound:
+            return False
+        if details.group.id != group.id:
+            return False  # another one of this name, for the next check
+        now = self._runtime.now()
+        ready, age_ms = _backlog(details, now)
+        is_crossed = details.group.alarm is not None and details.group.alarm.is_crossed(ready, age_ms)
+        if is_crossed == standing.is_raised:
+            return False
+        state = standing.next(RAISED if is_crossed else CLEARED, now)
+        return self._change(topic, details.group, state, ready, age_ms)
+
+    def _change(self, topic: Topic, group: Group, state: AlarmState, ready: int, age_ms: int) -> bool:
+        """Changes the state and tells of it; False: another check did, or the topic of alarms is just being deleted."""
+        changing = change(alarm_key(group), state, self._runtime.entropy(ENTRY_ID_BYTES))
+        with suppress(Refused, TopicNotFound):
+            if not is_told(topic.name, state):
+                self._store.write(changing)
+                return True
+            told = message(topic.name, group, state, ready, age_ms)
+            alarms = self._topic()
+            queue = queue_of_key(told.key or "", alarms.queues)
+            [entry_id] = self._delays.ids(1)
+            entry = Entry.of(self._delays.item(alarms, queue, told, entry_id))
+            self._store.write_together([changing, wait(alarms.id, queue, state.at_ms, entry)])
+            with suppress(StoreUnavailable, TopicNotFound):  # then the next pop or sweep delivers it
+                self._promoter.promote(alarms, queue)
+            return True
+        return False
+
+    def _topic(self) -> Topic:
+        try:
+            return self._catalogue.current_topic(alarm.TOPIC)
+        except TopicNotFound:
+            return self._topics.put(alarm.TOPIC, {})[0]
+
+
+def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:
+    """Messages that are ready, and for how long the oldest of them has been stored, in ms."""
+    oldest_at_ms = min(details.oldest_ready_at_ms.values(), default=now)
+    return sum(each.ready for each in details.queues), max(0, now - oldest_at_ms)

@@ -1,0 +1,108 @@
+"""Removes what nobody can read any more, from the beginning of each log on, a day after it expired.
+
+Payloads, dedup records and index items go by themselves: DynamoDB removes them when their time to live is over.
+Segments are removed here, oldest first, so that a log only ever loses its beginning; to give each a time to live would
+cost the same write. The last segment of a log stays, since it says where the log ends, and so does the newest decision
+of a queue. What is removed never changes any more, and its key never comes back: several may do this at once, and
+a late removal finds nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.topic import Topic
+from chalicelib.dead_letters.letters import Letters
+from chalicelib.delays.decision import Decision, blob_names
+from chalicelib.delays.promoter import Promoter
+from chalicelib.log.segment import Segment
+from chalicelib.store import Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, key_of
+from chalicelib.upkeep.rearming import Rearming
+
+_PAGE = 100
+_GLANCE = 2
+"""A segment goes only if there is another one after it."""
+
+
+class Expiry:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        catalogue: Catalogue,
+        promoter: Promoter,
+        letters: Letters,
+        rearming: Rearming,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalogue = catalogue
+        self._promoter = promoter
+        self._letters = letters
+        self._rearming = rearming
+
+    def tend(self, topic: Topic, until_ms: int) -> int:
+        """Gives what is stored a longer time to live where it is to have one, and removes the expired beginning of each
+        log, as far as there is time; returns how many items were changed or went. Half a read unit a queue where
+        nothing has expired, and none for a topic that is too young for that."""
+        return self._rearming.rearm(topic, until_ms) + self._trimmed(topic, until_ms)
+
+    def _trimmed(self, topic: Topic, until_ms: int) -> int:
+        gone_ms = topic.gone_ms(self._runtime.now())
+        if topic.created_at_ms > gone_ms:
+            return 0
+        count = 0
+        glances = [_first(topic.log(queue), _GLANCE) for queue in range(topic.queues)]
+        for queue, segments in enumerate(self._store.read(glances)):
+            if _expired_segments(segments, gone_ms):
+                count += self._trim(topic, queue, gone_ms, until_ms)
+        return count
+
+    def _trim(self, topic: Topic, queue: int, gone_ms: int, until_ms: int) -> int:
+        """First what was decided is carried out: who does that later looks for it in the log."""
+        if topic.delays:
+            self._promoter.promote(topic, queue)
+        count, head = 0, 0
+        for segments in self._pages(topic.log(queue), until_ms):
+            expired = _expired_segments(segments, gone_ms)
+            entries = [entry for segment in expired for entry in segment.entries]
+            self._store.remove_blobs(blob_names(topic.id, entries))
+            self._remove(segments[: len(expired)])
+            count += len(expired)
+            head = expired[-1].end if expired else head
+            if len(expired) < _PAGE - 1:
+                break
+        for decisions in self._pages(keys.decisions(topic.id, queue), until_ms) if topic.delays else ():
+            expired_decisions = [*takewhile(lambda item: Decision.of(item).at_ms <= gone_ms, decisions[:-1])]
+            self._remove(expired_decisions)
+            count += len(expired_decisions)
+            if len(expired_decisions) < _PAGE - 1:
+                break
+        for group in self._catalogue.groups(topic):
+            count += self._letters.purge_before(topic, group, queue, head, until_ms)
+        return count
+
+    def _pages(self, pk: str, until_ms: int) -> Iterator[list[Item]]:
+        """What a partition begins with, again and again; who gets it removes it."""
+        while self._runtime.uptime() <= until_ms:
+            yield self._store.read([_first(pk, _PAGE)])[0]
+
+    def _remove(self, items: Sequence[Item]) -> None:
+        self._store.remove_all([key_of(item) for item in items])
+
+
+def _first(pk: str, limit: int) -> Range:
+    return Range(pk, keys.FIRST, keys.LAST, limit=limit)
+
+
+def _expired_segments(items: Sequence[Item], gone_ms: int) -> list[Segment]:
+    """The first of these segments that nobody can read any more; not the last, after which there may be none."""
+
+    def is_expired(segment: Segment) -> bool:  # seen sealed, it was seen as it will always be
+        return segment.is_sealed and all(entry.stored_at_ms <= gone_ms for entry in segment.entries)
+
+    return [*takewhile(is_expired, map(Segment.of, items[:-1]))]

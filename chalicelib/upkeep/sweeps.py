@@ -1,0 +1,158 @@
+"""What nobody may be there to do: bounded rounds through the table, on a schedule. Each may run at any moment, several
+at once, or never: what they do is done by pops as well, or only saves cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from chalicelib.admin.deletion import Purge
+from chalicelib.base.errors import TopicNotFound
+from chalicelib.base.limits import SWEEP_MS, TRIMMED_EVERY_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.look import all_cursors_of
+from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.dead_letters.bury import Burial
+from chalicelib.delays.promoter import Promoter, first_due
+from chalicelib.store import Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import Item
+from chalicelib.upkeep.alarms import Alarms, Watched
+from chalicelib.upkeep.expiry import Expiry
+from chalicelib.upkeep.rounds import Rounds
+
+_GRAVES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep went through, and what it did there."""
+
+    seen: int = 0
+    done: int = 0
+
+    def __add__(self, other: Swept) -> Swept:
+        return Swept(self.seen + other.seen, self.done + other.done)
+
+    def as_json(self) -> dict[str, int]:
+        return {"seen": self.seen, "done": self.done}
+
+
+class Sweeps:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        purge: Purge,
+        burial: Burial,
+        promoter: Promoter,
+        consumers: Consumers,
+        alarms: Alarms,
+        rounds: Rounds,
+        expiry: Expiry,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._purge = purge
+        self._burial = burial
+        self._promoter = promoter
+        self._consumers = consumers
+        self._alarms = alarms
+        self._rounds = rounds
+        self._expiry = expiry
+
+    def revive(self) -> Swept:
+        """Sends what was delivered often enough, and never settled, to the dead letters. Other leases that ran out
+        need nobody: the next pop takes them over. `seen`: cursors. `done`: messages."""
+        swept = Swept()
+        for page in self._rounds.pages("revive", self._until()):
+            for _, group, cursors in self._groups(page):
+                for cursor in cursors:
+                    buried = self._burial.bury_exhausted(group, keys.queue_of(cursor.key), cursor)[1]
+                    swept += Swept(1, buried)
+        return swept
+
+    def forward(self) -> Swept:
+        """Delivers what is due in queues that nobody pops from, where it would wait for the next consumer. `seen`:
+        queues of topics where messages may wait. `done`: messages."""
+        until_ms, swept = self._until(), Swept()
+        for page in self._rounds.pages("forward", until_ms):
+            places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.queues)]
+            glances = self._store.read([read for topic in page for read in self._promoter.glances(topic)])
+            now = self._runtime.now()
+            for (topic, queue), due_ms in zip(places, first_due(glances), strict=True):
+                is_due = due_ms is not None and due_ms <= now
+                swept += Swept(1, self._forward(topic, queue, now, until_ms) if is_due else 0)
+        return swept
+
+    def _forward(self, topic: Topic, queue: int, due_ms: int, until_ms: int) -> int:
+        """What falls due meanwhile is left to consumers, if there are any: both would do the work of one."""
+        count = 0
+        with suppress(TopicNotFound):  # it was deleted since
+            while self._runtime.uptime() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
+                count += done
+        return count
+
+    def expire(self) -> Swept:
+        """Removes what deleted topics have left, forgets consumers of broadcast groups that have been idle for too
+        long, and, every hour, removes what has expired, or notes that a longer retention keeps it. `seen`: topics that
+        left something, broadcast groups, and topics where something expired. `done`: what is gone, or noted."""
+        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
+        until_ms, swept = self._until(), Swept()
+        for grave in graves:
+            gone = Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"])
+            swept += Swept(1, self._purge.topic(gone, until_ms))
+        for page in self._rounds.pages("expire", until_ms):
+            for topic, group, _ in self._groups(page):
+                if group.is_broadcast:
+                    swept += Swept(1, self._consumers.forget_idle(topic, group, self._runtime.now()))
+        return swept + self._trim(until_ms)
+
+    def _trim(self, until_ms: int) -> Swept:
+        swept = Swept()
+        for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
+            for topic in page:
+                with suppress(TopicNotFound):  # it was deleted since
+                    done = self._expiry.tend(topic, until_ms)
+                    swept += Swept(bool(done), done)
+        return swept
+
+    def check(self) -> Swept:
+        """Tells of backlogs that have crossed the thresholds of their groups' alarms. `seen`: groups with an alarm.
+        `done`: alarms that were raised, or cleared."""
+        swept = Swept()
+        for page in self._rounds.pages("check", self._until()):
+            watched = [_watched(*each) for each in self._partitions(page)]
+            concerned = [each for each in watched if each.is_concerned]
+            swept += Swept(len(concerned), self._alarms.check(concerned))
+        return swept
+
+    def _until(self) -> int:
+        return self._runtime.uptime() + SWEEP_MS
+
+    def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
+        """All groups of these topics, each with its cursors."""
+        return [(topic, group, all_cursors_of(group, topic, items)) for topic, group, items in self._partitions(topics)]
+
+    def _partitions(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Item]]]:
+        """All groups of these topics, each with what its partition holds: two round trips, half a read unit a topic and
+        a group."""
+        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
+        named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
+        partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
+        found: list[tuple[Topic, Group, list[Item]]] = []
+        for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
+            settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
+            if settings:
+                found.append((topic, Group.of(topic.id, name, settings), items))
+        return found
+
+
+def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
+    state = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    return Watched(topic, group, all_cursors_of(group, topic, items), AlarmState.of(state))
