@@ -146,7 +146,7 @@ class Consumer:
         waiting = {queue: instant for queue, instant in since.items() if instant is not None}
         is_limited = False
         trouble: StoreUnavailable | None = None
-        while waiting and not view.is_sifted_enough(self._runtime.uptime()):
+        while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
             riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
@@ -155,6 +155,8 @@ class Consumer:
                 return popped
             is_limited = is_limited or popped.is_limited
             trouble = trouble or popped.trouble
+            if view.is_sifted_enough(self._runtime.uptime()):
+                break
         if trouble:
             raise trouble
         return Popped(is_limited=is_limited)
