@@ -77,9 +77,9 @@ def test_a_receipt_with_something_added_is_nothing(length: int) -> None:
 
 
 def test_a_receipt_of_another_version_is_nothing() -> None:
-    import chalicelib.receipt
+    import chalicelib.cursors.receipt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chalicelib.receipt, "_VERSION", "0")
+        patch.setattr(chalicelib.cursors.receipt, "_VERSION", "0")
         old = sign(example(8), KEY)
     assert read(old, KEY) is None

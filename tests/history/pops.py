@@ -56,7 +56,7 @@ def an_attempt_gets_the_same_again(history: History, skew_ms: int) -> Iterator[s
                 each.group == group and each.began_ms <= second.at_ms and each.at_ms >= first.began_ms
                 for each in history.resets
             )
-            if is_reset or not held or second.began_ms <= first.at_ms:
+            if is_reset or not held or second.began_ms < first.at_ms:
                 continue
             known = {*first.receipts, *renewed}
             if held - lost - set(second.receipts) or set(second.receipts) - known:

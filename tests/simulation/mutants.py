@@ -403,7 +403,7 @@ def resets_that_do_nothing() -> Any:
 def burials_in_two_writes() -> Any:
     """A message leaves the cursor, and its dead letter comes after."""
 
-    def bury(self: Any, group: Any, queue: int, seen: Any, exhausted: Any, reason: str) -> Any:
+    def bury_in_two(self: Any, group: Any, queue: int, seen: Any, exhausted: Any, reason: str) -> Any:
         chosen = bury._first(exhausted)
         now = self._runtime.now()
         try:
@@ -418,7 +418,7 @@ def burials_in_two_writes() -> Any:
         found = self._store.read([Keys([seen.key], strong=True)])[0]
         return (cursor.Cursor.of(found[0]) if found else None), chosen
 
-    return patch.object(bury.Burial, "bury", bury)
+    return patch.object(bury.Burial, "bury", bury_in_two)
 
 
 @planted

@@ -9,6 +9,7 @@ from unittest.mock import patch
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming import pop
 from chalicelib.consuming.sieve import Sieve
+from chalicelib.cursors.cursor import Cursor
 from tests.simulation import world
 from tests.simulation.mutants import planted
 
@@ -33,7 +34,7 @@ def waits_by_a_clock_that_is_set() -> Any:
 @planted
 def repeats_that_take_more() -> Any:
     """A pop that is called again by its attempt id leases once more."""
-    return patch.object(pop.Consumer, "_repeated", lambda *_: None)
+    return patch.object(Cursor, "held", lambda *_: [])
 
 
 @planted
