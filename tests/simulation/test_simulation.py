@@ -213,8 +213,13 @@ def _is_found(violations: list[str]) -> bool:
     return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
 
 
-@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD, WAITING, GRAVES, PUNCTUAL, SET_BACK, UNREADABLE, LOSSES])
+@pytest.mark.parametrize("plan", [AFTERLIFE, CROWD, WAITING, GRAVES])
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan) -> None:
+    assert _bad(100, plan) == {}
+
+
+@pytest.mark.parametrize("plan", [PUNCTUAL, SET_BACK, UNREADABLE, LOSSES])
+def test_with_faults_of_other_kinds_histories_run_clean(plan: Plan) -> None:
     assert _bad(60, plan) == {}
 
 
