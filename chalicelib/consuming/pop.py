@@ -199,6 +199,8 @@ class Consumer:
             try:
                 found, has_missing = self._deliverer.deliver(view, queue, claimed)
             except StoreUnavailable as trouble:
+                if ask.attempt_id:  # a repeat would bring, besides, what could not be given back
+                    raise
                 return Popped(deliveries, trouble=None if deliveries else trouble)
             deliveries += found
             riding = None
