@@ -41,7 +41,6 @@ from chalicelib.reading.by_key import KeyLookup
 from chalicelib.store import Store
 from chalicelib.upkeep.alarms import Alarms
 from chalicelib.upkeep.expiry import Expiry
-from chalicelib.upkeep.rearming import Rearming
 from chalicelib.upkeep.rounds import Rounds
 from chalicelib.upkeep.sweeps import Sweeps
 
@@ -92,7 +91,7 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     groups = Groups(store, runtime, catalogue, reader, timeline, purge, retries, consumers)
     alarms = Alarms(store, runtime, catalogue, topics, groups, delays, promoter)
     letters = Letters(store, runtime, catalogue, reader, delayed)
-    expiry = Expiry(store, runtime, catalogue, promoter, letters, Rearming(store, runtime, payloads, index))
+    expiry = Expiry(store, runtime, catalogue, promoter, letters)
     return Service(
         runtime,
         store,

@@ -1,7 +1,7 @@
 """What the pipeline reads and writes: the schemas of items and of tables, each spelled once.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `rearming`, `secret`) tell nothing
+others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) tell nothing
 that a job needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
 """
 
@@ -46,7 +46,7 @@ KINDS: dict[str, StructType | None] = {
         name=_STRING,
         queues=_INT,
         retention_ms=_LONG,
-        lapsed_at_ms=_LONG,  # what was stored by then stays expired; null: retention was never made longer
+        past_retentions=ArrayType(_struct(until_ms=_LONG, retention_ms=_LONG)),  # of what was stored until then
         index_keys=_BOOL,
         created_at_ms=_LONG,
         version=_LONG,
@@ -111,7 +111,6 @@ KINDS: dict[str, StructType | None] = {
         dead_at_ms=_LONG,
     ),
     "sweep": None,
-    "rearming": None,
     "secret": None,
 }
 """Each kind of item, with the struct of that name in `ITEMS`."""

@@ -10,30 +10,33 @@ from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Fields
 from chalicelib.base.limits import (
     EXPIRED_KEPT_MS,
+    METADATA_AGE_MS_MAX,
     QUEUES_DEFAULT,
     QUEUES_MAX,
     RETENTION_MS_DEFAULT,
     RETENTION_MS_MAX,
     RETENTION_MS_MIN,
     SECOND_MS,
+    STORE_DEADLINE_MS,
 )
 from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Equals, Item, Remove, RemoveItem, Set, Write
+from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
 DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT, "index_keys": False}
 FIELDS = frozenset(DEFAULTS)
 
-_LAPSED_MS = EXPIRED_KEPT_MS // 2
-"""What expired so long ago stays expired when the retention is made longer: it may be removed before its time to live
-is changed, for which the rest of the time that it is kept is enough."""
+RAISES_MAX = 50
+"""Raises of the retention that a topic remembers: a pop reads them with the topic's other settings."""
+
+_UNAWARE_MS = METADATA_AGE_MS_MAX + STORE_DEADLINE_MS
+"""How long after a raise a call that began with the old settings may still store messages with their time to live."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
-    may wait here, so pops look for those that are due. `raised_at_ms`: when the retention was made longer; 0: what is
-    stored has that in its times to live already. `lapsed_at_ms`: what was stored at this instant or before cannot be
-    read any more, however long the retention is now; 0: there is no such."""
+    may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
+    which messages that were stored until then keep, since it was raised after that."""
 
     name: str
     id: str
@@ -43,15 +46,14 @@ class Topic:
     version: int = 0
     delays: bool = False
     index_keys: bool = False
-    raised_at_ms: int = 0
-    lapsed_at_ms: int = 0
+    past_retentions: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         settings = {field: item[field] for field in DEFAULTS}
         about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
-        raised = {field: item.get(field, 0) for field in ("raised_at_ms", "lapsed_at_ms")}
-        return cls(item["sk"], item["id"], **about, **settings, **raised)
+        past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
+        return cls(item["sk"], item["id"], **about, **settings, past_retentions=past)
 
     @classmethod
     def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
@@ -66,11 +68,21 @@ class Topic:
 
     def expired_ms(self, now: int) -> int:
         """What was stored at this instant or before can no longer be read."""
-        return max(now - self.retention_ms, self.lapsed_at_ms)
+        return self._expired_ms(now, 0)
+
+    def maybe_expired_ms(self, now: int) -> int:
+        """What was stored at this instant or before, and is missing, has expired: an instance that did not know of a
+        raise yet may have stored it to be removed sooner."""
+        return self._expired_ms(now, _UNAWARE_MS)
 
     def gone_ms(self, now: int) -> int:
         """What was stored at this instant or before may have been removed."""
-        return self.expired_ms(now) - EXPIRED_KEPT_MS
+        return self.expired_ms(now - EXPIRED_KEPT_MS)
+
+    def _expired_ms(self, now: int, later_ms: int) -> int:
+        """The longer a message's retention, the later it was stored: so what has expired is what came first."""
+        past = [min(now - retention_ms, until_ms + later_ms) for until_ms, retention_ms in self.past_retentions]
+        return max([now - self.retention_ms, *past])
 
     def ttl(self, stored_at_ms: int) -> int:
         """When DynamoDB may remove what was stored then, in seconds since the epoch, as it wants them."""
@@ -111,10 +123,9 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
     """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
     after it."""
-    is_raised = given.get("retention_ms", 0) > topic.retention_ms
-    lapsed_at_ms = max(topic.lapsed_at_ms, now - topic.retention_ms - _LAPSED_MS)
-    raised = {"raised_at_ms": now, "lapsed_at_ms": lapsed_at_ms} if is_raised else {}
-    new = {**given, "version": topic.version + 1, **raised}
+    new = {**given, "version": topic.version + 1}
+    if "retention_ms" in given:
+        new["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)
     return Write(
         keys.topic(topic.name),
         (Equals(("id",), topic.id), Equals(("version",), topic.version)),
@@ -123,17 +134,23 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
     )
 
 
+def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
+    """Those that still make a difference under the new one: a lower retention holds at once for all messages, and what
+    was stored longer ago than the new one has expired anyway. Raises InvalidField."""
+    ended = (*topic.past_retentions, (now, topic.retention_ms))
+    past = [
+        [until_ms, kept_ms] for until_ms, kept_ms in ended if kept_ms < retention_ms and now - until_ms < retention_ms
+    ]
+    if len(past) > RAISES_MAX:
+        raise InvalidField(
+            f"field 'retention_ms' of topic {topic.name!r} cannot be raised for now: it was raised {RAISES_MAX} times"
+            " since messages were stored that may still be there"
+        )
+    return past
+
+
 def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
     return tuple(Set((field,), value) for field, value in settings.items())
-
-
-def rearmed(topic: Topic) -> Write:
-    """Notes that all times to live are those of the retention that the topic has, and had when that began."""
-    return Write(
-        keys.topic(topic.name),
-        (Equals(("id",), topic.id), Equals(("version",), topic.version)),
-        (Remove(("raised_at_ms",)),),
-    )
 
 
 def begin_delays(topic: Topic) -> Write:

@@ -124,7 +124,7 @@ class Deliverer:
         wants = [Want(view.topic.log(queue), offset, 1, None) for offset in offsets]
         chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
         standing = [(offset, chain) for offset, chain in chains if chain]
-        expired_ms = view.topic.expired_ms(self._runtime.now())
+        expired_ms = view.topic.maybe_expired_ms(self._runtime.now())
         expired = [
             offset for offset, chain in standing if chain[0].base > offset or stored_at(chain, offset) <= expired_ms
         ]

@@ -71,7 +71,7 @@ class Delayed:
         if decision and decision.entry:
             entry = decision.entry
             first = self._joiner.offset(topic, queue, entry, decision.base)
-            expired_ms = topic.expired_ms(self._runtime.now())
+            expired_ms = topic.maybe_expired_ms(self._runtime.now())
             messages = self._payloads.messages(topic.id, [entry], expired_ms) if first is not None else {}
             for offset, message in enumerate(messages.get(entry.id, []), first or 0):
                 if message.delayed_id == message_id:

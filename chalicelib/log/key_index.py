@@ -14,10 +14,9 @@ from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.segment import Entry
 from chalicelib.log.writer import LogWriter
-from chalicelib.store import Range, Store
-from chalicelib.store.outcomes import raise_trouble
+from chalicelib.store import Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Exists, Item, Set, Write, key_of
+from chalicelib.table.writes import Item
 
 
 class KeyIndex:
@@ -34,15 +33,6 @@ class KeyIndex:
         items = [item for queue, entry, messages in entries for item in self._items(topic, queue, entry, messages)]
         if items:
             self._store.put_all(items)
-
-    def arm(self, topic: Topic, entry: Entry, messages: Sequence[Message], ttl: int) -> None:
-        """Has the items of this entry stay until `ttl`, in seconds since the epoch."""
-        places = [keys.index(topic.id, key) for key in {message.key for message in messages if message.key is not None}]
-        low, high = keys.stored_since(entry.stored_at_ms), keys.stored_since(entry.stored_at_ms + 1)
-        found = self._store.read([Range(pk, low, high, strong=True) for pk in places]) if places else []
-        items = [item for items in found for item in items if keys.indexed_entry(item["sk"])[1] == entry.id]
-        writes = [Write(key_of(item), (Exists(("base",)),), (Set(("ttl",), ttl),)) for item in items]
-        raise_trouble(self._store.write_each(writes) if writes else [])
 
     def _items(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> list[Item]:
         found = dict.fromkeys(message.key for message in messages if message.key is not None)

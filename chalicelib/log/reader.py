@@ -109,7 +109,7 @@ class LogReader:
         too, and is left out then."""
         wanted = sorted(offsets)
         placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
-        expired_ms = topic.expired_ms(self._runtime.now())
+        expired_ms = topic.maybe_expired_ms(self._runtime.now())
         messages = self._payloads.messages(topic.id, [entry for _, entry in placed], expired_ms)
         return [
             Stored(messages[entry.id][offset - first], queue, offset, entry.id, entry.stored_at_ms)

@@ -75,8 +75,8 @@ def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
         search.high = (search.low + search.high) // 2
         return
     segment = chain[0]
-    if segment.base > (search.low + search.high) // 2:  # what was before it is gone
-        search.low = search.high = min(segment.base, search.high)
+    if segment.base > (search.low + search.high) // 2:  # the log has lost what was before it
+        search.low = min(segment.base, search.high)
         return
     later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]
     if not later:

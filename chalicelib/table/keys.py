@@ -5,8 +5,8 @@ under an old name shares no key with what it replaces.
 
     topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
                                                              version, delays (true: messages may wait),
-                                                             raised_at_ms (a longer retention is to be noted),
-                                                             lapsed_at_ms (up to then all stays expired)
+                                                             past_retentions: [until, retention] in ms, see
+                                                             `catalogue.topic`
     grave       graves                  tid                  queues, delays: a deleted topic not yet removed
     directory   groups#tid              group                listed: the id of the group of this name
     group       group#tid#group         settings             id, start, starts, created_at_ms, invisible_ms,
@@ -29,7 +29,6 @@ under an old name shares no key with what it replaces.
                                         queue#offset#consumer, in a broadcast group
     sweep       service                 sweep#name           after: the topic where the sweep of this name goes on,
                                                              at: when that was noted
-    rearming    service                 rearming#tid         version, queue, base: how far a longer retention was noted
     secret      service                 signing-key          value: the key that receipts are signed with
 
 `ttl`, in seconds since the epoch, is when DynamoDB may remove a payload, a dedup record, an index item or a segment
@@ -216,10 +215,6 @@ def dead_partition(topic_id: str, group_id: str) -> str:
 
 def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
-
-
-def rearming(topic_id: str) -> Key:
-    return Key("service", f"rearming#{topic_id}")
 
 
 def delays(topic_id: str, queue: int) -> str:

@@ -21,7 +21,6 @@ from chalicelib.log.segment import Segment
 from chalicelib.store import Range, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
-from chalicelib.upkeep.rearming import Rearming
 
 _PAGE = 100
 _GLANCE = 2
@@ -30,28 +29,17 @@ _GLANCE = 2
 
 class Expiry:
     def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        promoter: Promoter,
-        letters: Letters,
-        rearming: Rearming,
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, promoter: Promoter, letters: Letters
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._catalogue = catalogue
         self._promoter = promoter
         self._letters = letters
-        self._rearming = rearming
 
-    def tend(self, topic: Topic, until_ms: int) -> int:
-        """Gives what is stored a longer time to live where it is to have one, and removes the expired beginning of each
-        log, as far as there is time; returns how many items were changed or went. Half a read unit a queue where
-        nothing has expired, and none for a topic that is too young for that."""
-        return self._rearming.rearm(topic, until_ms) + self._trimmed(topic, until_ms)
-
-    def _trimmed(self, topic: Topic, until_ms: int) -> int:
+    def trim(self, topic: Topic, until_ms: int) -> int:
+        """Removes the expired beginning of each log, as far as there is time; returns how many items went. Costs half
+        a read unit a queue where nothing has expired, and nothing in a topic that is too young for that."""
         gone_ms = topic.gone_ms(self._runtime.now())
         if topic.created_at_ms > gone_ms:
             return 0

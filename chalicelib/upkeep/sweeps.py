@@ -100,8 +100,8 @@ class Sweeps:
 
     def expire(self) -> Swept:
         """Removes what deleted topics have left, forgets consumers of broadcast groups that have been idle for too
-        long, and, every hour, removes what has expired, or notes that a longer retention keeps it. `seen`: topics that
-        left something, broadcast groups, and topics where something expired. `done`: what is gone, or noted."""
+        long, and, every hour, removes what has expired. `seen`: topics that left something, broadcast groups, and
+        topics where something expired. `done`: what is gone."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
@@ -118,7 +118,7 @@ class Sweeps:
         for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
             for topic in page:
                 with suppress(TopicNotFound):  # it was deleted since
-                    done = self._expiry.tend(topic, until_ms)
+                    done = self._expiry.trim(topic, until_ms)
                     swept += Swept(bool(done), done)
         return swept
 

@@ -28,7 +28,7 @@ _PREFIXES = {
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
-    "service": {"sweep": "sweep", "rearming": "rearming", "signing-key": "secret"},
+    "service": {"sweep": "sweep", "signing-key": "secret"},
 }
 """Partitions that hold several kinds: the beginning of the sort key tells them apart."""
 
@@ -79,12 +79,20 @@ def _topic(key: Key, item: Attributes) -> dict[str, Any]:
         "name": key.sk,
         "queues": item.number("queues"),
         "retention_ms": item.number("retention_ms"),
-        "lapsed_at_ms": item.maybe_number("lapsed_at_ms"),
+        "past_retentions": [_past(pair) for pair in item.many("past_retentions")] if "past_retentions" in item else [],
         "index_keys": item.flag("index_keys"),
         "created_at_ms": item.number("created_at_ms"),
         "version": item.number("version"),
         "delays": "delays" in item,
     }
+
+
+def _past(value: object) -> dict[str, Any]:
+    pair = as_list(value, "past_retentions")
+    if len(pair) != 2:
+        raise Malformed("a past retention is not noted with two numbers")
+    until_ms, retention_ms = (as_number(each, "past_retentions") for each in pair)
+    return {"until_ms": until_ms, "retention_ms": retention_ms}
 
 
 def _grave(_: Key, item: Attributes) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _held(items: DataFrame) -> DataFrame:
 def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
     """Of each queue that has a log: `log_end`, and `first`, the first offset that has not expired."""
     logged = entries(items).join(
-        F.broadcast(topics(items).select("topic_id", "retention_ms", "lapsed_at_ms")), "topic_id"
+        F.broadcast(topics(items).select("topic_id", "retention_ms", "past_retentions")), "topic_id"
     )
     living = logged.where(~is_past(F.col("stored_at_ms"), now_ms))
     firsts = living.groupBy("topic_id", "queue").agg(F.min("offset").alias("first"))

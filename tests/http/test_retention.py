@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.catalogue.topic import RAISES_MAX
 from tests.http.client import Client, Clock, Group, Topic, bodies, offsets
 
 KEPT_MS = 60_000
@@ -58,13 +59,41 @@ def test_a_pop_passes_any_number_of_expired_messages_at_once(brief: Topic, group
     assert group.totals() == (0, 1, 0, 0)
 
 
-def test_a_longer_retention_brings_messages_back_and_a_shorter_takes_them(brief: Topic, clock: Clock) -> None:
+def test_a_longer_retention_holds_for_what_is_stored_from_then_on(brief: Topic, group: Group, clock: Clock) -> None:
+    brief.produce("a")
+    assert brief.client.put(brief.path, retention_ms=2 * KEPT_MS).json["retention_ms"] == 2 * KEPT_MS
+    clock.sleep(1)
+    brief.produce("b")
+    clock.sleep(KEPT_MS - 2)
+    assert bodies(brief.read()["messages"]) == ["a", "b"]
+    clock.sleep(1)
+    assert bodies(brief.read()["messages"]) == ["b"]
+    clock.sleep(KEPT_MS)
+    assert bodies(group.take(1)) == ["b"]
+    clock.sleep(1)
+    assert brief.read()["messages"] == []
+
+
+def test_a_shorter_retention_holds_for_what_is_stored_already(brief: Topic, clock: Clock) -> None:
+    brief.client.put(brief.path, retention_ms=2 * KEPT_MS)
+    clock.sleep(1)
     brief.produce("a")
     clock.sleep(KEPT_MS)
-    assert brief.client.put(brief.path, retention_ms=2 * KEPT_MS).json["retention_ms"] == 2 * KEPT_MS
-    assert len(brief.read()["messages"]) == 1
+    assert bodies(brief.read()["messages"]) == ["a"]
     assert brief.client.put(brief.path, retention_ms=KEPT_MS).status == 200
     assert brief.read()["messages"] == []
+    assert brief.client.put(brief.path, retention_ms=2 * KEPT_MS).status == 200
+    assert brief.read()["messages"] == []
+
+
+def test_a_retention_that_is_raised_too_often_is_refused(brief: Topic, clock: Clock) -> None:
+    for n in range(1, RAISES_MAX + 1):
+        assert brief.client.put(brief.path, retention_ms=KEPT_MS + n).status == 200
+    answer = brief.client.put(brief.path, retention_ms=2 * KEPT_MS)
+    assert answer.problem == (400, "InvalidField")
+    assert brief.client.put(brief.path, retention_ms=KEPT_MS + RAISES_MAX).status == 200
+    clock.sleep(2 * KEPT_MS)
+    assert brief.client.put(brief.path, retention_ms=2 * KEPT_MS).status == 200
 
 
 @pytest.mark.parametrize("bad", [59_999, 31_536_000_001, 0, -1, 60_000.0, True, "60000"])

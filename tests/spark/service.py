@@ -52,7 +52,6 @@ def busy_world() -> World:
         sweep()
     unfinished = [  # left by sweeps that ran out of time among more than a hundred topics
         {**keys.sweep("revive")._asdict(), "after": "news", "at": client.clock.now()},
-        {**keys.rearming("aaaaaaaa")._asdict(), "version": 1, "queue": 0, "base": 0},
     ]
     client.store.put_all(unfinished)
     _half_deleted(client)

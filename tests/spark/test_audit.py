@@ -9,6 +9,7 @@ from spark import schemas
 from spark.transforms.audit import COST, DOUBT, VIOLATION, Moment, light, violations
 from tests.spark.rows import (
     DAY,
+    HOUR,
     NOW,
     OLD,
     Row,
@@ -220,7 +221,7 @@ RIGHT: dict[str, list[Row]] = {
         payload("chain", 5),
     ],
     "lapsed": [
-        topic("lapsed", lapsed_at_ms=OLD),
+        topic("lapsed", past_retentions=[{"until_ms": OLD, "retention_ms": HOUR}]),
         segment("lapsed", 40, entry(1, pieces=1)),
     ],
     "head-expired": [

@@ -13,12 +13,12 @@ SEGMENT_ENTRIES_MAX = 32
 
 
 def topics(items: DataFrame) -> DataFrame:
-    """`topic_id`, `topic`, `queues`, `retention_ms`, `lapsed_at_ms`, `created_at_ms`, `version` of each topic."""
+    """`topic_id`, `topic`, `queues`, `retention_ms`, `past_retentions`, `created_at_ms`, `version` of each topic."""
     return items.where("kind = 'topic'").select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
 
 def _of_topic() -> list[str]:
-    return [f"topic.{name}" for name in ("queues", "retention_ms", "lapsed_at_ms", "created_at_ms", "version")]
+    return [f"topic.{name}" for name in ("queues", "retention_ms", "past_retentions", "created_at_ms", "version")]
 
 
 def segments(items: DataFrame) -> DataFrame:

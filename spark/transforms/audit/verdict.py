@@ -49,8 +49,9 @@ class Moment:
 
 
 def is_past(stored_at_ms: Column, now_ms: int) -> Column:
-    """Whether what was stored then has expired, by `retention_ms` and `lapsed_at_ms` of the row's topic."""
-    return stored_at_ms <= F.greatest(now_ms - F.col("retention_ms"), "lapsed_at_ms")
+    """Whether what was stored then has expired, by `retention_ms` and `past_retentions` of the row's topic."""
+    past = F.transform("past_retentions", lambda past: F.least(now_ms - past["retention_ms"], past["until_ms"]))
+    return stored_at_ms <= F.greatest(now_ms - F.col("retention_ms"), F.array_max(past))
 
 
 def proved(is_proved: Column) -> Column:
