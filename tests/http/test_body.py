@@ -1,4 +1,4 @@
-"""Reading JSON fast, and refusing a name that is given twice as surely as when reading it slowly."""
+"""The reader of request bodies reads what any JSON reader reads, and refuses an object with one name twice."""
 
 from __future__ import annotations
 
