@@ -1,25 +1,26 @@
-"""All jobs on what the real service has left: their numbers are the ones that it says itself."""
+"""The pipeline on what the real service has left: its numbers are the ones that the service says itself."""
 
 from __future__ import annotations
 
+import io
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import Job, main
-from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, replay, search, traffic
+from spark.job import main
+from spark.jobs import compact, pipeline, replay, search
 from tests.http.client import Client, Json
 from tests.spark.exports import ID, write_items
 from tests.spark.service import World, busy_world
-
-Given = list[str]
 
 
 @pytest.fixture(scope="module")
@@ -27,18 +28,28 @@ def world() -> World:
     return busy_world()
 
 
+class Pipeline(NamedTuple):
+    """One run of it: `folder` of the export, `said` on stdout and stderr."""
+
+    folder: Path
+    tables: Path
+    code: int
+    said: str
+    page: str
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        return pq.read_table(self.tables / table / f"export={ID}", partitioning=None).to_pylist()
+
+
 @pytest.fixture(scope="module")
-def given(spark: SparkSession, world: World, tmp_path_factory: pytest.TempPathFactory) -> Given:
-    """What `messages` was run with."""
+def ran(spark: SparkSession, world: World, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     root = tmp_path_factory.mktemp("jobs")
-    folder = write_items(root / "export", world.items, files=1)
-    arguments = ["--export", str(folder), "--tables", str(root / "tables"), "--allow-quarantine"]
-    assert main(messages.JOB, arguments) == 0
-    return arguments
-
-
-def _table(spark: SparkSession, given: Given, name: str) -> list[dict[str, Any]]:
-    return [row.asDict() for row in spark.read.parquet(f"{given[3]}/{name}/export={ID}").collect()]
+    folder, tables, out = write_items(root / "export", world.items, files=1), root / "tables", root / "report.html"
+    given = ["--export", str(folder), "--tables", str(tables), "--out", str(out), "--allow-quarantine"]
+    said = io.StringIO()
+    with redirect_stdout(said), redirect_stderr(said):
+        code = main(pipeline.JOB, [*given, "--now", str(world.client.clock.now())])
+    return Pipeline(folder, tables, code, said.getvalue(), out.read_text())
 
 
 def _groups(world: World) -> list[Json]:
@@ -52,9 +63,20 @@ def _groups(world: World) -> list[Json]:
     return [client.get(f"{path}/groups/{name}").json for path, name in listed]
 
 
-def test_a_backlog_is_what_the_service_says(spark: SparkSession, world: World, given: Given) -> None:
-    assert main(backlog.JOB, [*given, "--now", str(world.client.clock.now())]) == 0
-    rows = _table(spark, given, "backlog")
+def test_the_pipeline_runs_every_job_says_a_line_of_each_and_makes_the_report(ran: Pipeline, world: World) -> None:
+    assert ran.code == 0
+    assert [line.partition(":")[0] for line in ran.said.splitlines()] == [*pipeline.NAMES, "pipeline"]
+    kept = len(world.messages()) - 1  # the one in S3 is in the quarantine
+    assert f"messages: {kept} messages, 0 already there, 2 of deleted topics left out, 1 row in quarantine" in ran.said
+    assert "audit: 0 violations, 0 doubts" in ran.said
+    ready = sum(group["ready"] for group in _groups(world))
+    for text in (f"{ready} ready", f"{kept} messages", "no such customer", "a month"):
+        assert text.replace(" ", "") in ran.page.replace("\u202f", "").replace(" ", ""), text
+    assert "has not run" not in ran.page
+
+
+def test_a_backlog_is_what_the_service_says(ran: Pipeline, world: World) -> None:
+    rows = ran.rows("backlog")
     shown = _groups(world)
     assert len(shown) > 5
     for group in shown:
@@ -68,40 +90,52 @@ def test_a_backlog_is_what_the_service_says(spark: SparkSession, world: World, g
             assert each["end_offset"] == max(row["end"] for row in of_queue)
 
 
-def test_jobs_agree_with_each_other_and_a_second_run_changes_nothing(
-    spark: SparkSession, world: World, given: Given, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = world.messages()
-    jobs: tuple[Job, ...] = (traffic.JOB, delays.JOB, dead_letters.JOB, cost.JOB, compact.JOB)
-    assert [main(job, given) for job in jobs] == [0] * len(jobs)
-    counted = Counter(row["topic"] for row in _table(spark, given, "traffic") for _ in range(row["messages"]))
-    kept = len(said) - 1  # the one in S3 is in the quarantine
-    assert counted.total() == kept
-    assert {row["topic"]: row["messages"] for row in _table(spark, given, "skew")} == counted
-    hottest = [row["key"] for row in _table(spark, given, "hot_keys") if row["topic"] == "orders"]
+def test_traffic_counts_the_messages_of_each_queue_and_tag_and_their_bytes(ran: Pipeline, world: World) -> None:
+    found, sizes = Counter[tuple[str, int, str]](), Counter[str]()
+    for row in ran.rows("traffic"):
+        found[row["topic"], row["queue"], row["tag"]] += row["messages"]
+        sizes[row["topic"]] += row["body_bytes"]
+    archived = pq.read_table(ran.tables / "messages").to_pylist()
+    assert len(archived) == len(world.messages()) - 1
+    assert found == Counter((row["topic"], row["queue"], row["tag"]) for row in archived)
+    assert sizes == sum((Counter({row["topic"]: len(row["body"])}) for row in archived), Counter[str]())
+    assert {row["topic"]: row["messages"] for row in ran.rows("skew")} == Counter(row["topic"] for row in archived)
+    hottest = [row["key"] for row in ran.rows("hot_keys") if row["topic"] == "orders"]
     assert sorted(hottest) == ["k0", "k1", "k2"]
-    (late,) = [row for row in _table(spark, given, "delays") if row["topic"] == "delayed"]
+
+
+def test_delays_are_those_of_what_came_and_what_waits_still_waits(ran: Pipeline, world: World) -> None:
+    by_topic = {row["topic"]: row for row in ran.rows("delays")}
+    late = by_topic["delayed"]
     assert (late["p50_ms"], late["max_ms"], late["early"]) == (1000, 1000, 0)
-    dead = _table(spark, given, "dead_messages")
-    shown = _groups(world)
-    assert len(dead) == sum(group["dead"] for group in shown) > 0
-    assert {row["message_id"] for row in dead} <= {each["message_id"] for each in said}
-    costs = _table(spark, given, "cost")
-    assert sum(row["items"] for row in costs) == len(world.items)
-    last = {(each["topic"], each["key"]): each["message_id"] for each in said if each["key"] is not None}
-    found = {(row["topic"], row["key"]): row["message_id"] for row in _table(spark, given, "compact")}
-    assert found.keys() == last.keys()
-    assert main(compact.JOB, given) == 0
-    assert {row["message_id"] for row in _table(spark, given, "compact")} == set(found.values())
-    assert "keys" in capsys.readouterr().out
+    waits = sum(len(topic.client.get(f"{topic.path}/delayed?limit=100").json["messages"]) for topic in world.topics)
+    assert sum(row["waiting"] for row in by_topic.values()) == waits > 0
+
+
+def test_dead_letters_and_costs_are_of_every_item(ran: Pipeline, world: World) -> None:
+    dead = ran.rows("dead_messages")
+    assert len(dead) == sum(group["dead"] for group in _groups(world)) > 0
+    assert {row["message_id"] for row in dead} <= {each["message_id"] for each in world.messages()}
+    assert Counter(row["reason"] for row in dead) == sum(
+        (Counter({row["reason"]: row["letters"]}) for row in ran.rows("dead_letters")), Counter[str]()
+    )
+    assert sum(row["items"] for row in ran.rows("cost")) == len(world.items)
+
+
+def test_compact_keeps_the_last_of_each_key_and_a_second_run_changes_nothing(ran: Pipeline, world: World) -> None:
+    last = {(each["topic"], each["key"]): each["message_id"] for each in world.messages() if each["key"] is not None}
+    rows = ran.rows("compact")
+    assert {(row["topic"], row["key"]) for row in rows} == last.keys()
+    assert main(compact.JOB, ["--export", str(ran.folder), "--tables", str(ran.tables), "--allow-quarantine"]) == 0
+    assert {row["message_id"] for row in ran.rows("compact")} == {row["message_id"] for row in rows}
 
 
 def test_a_message_is_found_by_all_that_it_says(
-    given: Given, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ran: Pipeline, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "found.ndjson"
     wanted = ["--topic", "orders", "--tag", "paid", "--key", "k0", "--property", "n=6", "--text", "ORDER 6"]
-    tables = ["--tables", given[3]]
+    tables = ["--tables", str(ran.tables)]
     assert main(search.JOB, [*tables, *wanted, "--ignore-case", "--out", str(out)]) == 0
     (line,) = out.read_bytes().splitlines()
     message = orjson.loads(line)
@@ -156,11 +190,11 @@ def served() -> Iterator[tuple[Client, str]]:
 
 
 def test_a_replay_puts_back_what_was_archived_once(
-    given: Given, served: tuple[Client, str], capsys: pytest.CaptureFixture[str]
+    ran: Pipeline, served: tuple[Client, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     client, url = served
     copy = client.topic("copy", queues=3)
-    asked = ["--tables", given[3], "--run-id", "r1", "--url", url, "--to-topic", "copy", "--rate", "1000"]
+    asked = ["--tables", str(ran.tables), "--run-id", "r1", "--url", url, "--to-topic", "copy", "--rate", "1000"]
     selected = ["--topic", "orders", "--tag", "paid"]
     assert main(replay.JOB, [*asked, *selected, "--keep-queues"]) == 0
     assert "replay: 10 messages sent, 10 in all of run r1" in capsys.readouterr().out

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,8 @@ def write_within(tables: Tables, rows: DataFrame, export_id: str) -> int:
 
 
 def found(tables: Tables, table: str) -> list[tuple[int, str]]:
-    return sorted((row["id"], row["export"]) for row in tables.read(table).collect())
+    rows = ds.dataset(tables.path(table), partitioning="hive").to_table(columns=["id", "export"]).to_pylist()
+    return sorted((row["id"], row["export"]) for row in rows)
 
 
 def files(tables: Tables) -> set[str]:
@@ -61,22 +63,20 @@ def files(tables: Tables) -> set[str]:
 
 
 @pytest.mark.parametrize("shuffles", [True, False], ids=["shuffled", "not shuffled"])
-@pytest.mark.parametrize("table", ["quarantine", "topics"])
 @pytest.mark.usefixtures("adaptive")
 def test_a_query_that_fails_in_its_last_stage_leaves_the_partition_as_it_was(
-    spark: SparkSession, tables: Tables, table: str, shuffles: bool
+    spark: SparkSession, tables: Tables, shuffles: bool
 ) -> None:
-    assert tables.overwrite(numbers(spark, 2), table, ID) == 2
+    assert tables.overwrite(numbers(spark, 2), "topics", ID) == 2
     before = files(tables)
     with pytest.raises(PySparkException, match="4 cannot be written"):
-        tables.overwrite(failing(numbers(spark, 5), shuffles), table, ID)
+        tables.overwrite(failing(numbers(spark, 5), shuffles), "topics", ID)
     tables.discard()
-    assert found(tables, table) == [(0, ID), (1, ID)]
-    assert tables.has(f"{table}/export={ID}")
+    assert found(tables, "topics") == [(0, ID), (1, ID)]
+    assert tables.has(f"topics/export={ID}")
     assert files(tables) == before
 
 
-@pytest.mark.usefixtures("adaptive")
 def test_rows_of_many_partitions_that_fail_leave_the_table_as_it_was(spark: SparkSession, tables: Tables) -> None:
     assert write_within(tables, numbers(spark, 2), ID) == 2
     before = files(tables)
@@ -99,7 +99,6 @@ def test_rows_of_many_partitions_replace_none_of_other_exports_whatever_the_sess
     assert found(tables, "messages") == [(0, ID), (0, OTHER), (1, OTHER)]
 
 
-@pytest.mark.usefixtures("adaptive")
 def test_a_result_without_rows_clears_its_partition_and_no_other(spark: SparkSession, tables: Tables) -> None:
     tables.overwrite(numbers(spark, 2), "topics", ID)
     tables.overwrite(numbers(spark, 1), "topics", OTHER)
@@ -165,17 +164,32 @@ def copy_one_file(place: Path, to: Path) -> None:
     shutil.copy(place / name, to / name)
 
 
+@pytest.fixture(scope="module")
+def waiting(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """Three partitions of two tables, in place, and four that wait for `commit` to move them there."""
+    tables = Tables(spark, str(tmp_path_factory.mktemp("waiting") / "tables"))
+    tables.overwrite(numbers(spark, 2), "first", ID)
+    write_within(tables, numbers(spark, 2).withColumn("topic", F.col("id").cast("string")), ID)
+    tables.stage(numbers(spark, 5), "first", ID)
+    tables.stage_within(numbers(spark, 3).withColumn("topic", F.col("id").cast("string")), "messages", ["topic"], ID)
+    return tables
+
+
+def copied(template: Tables, root: str) -> Tables:
+    shutil.copytree(template.root, root)
+    tables = Tables(template._spark, root)
+    tables._staged, tables._wide = list(template._staged), list(template._wide)
+    return tables
+
+
 @pytest.mark.parametrize("half", [False, True], ids=["whole", "half"])
 @pytest.mark.parametrize("number", range(1, 8))
 def test_a_move_that_fails_undoes_those_before_it(
-    spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch, number: int, half: bool
+    waiting: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, half: bool
 ) -> None:
     """Two moves for each of three partitions, and one for that which is new."""
-    tables.overwrite(numbers(spark, 2), "first", ID)
-    write_within(tables, numbers(spark, 2).withColumn("topic", F.col("id").cast("string")), ID)
-    before = files(tables)
-    tables.stage(numbers(spark, 5), "first", ID)
-    tables.stage_within(numbers(spark, 3).withColumn("topic", F.col("id").cast("string")), "messages", ["topic"], ID)
+    tables = copied(waiting, str(tmp_path / "tables"))
+    before = {path for path in files(tables) if not path.startswith("_unfinished/")}
     with monkeypatch.context() as patch:
         patch.setattr(tables, "_move", Moves(tables, {number}, half))
         with pytest.raises(OSError, match=r"^no space left"):
@@ -204,11 +218,20 @@ def test_what_cannot_be_put_back_either_is_said_and_the_next_run_puts_it_back(
 # -- after a kill: folders as it leaves them --------------------------------------------------------------------------
 
 
-def killed(spark: SparkSession, tables: Tables) -> tuple[Path, Path, Path]:
-    """A partition of two rows, and five rows that a run was about to replace it with when it was killed: where the
-    partition is, where it is set aside, and where the five wait."""
+@pytest.fixture(scope="module")
+def staged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    """A partition of two rows, and five rows that wait to replace it."""
+    tables = Tables(spark, str(tmp_path_factory.mktemp("staged") / "tables"))
     tables.overwrite(numbers(spark, 2), "topics", ID)
-    Tables(spark, tables.root).stage(numbers(spark, 5), "topics", ID)
+    tables.stage(numbers(spark, 5), "topics", ID)
+    return tables
+
+
+@pytest.fixture
+def killed(staged: Tables, tables: Tables) -> tuple[Path, Path, Path]:
+    """The run that was about to replace the partition is dead: where the partition is, where it is set aside, and
+    where the five rows wait."""
+    shutil.copytree(staged.root, tables.root)
     place, root = Path(tables.partition("topics", ID)), Path(tables.path("_unfinished"))
     old = root / f"topics-{ID}.old" / place.name
     old.parent.mkdir()
@@ -223,15 +246,19 @@ def fail_again(spark: SparkSession, tables: Tables) -> list[tuple[int, str]]:
     return found(tables, "topics")
 
 
-def test_what_a_killed_run_has_set_aside_is_back_though_the_next_run_fails(spark: SparkSession, tables: Tables) -> None:
-    place, old, _ = killed(spark, tables)
+def test_what_a_killed_run_has_set_aside_is_back_though_the_next_run_fails(
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
+) -> None:
+    place, old, _ = killed
     place.rename(old)
     assert fail_again(spark, tables) == [(0, ID), (1, ID)]
     assert not old.parent.exists()
 
 
-def test_half_of_a_new_partition_gives_way_to_the_old_one(spark: SparkSession, tables: Tables) -> None:
-    place, old, new = killed(spark, tables)
+def test_half_of_a_new_partition_gives_way_to_the_old_one(
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
+) -> None:
+    place, old, new = killed
     place.rename(old)
     mark(old)
     copy_one_file(new, place)
@@ -241,9 +268,9 @@ def test_half_of_a_new_partition_gives_way_to_the_old_one(spark: SparkSession, t
 
 @pytest.mark.parametrize("is_copied", [False, True], ids=["while it is copied", "while what was copied is removed"])
 def test_an_old_partition_of_which_half_is_set_aside_is_whole_again(
-    spark: SparkSession, tables: Tables, is_copied: bool
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path], is_copied: bool
 ) -> None:
-    place, old, _ = killed(spark, tables)
+    place, old, _ = killed
     copy_one_file(place, old)
     if is_copied:
         (place / next(old.iterdir()).name).unlink()
@@ -251,8 +278,10 @@ def test_an_old_partition_of_which_half_is_set_aside_is_whole_again(
     assert tables.has(f"topics/export={ID}")
 
 
-def test_half_of_a_first_partition_does_not_stay(spark: SparkSession, tables: Tables) -> None:
-    place, old, new = killed(spark, tables)
+def test_half_of_a_first_partition_does_not_stay(
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
+) -> None:
+    place, old, new = killed
     shutil.rmtree(place)
     mark(old)
     copy_one_file(new, place)
@@ -261,9 +290,9 @@ def test_half_of_a_first_partition_does_not_stay(spark: SparkSession, tables: Ta
 
 
 def test_a_partition_that_was_replaced_stays_though_the_old_one_was_not_removed(
-    spark: SparkSession, tables: Tables
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
 ) -> None:
-    place, old, new = killed(spark, tables)
+    place, old, new = killed
     place.rename(old)
     mark(old)
     new.rename(place)
@@ -272,9 +301,9 @@ def test_a_partition_that_was_replaced_stays_though_the_old_one_was_not_removed(
 
 
 def test_what_is_set_aside_of_any_export_is_put_back_for_the_only_job_that_writes_the_table(
-    spark: SparkSession, tables: Tables
+    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
 ) -> None:
-    place, old, _ = killed(spark, tables)
+    place, old, _ = killed
     place.rename(old)
     tables.restore_all("topic")
     assert not place.exists()
@@ -289,7 +318,6 @@ def mark(old: Path) -> None:
 # -- jobs -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("adaptive")
 def test_a_job_that_fails_at_its_second_table_has_overwritten_none(
     spark: SparkSession, tmp_path: Path, tables: Tables, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -329,13 +357,21 @@ def test_messages_that_fails_leaves_what_was_found_unreadable_in_the_quarantine(
     assert ["1 row of this export cannot be read" in line for line in said] == [True, False, True]
 
 
+@pytest.fixture(scope="module")
+def done_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of one message, and the tables of a run of `messages` on it."""
+    root = tmp_path_factory.mktemp("done")
+    folder = write_items(root / "export", [topic(), segment(entry())], files=1)
+    assert main(messages.JOB, ["--export", str(folder), "--tables", str(root / "tables")]) == DONE
+    return root
+
+
 @pytest.fixture
-def messages_of_one(tmp_path: Path) -> list[str]:
-    """The arguments of `messages`, which has run once on an export of one message."""
-    folder = write_items(tmp_path / "export", [topic(), segment(entry())], files=1)
-    given = ["--export", str(folder), "--tables", str(tmp_path / "tables")]
-    assert main(messages.JOB, given) == DONE
-    return given
+def messages_of_one(done_once: Path, tables: Tables) -> list[str]:
+    """The arguments of `messages`, which has run once."""
+    shutil.copytree(done_once / "tables", tables.root)
+    (folder,) = (done_once / "export" / "AWSDynamoDB").iterdir()
+    return ["--export", str(folder), "--tables", tables.root]
 
 
 @pytest.mark.parametrize("step", ["_create", "_move"])
