@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 NEVER_MS = 10**15
 
@@ -222,6 +224,13 @@ class History:
     defects: list[str] = field(default_factory=list)
     """What no caller should ever meet."""
 
+    def copy(self) -> History:
+        """Another one, which goes on from here by itself."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return History(
+            **{name: list(map(copy, of)) if isinstance(of, list) else copy(of) for name, of in values.items()}
+        )
+
     def begin(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
             if isinstance(fact, Sent):
@@ -239,3 +248,7 @@ class History:
 
     def end(self, facts: Sequence[Fact]) -> None:
         """What became of facts that had begun: they are here already."""
+
+
+def _copied(value: Any) -> Any:
+    return [copy(fact) for fact in value] if isinstance(value, list) else copy(value)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from itertools import count
 from multiprocessing import get_context
 
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.planted import finding
 from tests.simulation.world import World, play
 
 _CHUNK = 25
@@ -21,6 +23,8 @@ def main() -> int:
     asked = _asked()
     if asked.history:
         return _show(asked.seed)
+    if asked.planted:
+        return _show_findings(asked.processes)
     began, played = time.perf_counter(), 0
     bad: list[int] = []
     with get_context("fork").Pool(asked.processes) as pool:
@@ -70,6 +74,14 @@ def _show(seed: int) -> int:
     return 1 if found else 0
 
 
+def _show_findings(processes: int) -> int:
+    """The first seed that finds each planted bug."""
+    with get_context("fork").Pool(processes) as pool:
+        for name, seed in zip(MUTANTS, pool.imap(finding, MUTANTS), strict=True):
+            print(f'    "{name}": {seed},', flush=True)
+    return 0
+
+
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
@@ -77,6 +89,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=0, help="go on for so long instead")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--history", action="store_true", help="print all that happened in the history of --seed")
+    parser.add_argument("--planted", action="store_true", help="print the first seed that finds each planted bug")
     return parser.parse_args()
 
 

@@ -7,7 +7,6 @@ a dead letter, messages that wait, and a dedup id besides.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -97,7 +96,7 @@ class Scene:
 
     def copy(self) -> Scene:
         """With chance of its own: ids that were made once are not made again."""
-        return Scene(self.store.copy(), copy.deepcopy(self.history), self.held, self.topic, self.now, 2, self._waits)
+        return Scene(self.store.copy(), self.history.copy(), self.held, self.topic, self.now, 2, self._waits)
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         return build(

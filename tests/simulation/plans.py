@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.history.checker import SKEW_MS
 from tests.simulation.expiring import RETENTION_MS
-from tests.simulation.faulty_store import ALL, Faults
+from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
 """No dedup id stands for longer than what is stored with it is there."""
@@ -98,3 +98,72 @@ class Plan:
             alarm_ready=random.choice((0, 0, 0, 1, 4)),
         )
         return replace(plan, **EXPIRING) if random.random() < 0.2 else plan
+
+
+AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
+"""For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
+CROWD = Plan(
+    queues=1,
+    consumers=6,
+    pops=10,
+    messages=16,
+    small_pages=True,
+    faults=replace(NONE, stale=0.3, stale_ms_max=500, latency_ms_max=200),
+)
+"""For bugs that show where many are at one cursor at once, and nothing else happens."""
+WAITING = Plan(queues=1, delayed=0.8, sweepers=2, consumers=4, pops=6, faults=replace(ALL, zombie=0.2, kill=0.02))
+"""For bugs that show where most messages wait, and many writes come late."""
+GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
+"""For bugs that show where much is buried."""
+RISEN = Plan(
+    queues=1,
+    consumers=4,
+    pops=14,
+    messages=40,
+    burials=0.25,
+    redrives=60,
+    redrives_pause_ms=200,
+    pop_sizes=(1, 1, 10),
+    max_in_flight=3,
+    leases_ms=(3_000, 10_000),
+    faults=replace(NONE, latency_ms_max=20, stall=0.2, stall_ms=(100, 1_500)),
+)
+"""For bugs that show where much comes back from the dead while claims are on their way."""
+PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
+"""For bugs that clocks which differ would hide."""
+SET_BACK = Plan(
+    queues=1,
+    pops=8,
+    messages=12,
+    waits_ms=(0, 1_000, 3_000),
+    set_back_ms=20_000,
+    faults=replace(NONE, latency_ms_max=20),
+)
+"""For bugs that show where clocks are set back."""
+UNREADABLE = Plan(
+    queues=1,
+    consumers=5,
+    pops=6,
+    sizes=(2_000, 3_000),
+    max_attempts=2,
+    faults=replace(NONE, unreadable=0.3, latency_ms_max=10),
+)
+"""For bugs that show where all is answered but for reads of payloads."""
+HASTY = replace(UNREADABLE, hasty=0.5)
+"""The same, and consumers that lose patience call another instance beside the first."""
+LOSSES = Plan(consumers=4, pops=6, sizes=(0, 2_000, 3_000), losses=4, unwanted_key="b")
+"""For bugs that show where payloads are gone."""
+SIFTED = Plan(
+    queues=1,
+    consumers=6,
+    pops=8,
+    messages=30,
+    unwanted_key="b",
+    faults=replace(NONE, stale=0.5, stale_ms_max=500, latency_ms_max=100),
+)
+"""For bugs that show where many sift one queue at once."""
+TRIMMED = replace(
+    Plan(queues=1, resets=4, consumers=5, **{**EXPIRING, "messages": 60, "pops": 8}),
+    faults=replace(ALL, stale=0.5, latency_ms_max=300),
+)
+"""For bugs that show where resets meet logs that lose their beginning."""

@@ -270,8 +270,19 @@ class World:
             Archivist(self).look()
         else:
             read_log(service, self._topic, self.history)
+            self._look_up_what_waited(service)
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
+
+    def _look_up_what_waited(self, service: Service) -> None:
+        """Once it is delivered, it is found by its id, and too late to be cancelled."""
+        places = {message_id: place for place, message_id in self.history.ids.items()}
+        for message_id in (each.message_id for each in self.history.sent if each.told_due_ms):
+            if message_id and (place := places.get(message_id)):
+                found = service.lookup.by_id(self._topic, message_id)
+                if (found.queue, found.offset) != place:
+                    self.history.defects.append(f"{message_id} is at {place}, and found at {found}")
+                self.caller(service).cancel(message_id)
 
     def _look_before_the_drain(self) -> None:
         look_before_the_drain(self.instance(NONE), self.history, self._groups)

@@ -1,0 +1,115 @@
+"""Bugs planted into the protocol: which plan shows each of them, and in the history of which seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tests.simulation import (  # noqa: F401 - they plant themselves
+    mutants_afterlife,
+    mutants_alarms,
+    mutants_expiry,
+    mutants_pops,
+    mutants_producing,
+    mutants_reading,
+)
+from tests.simulation.faulty_store import ALL, Faults
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.plans import (
+    AFTERLIFE,
+    CROWD,
+    GRAVES,
+    HASTY,
+    LOSSES,
+    PUNCTUAL,
+    RISEN,
+    SET_BACK,
+    SIFTED,
+    TRIMMED,
+    UNREADABLE,
+    WAITING,
+    Plan,
+)
+from tests.simulation.world import play
+
+SEEDS = 1_000
+"""A bug that no history of so many finds counts as missed."""
+
+PLANS = {
+    "claims_that_pass_what_others_sifted": SIFTED,
+    "heads_that_are_gone_unseen": TRIMMED,
+    "claims_that_what_is_redriven_passes": RISEN,
+    "takeovers_that_are_a_little_early": PUNCTUAL,
+    "waits_by_a_clock_that_is_set": SET_BACK,
+    "leases_that_nobody_gives_back": UNREADABLE,
+    "leases_given_back_without_a_fence": HASTY,
+    "repeats_that_confirm_nothing": HASTY,
+    "repeats_that_give_back": HASTY,
+    "losses_that_are_settled_silently": LOSSES,
+    "losses_that_a_filter_passes": LOSSES,
+    "losses_that_take_others_along": LOSSES,
+    "burials_without_a_fence": GRAVES,
+    "purges_that_do_nothing": GRAVES,
+    "purges_of_what_is_gone": replace(GRAVES, redrives=6, faults=replace(ALL, latency_ms_max=200)),
+    "cancels_that_leave_no_mark": WAITING,
+    "delays_in_plain_writes": WAITING,
+    "promotions_that_begin_at_the_end": WAITING,
+    "redrives_of_what_is_alive": AFTERLIFE,
+    "pages_that_come_back_twice": CROWD,
+    "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
+    "beliefs_taken_for_truth": Plan(
+        pops=10, queues=1, resets=2, max_attempts=2, faults=Faults(stale=0.6, stale_ms_max=1_500, lose_reply=0.08)
+    ),
+}
+"""Where no plan is named, every seed has its own."""
+
+FOUND_AT = {
+    "ordered_claims_that_race": 17,
+    "claims_that_forget_the_cap": 37,
+    "takeovers_without_a_fence": 23,
+    "moves_without_a_fence": 19,
+    "acks_of_a_whole_lease_without_its_size": 11,
+    "beliefs_taken_for_truth": 59,
+    "nacks_that_come_back_at_once": 20,
+    "receipts_without_a_group": 24,
+    "resets_that_keep_leases": 61,
+    "resets_that_do_nothing": 21,
+    "burials_in_two_writes": 16,
+    "redrives_of_what_is_alive": 291,
+    "deaths_that_count_twice": 114,
+    "pages_that_nobody_notes": 29,
+    "pages_that_come_back_twice": 10,
+    "alarms_in_two_writes": 90,
+    "alarms_that_race": 10,
+    "trims_of_the_last_segment": 25,
+    "a_missing_head_taken_for_the_end": 31,
+    "pauses_that_nobody_looks_at": 15,
+    "repeats_that_take_more": 41,
+    "heads_that_are_gone_unseen": 217,
+    "helpers_that_append_without_looking": 33,
+    "cancels_that_leave_no_mark": 25,
+    "promotions_that_begin_at_the_end": 30,
+    "leases_given_back_without_a_fence": 28,
+}
+"""The first seed that finds a bug, where a search from 0 takes longer. It moves when the service makes other requests
+to its store: then the search finds the next one, and `python -m tests.simulation --planted` prints this table anew."""
+
+
+def finding(name: str) -> int | None:
+    """The first seed from 0 on whose history shows this bug. None: there is none."""
+    return _first(name, range(SEEDS))
+
+
+def is_found(name: str) -> bool:
+    """Tries the seed that is known to find it first."""
+    return _first(name, dict.fromkeys((FOUND_AT.get(name, 0), *range(SEEDS)))) is not None
+
+
+def _first(name: str, seeds: Iterable[int]) -> int | None:
+    with MUTANTS[name]():
+        return next((seed for seed in seeds if _is_seen(play(seed, PLANS.get(name)))), None)
+
+
+def _is_seen(violations: list[str]) -> bool:
+    """A defect alone may be of the plant itself, which no longer fits what it replaces."""
+    return any(not each.startswith("no_caller_meets_a_defect") for each in violations)
