@@ -16,7 +16,7 @@ from chalicelib.consuming.pop import Consumer
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.sieve import Sieve
 from chalicelib.consuming.throttle import Throttle
-from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.known import Beliefs
 from chalicelib.cursors.receipts import Receipts
 from chalicelib.cursors.retries import Retries

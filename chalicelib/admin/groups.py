@@ -17,10 +17,9 @@ from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.look import all_cursors_of, cursors_of
+from chalicelib.cursors.broadcast import Consumers, place_of
 from chalicelib.cursors.changes import create, reset
-from chalicelib.cursors.consumers import Consumers
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.presence import place_of
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
 from chalicelib.cursors.retries import Retries
 from chalicelib.log.reader import LogReader, Want, stored_at

@@ -137,7 +137,7 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
 def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
     """Those that still make a difference under the new one: a lower retention holds at once for all messages, and what
     was stored longer ago than the new one has expired anyway. Raises InvalidField."""
-    ended = (*topic.past_retentions, (now, topic.retention_ms))
+    ended = (*topic.past_retentions, (now - 1, topic.retention_ms))
     past = [
         [until_ms, kept_ms] for until_ms, kept_ms in ended if kept_ms < retention_ms and now - until_ms < retention_ms
     ]

@@ -14,10 +14,9 @@ from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.rate import Window
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.broadcast import Consumers, completed
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.known import Beliefs
-from chalicelib.cursors.presence import completed
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, stored_at
 from chalicelib.log.segment import Segment

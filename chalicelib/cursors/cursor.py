@@ -5,7 +5,7 @@
               cannot put a path into a literal, but can append to one: `leases.token = next ++ [count, ...]`)
     leases    token -> lease, see `lease`
     segment   the base of a segment at or before `next`, a hint for readers
-    at, by    when the last pop was, and whose (empty: it did not say); see `presence` for those of a broadcast group
+    at, by    when the last pop was, and whose (empty: it did not say); see `broadcast` for those of a broadcast group
     dead      dead letters of the queue
     claims    counts claims, for those that must not pass another
     pages     id -> what a retry page holds, see `retry_page`; not there before the first

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chalicelib.catalogue.group import Group
+from chalicelib.cursors.broadcast import by_consumer, completed, is_known
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.presence import by_consumer, completed, is_known
 from chalicelib.table import keys
 
 

@@ -15,7 +15,7 @@ from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.look import all_cursors_of
-from chalicelib.cursors.consumers import Consumers
+from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.delays.promoter import Promoter, first_due

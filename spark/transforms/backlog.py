@@ -57,10 +57,10 @@ def _places(items: DataFrame, now_ms: int) -> DataFrame:
 
 
 def _consumers(items: DataFrame, now_ms: int) -> DataFrame:
-    """The consumers of broadcast groups. One is forgotten if it was idle for too long, if a cursor has the instant 0
-    (it is being forgotten), or if none has an instant (what is left of it counts dead letters)."""
+    """The consumers of broadcast groups. One is forgotten if it was idle for too long, or if no cursor has an instant
+    (what is left of it counts dead letters)."""
     seen = items.where("kind = 'cursor' and cursor.consumer != ''").select("topic_id", "cursor.*")
-    is_idle = (F.min("at_ms") == 0) | (F.max("at_ms") < now_ms - IDLE_CONSUMER_MS)
+    is_idle = F.max("at_ms") < now_ms - IDLE_CONSUMER_MS
     return seen.groupBy(*_WHOSE).agg(F.coalesce(is_idle, F.lit(True)).alias("is_forgotten"))
 
 

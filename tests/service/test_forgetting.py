@@ -1,4 +1,4 @@
-"""A consumer of a broadcast group is forgotten wholly or not at all, whoever dies, whoever comes at once."""
+"""A consumer of a broadcast group is forgotten wholly or not at all, whoever dies, and whoever comes at once."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.base.runtime import system
-from chalicelib.cursors.presence import LEAVING
 from chalicelib.store import Outcome
 from chalicelib.store.memory import MemoryStore
-from chalicelib.table.writes import Add, Item, Set, Write
+from chalicelib.table.writes import Add, Item, Remove, RemoveItem, Set, Write
+from tests.history.checker import SKEW_MS
 from tests.instances import Clock, instance
 
 QUEUES = 3
@@ -47,6 +47,9 @@ class Watched(MemoryStore):
         """One after the other, so that it can die between them."""
         found: list[Outcome] = []
         for write in writes:
+            if self.when and self.when(write):
+                self.when = None
+                self.happens()
             self._count()
             found += super().write_each([write])
         return found
@@ -58,8 +61,8 @@ class Watched(MemoryStore):
             self.writes_left -= 1
 
 
-def marks(write: Write) -> bool:
-    return Set(("at",), LEAVING) in write.effects
+def forgets(write: Write) -> bool:
+    return RemoveItem() in write.effects or Remove(("at",)) in write.effects
 
 
 def notes(write: Write) -> bool:
@@ -142,22 +145,42 @@ def test_whoever_dies_while_forgetting_leaves_it_to_the_next(by_sweep: bool) -> 
 
 
 def test_what_is_begun_is_ended_though_the_clock_of_the_next_is_behind() -> None:
-    for writes in range(QUEUES + 2):
+    for writes in range(QUEUES + 1):
         store, clock = Watched(), Clock()
-        api = prepared(store, clock, apart_ms=1)
-        clock.ms += IDLE_CONSUMER_MS
+        api = prepared(store, clock, apart_ms=SKEW_MS + 1)
+        clock.ms += IDLE_CONSUMER_MS - SKEW_MS
         store.writes_left = writes
         with suppress(Died):
             sweep(api, clock.ms)
         store.writes_left = None
-        clock.ms -= 100
+        clock.ms -= SKEW_MS
         assert places(instance(store, clock, 9)) == (EVERYTHING if writes else Counter()), writes
+
+
+def test_a_cursor_that_is_forgotten_a_moment_before_its_consumer_comes_back_costs_no_other_message() -> None:
+    """All cursors are of one instant, and the clock of the pop is behind: then some queues go on, others begin anew."""
+    for writes in range(QUEUES + 1):
+        store, clock = Watched(), Clock()
+        api = prepared(store, clock, apart_ms=0)
+        clock.ms += IDLE_CONSUMER_MS + 1
+        store.writes_left = writes
+        with suppress(Died):
+            sweep(api, clock.ms)
+        store.writes_left = None
+        clock.ms -= SKEW_MS
+        for queue in range(QUEUES):
+            api.produce("t", {"messages": [{"body": "new", "queue": queue}]})
+        later = instance(store, clock, 9)
+        found = places(later) + places(later)
+        new = Counter({(queue, 2): 1 for queue in range(QUEUES)})
+        assert found - EVERYTHING == new, writes
+        assert len(found - new) in {2 * anew for anew in range(QUEUES + 1)}, writes
 
 
 def test_a_pop_that_comes_at_the_same_time_wins(store: Watched, clock: Clock, api: Api) -> None:
     other_clock = Clock()
     other_clock.ms = clock.ms - HOUR_MS + IDLE_CONSUMER_MS
-    store.when, store.happens = marks, lambda: take(instance(store, other_clock, 5), 1)
+    store.when, store.happens = forgets, lambda: take(instance(store, other_clock, 5), 1)
     assert sweep(api, other_clock.ms + 1) == 0
     clock.ms = other_clock.ms + 1
     assert places(instance(store, clock, 9)) == Counter()
@@ -178,7 +201,7 @@ def test_a_claim_that_finds_the_cursor_gone_begins_anew(store: Watched, clock: C
 
 def test_two_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: Api) -> None:
     clock.ms += IDLE_CONSUMER_MS + 1
-    store.when, store.happens = marks, lambda: sweep(instance(store, clock, 5), clock.ms)
+    store.when, store.happens = forgets, lambda: sweep(instance(store, clock, 5), clock.ms)
     assert places(api) == EVERYTHING
     assert sweep(api, clock.ms) == 0
     assert places(api) == Counter()
@@ -186,7 +209,7 @@ def test_two_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: A
 
 def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched, clock: Clock, api: Api) -> None:
     clock.ms += IDLE_CONSUMER_MS + 1
-    store.when, store.happens = marks, lambda: instance(store, clock, 5).reset("t", "g", {"to": "latest"})
+    store.when, store.happens = forgets, lambda: instance(store, clock, 5).reset("t", "g", {"to": "latest"})
     assert sweep(api, clock.ms) == 1
     assert places(api) == EVERYTHING
 

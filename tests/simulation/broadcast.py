@@ -1,7 +1,8 @@
 """Simulated histories of a broadcast group: several processes of each consumer, with faults, beside sweeps that forget.
 
 First every consumer gets every message. Then, when all have been idle for about as long as makes a group forget them,
-they come back beside a sweep: each gets everything once more, or nothing, but never a part."""
+they come back beside a sweep, and more messages come in: each gets all of these, and of each queue all of the old ones
+again, or none."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from chalicelib.base.message import Message
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Pop
-from chalicelib.cursors import presence
+from chalicelib.cursors import broadcast
 from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
@@ -46,7 +47,7 @@ class Held(NamedTuple):
 
 @contextmanager
 def _short_memory() -> Iterator[None]:
-    with patch.object(presence, "IDLE_CONSUMER_MS", IDLE_MS), patch.object(presence, "PRESENCE_MS", PRESENCE_MS):
+    with patch.multiple(broadcast, IDLE_CONSUMER_MS=IDLE_MS, PRESENCE_MS=PRESENCE_MS):
         yield
 
 
@@ -69,10 +70,11 @@ class BroadcastWorld:
             for name, got in self._round([self._produce, self._sweep, *at_work]):
                 if self._sent - got:
                     self._defects.append(f"{name} never got {sorted(self._sent - got)}")
-            idle_ms = IDLE_MS + self._random.randrange(-600, 600)
-            for name, got in self._round([self._sweep, *at_work], idle_ms):
-                if got and self._sent - got:
-                    self._defects.append(f"{name} came back and never got {sorted(self._sent - got)}")
+            idle_ms, old = IDLE_MS + self._random.randrange(-600, 600), set(self._sent)
+            for name, got in self._round([self._produce, self._sweep, *at_work], idle_ms):
+                missing = self._sent - got - _untouched(old, got)
+                if missing:
+                    self._defects.append(f"{name} came back and never got {sorted(missing)}")
         return self._defects + [f"held twice: {one}, {other}" for one, other in self._held_twice()]
 
     def _round(self, acts: list[Callable[[Service], None]], after_ms: int = 0) -> list[tuple[str, set[Place]]]:
@@ -125,7 +127,8 @@ class BroadcastWorld:
 
     def _produce(self, service: Service) -> None:
         assert self._topic
-        while len(self._sent) < MESSAGES:
+        until = len(self._sent) + MESSAGES
+        while len(self._sent) < until:
             self._scheduler.sleep(self._random.randrange(150))
             with suppress(StoreUnavailable):
                 messages = [(Message(b"x", True, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)]
@@ -166,6 +169,12 @@ class BroadcastWorld:
         if got and (acks or self._random.random() < 0.7):
             service.settler.ack(self._topic, "g", [each.receipt for each in got])
         return bool(got)
+
+
+def _untouched(old: set[Place], got: set[Place]) -> set[Place]:
+    """Old messages of the queues where none of them came."""
+    anew = {queue for queue, _ in old & got}
+    return {place for place in old if place[0] not in anew}
 
 
 def play(seed: int) -> list[str]:

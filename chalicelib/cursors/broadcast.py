@@ -1,0 +1,186 @@
+"""The consumers of a broadcast group. Each has cursors of its own; one that is idle for long is forgotten.
+
+`at` of a cursor is the instant of a pop. The newest of a consumer's cursors tells when the consumer last popped, from
+whichever queue its messages came. Where that was some time ago, a pop writes it again, on the newest cursor. So that
+cursor decides whether the consumer came back in time: forgetting removes it first, on condition that it is as it was
+seen, and the consumer's other cursors after it. These alone tell that the consumer was idle for even longer, so whoever
+finds them removes them. A cursor that is gone begins again at the group's start.
+
+A cursor that counts dead letters, which stay, is not removed: it goes back to the start, without an `at`. A cursor's
+first epoch is the instant when it was made, so a consumer that comes back has none that it had before, and no old
+receipt and no late write fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import IDLE_CONSUMER_MS, MOVED_TOGETHER_MAX, PRESENCE_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.changes import create, reset
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.retries import Retries
+from chalicelib.store import Range, Store
+from chalicelib.store.outcomes import raise_trouble
+from chalicelib.table import keys
+from chalicelib.table.writes import Absent, Equals, Guard, Item, Refused, Remove, RemoveItem, Set, Write
+
+
+def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
+    ordered = sorted(cursors, key=lambda cursor: cursor.key)
+    return [list(own) for _, own in groupby(ordered, key=lambda cursor: cursor.consumer)]
+
+
+def place_of(group: Group, cursor: Cursor) -> keys.Place:
+    """Where the retries of a cursor lie."""
+    return keys.Place(group.topic_id, group.id, keys.queue_of(cursor.key))
+
+
+def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
+    """The cursors of one consumer for each queue: those that are there, and those that begin at the start."""
+    standing = {keys.queue_of(cursor.key): cursor for cursor in own}
+    return [
+        standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
+        for queue in range(queues)
+    ]
+
+
+def newest(cursors: Iterable[Cursor]) -> Cursor | None:
+    """The cursor that tells when the consumer last popped; None: it never did, or is forgotten."""
+    noted = [cursor for cursor in cursors if cursor.stands and cursor.last_pop_at_ms is not None]
+    return max(noted, key=lambda cursor: (cursor.last_pop_at_ms or 0, cursor.key), default=None)
+
+
+def is_idle(last: Cursor, now: int) -> bool:
+    """Whether the consumer with this newest cursor is to be forgotten."""
+    return now - (last.last_pop_at_ms or 0) > IDLE_CONSUMER_MS
+
+
+def is_known(cursors: Sequence[Cursor], now: int) -> bool:
+    last = newest(cursors)
+    return last is not None and not is_idle(last, now)
+
+
+def note(last: Cursor, now: int) -> Write:
+    """Notes a pop on the newest of the consumer's cursors, if that is what it was."""
+    return Write(
+        last.key,
+        _as_seen(last),
+        (Set(("at",), now),),
+        landed=lambda before: before is not None and before.get("at") == now,
+    )
+
+
+def forget(cursor: Cursor, start: int, now: int) -> Write:
+    """Removes a cursor if it is as it was seen, or leaves of it what counts the dead letters."""
+    guards = (*_as_seen(cursor), Equals(("dead",), cursor.dead))
+    if not cursor.dead:
+        return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: before is None)
+    epoch = max(now, cursor.epoch + 1)
+    left = (Set(("epoch",), epoch), Set(("next",), [start]), Set(("leases",), {}))
+    return Write(
+        cursor.key,
+        guards,
+        (*left, *(Remove((name,)) for name in ("pages", "segment", "at", "by"))),
+        landed=lambda before: before is not None and before["epoch"] == epoch,
+    )
+
+
+def _as_seen(cursor: Cursor) -> tuple[Guard, ...]:
+    at: Guard = Absent(("at",)) if cursor.last_pop_at_ms is None else Equals(("at",), cursor.last_pop_at_ms)
+    return Equals(("epoch",), cursor.epoch), at
+
+
+class Consumers:
+    def __init__(self, store: Store, runtime: Runtime, retries: Retries) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._retries = retries
+
+    def as_made_by(self, consumer_id: str, cursors: Sequence[Cursor]) -> list[Cursor]:
+        """The same; those that are not there yet as a pop of this consumer will make them."""
+        now = self._runtime.now()
+        return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
+
+    def admits(self, group: Group, cursors: Sequence[Cursor], is_current: bool) -> bool:
+        """Whether a consumer may go on from these cursors. If not, it has to look again, at what is there now: it was
+        forgotten, here or at the same time, or these were not read `is_current`ly enough to tell."""
+        now = self._runtime.now()
+        standing = [cursor for cursor in cursors if cursor.stands]
+        last = newest(standing)
+        if last is None:
+            return True
+        if is_idle(last, now):
+            if is_current:
+                self._forget(group, standing, last)
+            return False
+        if now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
+            try:
+                self._store.write(note(last, now))
+            except Refused:
+                return False
+        return True
+
+    def forget_idle(self, topic: Topic, group: Group, now: int) -> int:
+        """Forgets the consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
+        forgotten = 0
+        for cursors in by_consumer(self.all(topic, group)):
+            last = newest(cursors)
+            if last is None:  # what counted dead letters that are gone by now
+                self._remove(group, [cursor for cursor in cursors if not cursor.dead])
+            elif is_idle(last, now):
+                forgotten += self._forget(group, cursors, last)
+        return forgotten
+
+    def all(self, topic: Topic, group: Group) -> list[Cursor]:
+        """All cursors of the group that there are."""
+        partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
+        return [Cursor.of(item) for item in self._store.read([partition])[0]]
+
+    def reset(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> None:
+        """Moves all consumers that there are. Who comes meanwhile comes after it, and begins at the start."""
+        moving = self._moving(topic, group, targets)
+        while moving:
+            now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
+            writes = [reset(cursor, offset) if cursor.stands else create(cursor) for cursor, offset in now]
+            for (cursor, offset), outcome in zip(now, self._each(writes), strict=True):
+                found = outcome.before if isinstance(outcome, Refused) else outcome
+                is_done = cursor.stands and not isinstance(outcome, Refused)
+                if is_done:
+                    self._retries.forget(place_of(group, cursor), cursor.pages.values())
+                elif found:  # without an item the consumer was forgotten, or the group deleted
+                    moving.append((Cursor.of(found), offset))
+
+    def _moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
+        """The cursors to move, and where to. One that is not there yet is made as old as its consumer is."""
+        now = self._runtime.now()
+        found: list[tuple[Cursor, int]] = []
+        for own in by_consumer(self.all(topic, group)):
+            last = newest(own)
+            if last and not is_idle(last, now):
+                cursors = completed(group, topic.queues, own, last.consumer)
+                at_ms, by = last.last_pop_at_ms, last.last_consumer_id
+                found += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
+        return found
+
+    def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:
+        """Whether the consumer is now forgotten. If not, it has come back."""
+        return self._remove(group, [last]) and self._remove(group, [each for each in cursors if each is not last])
+
+    def _remove(self, group: Group, cursors: Sequence[Cursor]) -> bool:
+        """Whether all of these were as they were seen, and are gone."""
+        now = self._runtime.now()
+        outcomes = self._each([forget(each, group.start_of(keys.queue_of(each.key)), now) for each in cursors])
+        for cursor, outcome in zip(cursors, outcomes, strict=True):
+            if cursor.pages and not isinstance(outcome, Refused):
+                self._retries.forget(place_of(group, cursor), cursor.pages.values())
+        return not any(isinstance(outcome, Refused) for outcome in outcomes)
+
+    def _each(self, writes: Sequence[Write]) -> list[Item | Refused]:
+        outcomes = self._store.write_each(writes) if writes else []
+        raise_trouble(outcomes)
+        return [outcome for outcome in outcomes if not isinstance(outcome, StoreUnavailable)]
