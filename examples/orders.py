@@ -1,8 +1,8 @@
-"""Gives a running Decant something of everything: messages that are acked, retried, delayed, and given up.
+"""Sends sample traffic to a running Decant: messages that are acked, retried, delayed and dead.
 
     python3 examples/orders.py [PORT]
 
-Then the tables and the report of the data pipeline have something to show; see docs/pipeline.md.
+The tables and the report of the data pipeline then have something to show; see docs/pipeline.md. The topic is `shop`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ HOST = "127.0.0.1"
 
 
 def main(port: int) -> None:
-    def ask(method: str, path: str, **body: Any) -> Any:
-        asked = Request(f"http://{HOST}:{port}/topics/orders{path}", json.dumps(body).encode(), method=method)
-        asked.add_header("Content-Type", "application/json")
-        with urlopen(asked) as answer:
-            return json.loads(answer.read() or b"null")
+    def call(method: str, path: str, **body: Any) -> Any:
+        request = Request(f"http://{HOST}:{port}/topics/shop{path}", json.dumps(body).encode(), method=method)
+        request.add_header("Content-Type", "application/json")
+        with urlopen(request) as response:
+            return json.loads(response.read() or b"null")
 
-    ask("PUT", "", queues=2)
-    ask("PUT", "/groups/billing")
+    call("PUT", "", queues=2)
+    call("PUT", "/groups/billing")
     orders = [{"body": f"order {number}", "key": f"customer-{number % 5}", "tag": "new"} for number in range(20)]
-    ask("POST", "/messages", messages=orders)
-    ask("POST", "/messages", messages=[{"body": "remind", "delay_ms": 500}, {"body": "expire", "delay_ms": 3_600_000}])
-    receipts = [each["receipt"] for each in ask("POST", "/groups/billing/pop", max_messages=6)["messages"]]
-    ask("POST", "/groups/billing/ack", receipts=receipts[:-2])
-    ask("POST", "/groups/billing/nack", receipts=receipts[-2:-1], delay_ms=600_000)
-    ask("POST", "/groups/billing/bury", receipts=receipts[-1:], reason="no such <customer>")
-    time.sleep(2)  # until the sweep has delivered the reminder
-    print("20 orders and 2 delayed messages: some acked, one to be retried, one dead, one delivered late")
+    call("POST", "/messages", messages=orders)
+    call("POST", "/messages", messages=[{"body": "remind", "delay_ms": 500}, {"body": "expire", "delay_ms": 3_600_000}])
+    receipts = [message["receipt"] for message in call("POST", "/groups/billing/pop", max_messages=6)["messages"]]
+    call("POST", "/groups/billing/ack", receipts=receipts[:-2])
+    call("POST", "/groups/billing/nack", receipts=receipts[-2:-1], delay_ms=600_000)
+    call("POST", "/groups/billing/bury", receipts=receipts[-1:], reason="no such <customer>")
+    time.sleep(2)  # the sweep delivers the reminder meanwhile
+    print("20 orders and 2 delayed messages: 4 acked, 1 waiting for its retry, 1 dead, 1 delayed one delivered")
 
 
 if __name__ == "__main__":
