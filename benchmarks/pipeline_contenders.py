@@ -64,13 +64,15 @@ def arrow(folder: str) -> int:
     """Our code without Spark: Arrow batches of messages. Payloads are of one piece here."""
     import pyarrow as pa
 
-    from spark.sources import packed
-    from spark.sources.manifest import read_export
-    from spark.unpacking import unpack
+    from spark.reading import packed_entries
+    from spark.reading.manifest import read_export
+    from spark.unpacking.unpack import unpack
 
     files = read_export(folder).files
-    rows = sum(part.num_rows for file in files for batch in packed.inline(file) for part in unpack(batch))
-    elsewhere = pa.Table.from_batches([batch for file in files for batch in packed.elsewhere(file)], packed.SCHEMA)
+    rows = sum(part.num_rows for file in files for batch in packed_entries.inline(file) for part in unpack(batch))
+    elsewhere = pa.Table.from_batches(
+        [batch for file in files for batch in packed_entries.elsewhere(file)], packed_entries.SCHEMA
+    )
     entries = elsewhere.filter(elsewhere["pieces"].is_valid()).drop_columns(["data", "piece"])
     pieces = elsewhere.filter(elsewhere["piece"].is_valid()).select(["entry_id", "data"])
     together = entries.join(pieces, "entry_id", join_type="inner").to_batches(max_chunksize=4096)
@@ -78,8 +80,8 @@ def arrow(folder: str) -> int:
 
 
 def ours(cores: int) -> Callable[[str], int]:
-    from spark.session import open_session
-    from spark.sources import dynamodb_export
+    from spark.frame.session import open_session
+    from spark.reading import dynamodb_export
     from spark.transforms import messages as unpacking
 
     spark = open_session("benchmark", cores)
@@ -105,7 +107,7 @@ def _all_columns(found: Any) -> int:
 
 def read_json(cores: int) -> Callable[[str], int]:
     """Spark's own reader, to typed JSON only: nothing is decoded or unpacked. `rows` are items."""
-    from spark.session import open_session
+    from spark.frame.session import open_session
 
     spark = open_session("benchmark", cores)
     entry = "M struct<i:struct<B:string>,n:struct<N:string>,at:struct<N:string>,c:struct<S:string>,d:struct<B:string>>"

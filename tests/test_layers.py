@@ -244,7 +244,7 @@ def test_the_pipeline_and_the_service_share_no_code() -> None:
 )
 def test_transforms_open_no_session_and_no_files(module: Module) -> None:
     for name in module.imports:
-        assert not name.startswith(("spark.session", "spark.sources", "spark.tables", "spark.job")), name
+        assert not name.startswith(("spark.frame", "spark.reading", "spark.writing")), name
 
 
 def _packages(module: Module) -> set[str]:

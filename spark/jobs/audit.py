@@ -12,10 +12,10 @@ if not __package__:  # spark-submit runs this file by its path
 from pyspark.sql import DataFrame
 
 from spark import schemas
-from spark.command import natural
-from spark.job import DONE, VIOLATED, Job, Outcome, Run, main
+from spark.frame.command_line import natural
+from spark.frame.job import DONE, VIOLATED, Job, Outcome, Run, main
 from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, light, violations, worst_first
-from spark.transforms.audit.verdict import SLACK_MS
+from spark.transforms.audit.findings import SLACK_MS
 
 TABLE = "violations"
 SHOWN_MAX = 20

@@ -8,7 +8,7 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.backlog import KINDS, backlog
 from spark.transforms.entries import without_data
 

@@ -9,8 +9,8 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.command import positive
-from spark.job import Job, Outcome, Run, main
+from spark.frame.command_line import positive
+from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.cost import Prices, cost
 from spark.transforms.entries import without_data
 

@@ -9,7 +9,7 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.dead_letters import KINDS, dead_letters, dead_messages
 
 

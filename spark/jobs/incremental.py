@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.errors import BadInput
-from spark.job import DONE, FAILED, INTERRUPTED, Job, Outcome, Run, main
+from spark.frame.job import DONE, FAILED, INTERRUPTED, Job, Outcome, Run, main
 from spark.jobs import messages
-from spark.sources.files import Place
+from spark.reading.files import Place
 
 ABOUT = """Runs the job messages on every export, full or incremental, that has arrived in a folder since the last run,
 in the order of their times. The checkpoint knows what was there. An export without a manifest is still being written,

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark import schemas
-from spark.job import Job, Outcome, Run, main
-from spark.sources.files import Place
+from spark.frame.job import Job, Outcome, Run, main
+from spark.reading.files import Place
 from spark.transforms import messages as unpacking
 
 ABOUT = """Unpacks every message of an export into the table messages (by topic, date, and the export that brought it

@@ -10,9 +10,9 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark.errors import BadInput
-from spark.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, main
+from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, main
 from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
-from spark.sources.manifest import read_export
+from spark.reading.manifest import read_export
 
 _JOBS = (messages, audit, backlog, traffic, delays, dead_letters, cost, compact)
 """`messages` first: others look there for what the queue has let go of."""

@@ -20,9 +20,10 @@ import orjson
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from spark import schemas, selecting
+from spark import schemas
 from spark.errors import BadInput
-from spark.job import Job, Outcome, Run, main
+from spark.frame import message_options
+from spark.frame.job import Job, Outcome, Run, main
 from spark.replaying.journal import Journal
 from spark.replaying.sending import SEND, SKIP, Clock, Sender
 from spark.replaying.service import Service
@@ -33,7 +34,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    selecting.add_arguments(parser)
+    message_options.add_arguments(parser)
     parser.add_argument("--run-id", required=True, type=_run_id, help="the same again goes on where it stopped")
     parser.add_argument("--url", required=True, type=_url, help="of the service, such as http://127.0.0.1:8000")
     parser.add_argument("--to-topic", required=True, metavar="NAME", help="must be there")
@@ -48,7 +49,7 @@ def run(run: Run) -> Outcome:
     target = Service(given.url, given.to_topic)
     settings = target.settings()
     asked = {"topic": given.to_topic, "url": given.url, "keep_queues": given.keep_queues}
-    about = {"run": given.run_id, **asked, "selection": asdict(selecting.selection(given))}
+    about = {"run": given.run_id, **asked, "selection": asdict(message_options.selection(given))}
     clock = Clock(lambda: time.time_ns() // 1_000_000, lambda ms: time.sleep(ms / 1000))
     with Journal(_journal(run), orjson.loads(orjson.dumps(about))) as journal:
         plan = _plan(run, is_begun=journal.stored > 0 or journal.doubt is not None)
@@ -70,7 +71,7 @@ def _plan(run: Run, is_begun: bool) -> DataFrame:
         if is_begun:
             raise BadInput(f"run {run.given.run_id} has begun, but its plan {path} is gone; take another --run-id")
         archive = run.tables.read("messages", schemas.MESSAGES)
-        found = archive.transform(only_selected, selecting.selection(run.given)).transform(in_order)
+        found = archive.transform(only_selected, message_options.selection(run.given)).transform(in_order)
         found.withColumn("position", F.monotonically_increasing_id()).write.mode("overwrite").parquet(path)
     return run.spark.read.parquet(path)
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from spark import schemas
 from spark.errors import BadInput
-from spark.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, Run, main
 from spark.report import sections
 from spark.report.page import Section, Tile, page
 

@@ -16,10 +16,11 @@ from typing import Any
 import orjson
 from pyspark.sql import DataFrame, Row
 
-from spark import schemas, selecting
-from spark.command import positive
+from spark import schemas
 from spark.errors import BadInput
-from spark.job import Job, Outcome, Run, main
+from spark.frame import message_options
+from spark.frame.command_line import positive
+from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.selection import in_order, only_selected
 
 LIMIT = 20
@@ -27,7 +28,7 @@ _SHOWN_CHARS = 60
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    selecting.add_arguments(parser)
+    message_options.add_arguments(parser)
     parser.add_argument("--limit", type=positive, default=LIMIT, metavar="N", help=f"lines shown (default: {LIMIT})")
     parser.add_argument("--out", type=Path, metavar="FILE", help="all of them, one JSON object a line")
 
@@ -36,7 +37,7 @@ def run(run: Run) -> Outcome:
     limit, out = run.given.limit, run.given.out
     if out is not None:
         _demand_file(out)
-    wanted = selecting.selection(run.given)
+    wanted = message_options.selection(run.given)
     archive = run.tables.read("messages", schemas.MESSAGES)
     found = archive.transform(only_selected, wanted).transform(in_order)
     rows = found.limit(limit + 1).collect()

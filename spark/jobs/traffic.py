@@ -11,9 +11,10 @@ if not __package__:  # spark-submit runs this file by its path
 
 from pyspark.sql import functions as F
 
-from spark import schemas, selecting
-from spark.command import positive
-from spark.job import Job, Outcome, Run, main
+from spark import schemas
+from spark.frame import message_options
+from spark.frame.command_line import positive
+from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.audit.log import topics
 from spark.transforms.traffic import hot_keys, only_between, skew, traffic
 
@@ -21,7 +22,7 @@ TOP = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    selecting.add_span(parser)
+    message_options.add_span(parser)
     parser.add_argument(
         "--top", type=positive, default=TOP, metavar="N", help=f"how many keys of each topic (default: {TOP})"
     )
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     given = run.given
-    selecting.demand_span(given)
+    message_options.demand_span(given)
     archive = run.tables.read("messages", schemas.MESSAGES)
     messages = archive.transform(only_between, given.from_ms, given.to_ms)
     rows = run.write(messages.transform(traffic).repartition(1), "traffic")

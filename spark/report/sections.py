@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from spark.report import charts, words
+from spark.report import charts, formats
 from spark.report.page import Column, Section
 from spark.transforms import digests
 from spark.transforms.audit import VIOLATION, worst_first
@@ -26,7 +26,7 @@ def audit(violations: DataFrame | None) -> Section:
         return Section(title, about, "0 findings", "Everything holds. Nothing was found.", "good")
     wrong = sum(row["severity"] == VIOLATION for row in rows)
     verdict = (
-        f"Violations: {words.count(wrong)} of {words.counted(len(rows), 'finding')}. The table must never look"
+        f"Violations: {formats.count(wrong)} of {formats.counted(len(rows), 'finding')}. The table must never look"
         " like that."
         if wrong
         else "No violations. What is listed may come from reading items at different moments, or costs storage only."
@@ -37,8 +37,8 @@ def audit(violations: DataFrame | None) -> Section:
         (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
         for row in rows[:ROWS_MAX]
     ]
-    chart = charts.bars(found[:BARS_MAX], "findings", words.count)
-    headline = words.counted(wrong, "violation") if wrong else words.counted(len(rows), "finding")
+    chart = charts.bars(found[:BARS_MAX], "findings", formats.count)
+    headline = formats.counted(wrong, "violation") if wrong else formats.counted(len(rows), "finding")
     return Section(title, about, headline, verdict, "bad" if wrong else "odd", chart, titles, cells, _hidden(rows))
 
 
@@ -50,11 +50,11 @@ def quarantine(rows: DataFrame | None) -> Section:
     total = rows.count() if len(found) == ROWS_MAX else len(found)
     if not found:
         return Section(title, about, "0 lines", "All of it could be read.", "good")
-    verdict = f"{words.count(total)} could not be read; the other figures are without them."
+    verdict = f"{formats.count(total)} could not be read; the other figures are without them."
     reasons = _summed((row["reason"], 1) for row in found)
-    cells = [(row["file"], words.count(row["line"]), row["reason"]) for row in found]
-    chart = charts.bars(reasons[:BARS_MAX], "lines", words.count)
-    titles, headline = _columns("File", "Line#", "Reason"), words.counted(total, "line")
+    cells = [(row["file"], formats.count(row["line"]), row["reason"]) for row in found]
+    chart = charts.bars(reasons[:BARS_MAX], "lines", formats.count)
+    titles, headline = _columns("File", "Line#", "Reason"), formats.counted(total, "line")
     return Section(title, about, headline, verdict, "bad", chart, titles, cells, total - len(found))
 
 
@@ -72,14 +72,14 @@ def backlog(rows: DataFrame | None) -> Section:
         (
             row["topic"],
             row["group"],
-            *(words.count(row[name]) for name in ("ready", "in_flight", "retrying", "dead")),
-            words.span(row["oldest_age_ms"]),
-            words.instant(row["last_pop_at_ms"]),
+            *(formats.count(row[name]) for name in ("ready", "in_flight", "retrying", "dead")),
+            formats.span(row["oldest_age_ms"]),
+            formats.instant(row["last_pop_at_ms"]),
         )
         for row in groups[:ROWS_MAX]
     ]
-    chart = charts.bars(behind[:BARS_MAX], "messages ready", words.count) if behind else ""
-    headline = f"{words.count(sum(ready for _, ready in behind))} ready"
+    chart = charts.bars(behind[:BARS_MAX], "messages ready", formats.count) if behind else ""
+    headline = f"{formats.count(sum(ready for _, ready in behind))} ready"
     return Section(title, about, headline, verdict, "" if behind else "good", chart, titles, cells, _hidden(groups))
 
 
@@ -94,19 +94,19 @@ def traffic(rows: DataFrame | None) -> Section:
     step = digests.step_ms(last - first + 1)
     counts = {row["at_ms"]: row["messages"] for row in digests.over_time(rows, step).collect()}
     start = max(min(counts), max(counts) - 200 * step)
-    steps = [(words.clock(at), counts.get(at, 0)) for at in range(start, max(counts) + 1, step)]
+    steps = [(formats.clock(at), counts.get(at, 0)) for at in range(start, max(counts) + 1, step)]
     titles = _columns("Topic", "Messages#", "Bodies#", "First", "Last")
     cells = [
         (
             row["topic"],
-            words.count(row["messages"]),
-            words.size(row["body_bytes"]),
-            *map(words.instant, (row["first_ms"], row["last_ms"])),
+            formats.count(row["messages"]),
+            formats.size(row["body_bytes"]),
+            *map(formats.instant, (row["first_ms"], row["last_ms"])),
         )
         for row in topics[:ROWS_MAX]
     ]
-    chart = charts.columns(steps, f"messages in {words.span(step)}", "time stored (UTC)", words.count)
-    headline = words.counted(sum(counts.values()), "message")
+    chart = charts.columns(steps, f"messages in {formats.span(step)}", "time stored (UTC)", formats.count)
+    headline = formats.counted(sum(counts.values()), "message")
     return Section(title, about, headline, "", "", chart, titles, cells, _hidden(topics))
 
 
@@ -126,17 +126,17 @@ def delays(rows: DataFrame | None) -> Section:
     cells = [
         (
             row["topic"],
-            words.count(row["messages"]),
-            *(words.span(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),
-            *(words.count(row[name]) for name in ("early", "waiting", "overdue")),
+            formats.count(row["messages"]),
+            *(formats.span(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),
+            *(formats.count(row[name]) for name in ("early", "waiting", "overdue")),
         )
         for row in topics[:ROWS_MAX]
     ]
-    chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", words.span) if late else ""
+    chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", formats.span) if late else ""
     verdict = "" if late else "None of the delayed messages was due yet."
-    headline = f"99 % within {words.span(max(lateness for _, lateness in late))}" if late else "none"
+    headline = f"99 % within {formats.span(max(lateness for _, lateness in late))}" if late else "none"
     if early:
-        headline, verdict = f"{words.count(early)} early", "Some came before their time: that must never be."
+        headline, verdict = f"{formats.count(early)} early", "Some came before their time: that must never be."
     return Section(title, about, headline, verdict, "bad" if early else "", chart, titles, cells, _hidden(topics))
 
 
@@ -148,13 +148,15 @@ def dead_letters(rows: DataFrame | None) -> Section:
     if not reasons:
         return Section(title, about, "0 messages", "No group has given up a message.", "good")
     total = sum(row["letters"] for row in reasons)
-    chart = charts.bars(_summed((row["reason"], row["letters"]) for row in reasons)[:BARS_MAX], "messages", words.count)
+    chart = charts.bars(
+        _summed((row["reason"], row["letters"]) for row in reasons)[:BARS_MAX], "messages", formats.count
+    )
     titles = _columns("Topic", "Group", "Reason", "Messages#", "Last, within the hour from")
     cells = [
-        (row["topic"], row["group"], row["reason"], words.count(row["letters"]), words.instant(row["last_hour_ms"]))
+        (row["topic"], row["group"], row["reason"], formats.count(row["letters"]), formats.instant(row["last_hour_ms"]))
         for row in reasons[:ROWS_MAX]
     ]
-    headline = words.counted(total, "message")
+    headline = formats.counted(total, "message")
     return Section(title, about, headline, "", "odd", chart, titles, cells, _hidden(reasons))
 
 
@@ -167,24 +169,25 @@ def cost(rows: DataFrame | None) -> Section:
         return Section(title, about, "nothing", "The table stores nothing.")
     usd = sum(row["usd_per_month"] for row in kinds)
     sizes = _summed((row["kind"], row["bytes"]) for row in kinds)
-    written, read = (words.money(sum(row[name] for row in kinds)) for name in ("write_usd", "read_usd"))
+    written, read = (formats.money(sum(row[name] for row in kinds)) for name in ("write_usd", "read_usd"))
     verdict = (
-        f"{words.size(sum(size for _, size in sizes))} in all: {words.money(usd)} a month. As far as an export tells,"
-        f" writing it has taken {written} and reading it {read}: at least, and where it is cursors, about."
+        f"{formats.size(sum(size for _, size in sizes))} in all: {formats.money(usd)} a month."
+        f" As far as an export tells, writing it has taken {written}"
+        f" and reading it {read}: at least, and where it is cursors, about."
     )
     titles = _columns("Topic", "Kind of item", "Items#", "Size#", "A month#", "Written for#", "Read for#")
     cells = [
         (
             row["topic"] or "none",
             row["kind"],
-            words.count(row["items"]),
-            words.size(row["bytes"]),
-            *(words.money(row[name]) for name in ("usd_per_month", "write_usd", "read_usd")),
+            formats.count(row["items"]),
+            formats.size(row["bytes"]),
+            *(formats.money(row[name]) for name in ("usd_per_month", "write_usd", "read_usd")),
         )
         for row in kinds[:ROWS_MAX]
     ]
-    chart = charts.bars(sizes[:BARS_MAX], "bytes stored, by kind of item", words.size)
-    return Section(title, about, f"{words.money(usd)} a month", verdict, "", chart, titles, cells, _hidden(kinds))
+    chart = charts.bars(sizes[:BARS_MAX], "bytes stored, by kind of item", formats.size)
+    return Section(title, about, f"{formats.money(usd)} a month", verdict, "", chart, titles, cells, _hidden(kinds))
 
 
 def _not_run(title: str, about: str, job: str) -> Section:
@@ -205,7 +208,7 @@ def _summed(values: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
 
 
 def _number(value: int | None) -> str:
-    return words.NONE if value is None else str(value)
+    return formats.NONE if value is None else str(value)
 
 
 def _hidden(rows: Sequence[Row]) -> int:

@@ -10,8 +10,8 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 
 from spark import schemas
 from spark.transforms.audit.cursors import owed
+from spark.transforms.audit.findings import is_past
 from spark.transforms.audit.log import ends, topics
-from spark.transforms.audit.verdict import is_past
 from spark.transforms.entries import entries
 
 KINDS = ("topic", "group", "cursor", "segment", "retry_page")

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.transforms.entries import entries
-from spark.unpacking import COLUMNS, ReadBlob, unpack
+from spark.unpacking.unpack import COLUMNS, ReadBlob, unpack
 
 _PLACE = ("queue", "offset", "count", "stored_at_ms", "codec", "pieces", "file", "line")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.session import open_session
+from spark.frame.session import open_session
 
 _SETTINGS = {
     "spark.sql.codegen.wholeStage": "false",  # nor is compiling a plan for ten rows: a query takes a third of the time

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from chalicelib.table.writes import Item, Write
-from spark.job import VIOLATED, main
+from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
 from tests.simulation.world import World
 from tests.spark.exports import ID, write_items

@@ -7,7 +7,7 @@ import base64
 import pyarrow as pa
 import pytest
 
-from spark.base64s import decoded
+from spark.unpacking.base64s import decoded
 
 BLOBS = [b"", None, b"a", b"ab", b"abc", b"\xff" * 4, None, b"=" * 5, bytes(range(256))]
 TEXTS = pa.array([None if blob is None else base64.b64encode(blob).decode() for blob in BLOBS])

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from chalicelib.table import keys
 from spark import schemas
-from spark.job import main
+from spark.frame.job import main
 from spark.jobs.messages import JOB
-from spark.sources import dynamodb_export
+from spark.reading import dynamodb_export
 from tests.spark.exports import ID, write_items
 from tests.spark.items import entry, segment, topic
 from tests.spark.service import World, busy_world

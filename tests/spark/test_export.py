@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from chalicelib.table import keys
 from chalicelib.table.sizes import item_bytes
 from spark import schemas
-from spark.sources import dynamodb_export
-from spark.sources.data_file import FileReader, quarantined
-from spark.sources.manifest import read_export
+from spark.reading import dynamodb_export
+from spark.reading.data_file import FileReader, quarantined
+from spark.reading.manifest import read_export
 from tests.spark import items
 from tests.spark.exports import change, line, md5, write_export, write_items, write_manifest
 

@@ -16,9 +16,9 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from chalicelib.store import embedded, embedded_wire
 from chalicelib.store.dynamodb import table as tables
 from local import endpoint
-from spark.exporting.__main__ import main
-from spark.exporting.state import State
-from spark.sources.manifest import Export, read_export
+from spark.exporting import main
+from spark.reading.manifest import Export, read_export
+from spark.writing.state import State
 from tests.emulators import client_of, free_port
 
 
@@ -166,7 +166,7 @@ def test_an_export_that_fails_midway_leaves_nothing_and_what_changed_is_in_the_n
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("spark.exporting.layout.finish", full_disk)
+        patched.setattr("spark.writing.layout.finish", full_disk)
         assert main(["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"]) == 1
     assert "No space left" in capsys.readouterr().err
     assert len(list(tmp_path.glob("AWSDynamoDB/*"))) == 2, "the full one, and an empty folder of data"

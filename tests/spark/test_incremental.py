@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import INTERRUPTED, main
+from spark.frame.job import INTERRUPTED, main
 from spark.jobs import incremental
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic

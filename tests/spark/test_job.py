@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.errors import BadInput
-from spark.job import FAILED, INTERRUPTED, Job, Outcome, Run, instant, main
+from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, Run, instant, main
 from spark.jobs import audit, backlog, cost, dead_letters, delays, messages, pipeline, search, traffic
 from tests.emulators import ROOT
 from tests.spark.exports import change, write_export, write_items

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import main
+from spark.frame.job import main
 from spark.jobs import compact, pipeline, replay, search
 from tests.http.client import Client, Json
 from tests.spark.exports import ID, write_items

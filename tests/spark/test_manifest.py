@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark.errors import BadInput
-from spark.sources.manifest import read_export
+from spark.reading.manifest import read_export
 from tests.spark import items
 from tests.spark.exports import ID, write_export, write_items, write_manifest
 

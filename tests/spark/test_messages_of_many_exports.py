@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import main
+from spark.frame.job import main
 from spark.jobs.messages import JOB
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import Item, entry, payload, segment, topic

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from spark.packed_lines import PackedLines
+from spark.unpacking.message_lines import PackedLines
 
 SECOND = {"b": "2026-01-31T12:00:00Z", "k": 'é\n"', "t": "new", "p": {"at": "2026-01-31", "n": "1"}, "i": "00t1"}
 FIRST = {"b": "{}", "p": {"n": "2", "region": "eu"}}

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import VIOLATED, main
+from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
-from spark.synthetic import Defect, Shape, answers, generate
+from spark.writing.synthetic import Defect, Shape, answers, generate
 
 FOUND = {
     Defect.HOLE: "hole",

@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark import schemas
-from spark.job import main
+from spark.frame.job import main
 from spark.jobs.report import JOB
-from spark.report import charts, sections, words
+from spark.report import charts, formats, sections
 
 EXPORT = "01700000000000-abcdef12"
 AT = 1_700_000_000_000
@@ -78,10 +78,10 @@ def test_the_report_shows_every_number_in_a_chart_and_in_a_table(report: str) ->
     read = _Reader(report)
     assert read.tags.count("svg") == 5
     assert read.tags.count("table") == 5
-    for said in ("orders / billing", words.count(1244), words.span(90_000), words.span(2500), "1 violation"):
+    for said in ("orders / billing", formats.count(1244), formats.span(90_000), formats.span(2500), "1 violation"):
         assert said in read.text
-    assert f"messages in {words.span(60_000)}" in read.text
-    assert words.count(sum(40 + minute for minute in range(20))) in read.text
+    assert f"messages in {formats.span(60_000)}" in read.text
+    assert formats.count(sum(40 + minute for minute in range(20))) in read.text
 
 
 def test_the_report_says_in_words_where_there_is_nothing(report: str) -> None:
@@ -135,9 +135,9 @@ def test_an_axis_begins_at_0_and_ends_at_a_round_number(largest: float, last: fl
     [(0, "0 ms"), (999, "999 ms"), (1500, "1.5 s"), (59_999, "60 s"), (90_000, "1 min 30 s"), (86_400_000, "1 d")],
 )
 def test_a_span_is_said_in_its_own_unit(ms: int, said: str) -> None:
-    assert words.span(ms).replace("\u202f", " ") == said
+    assert formats.span(ms).replace("\u202f", " ") == said
 
 
 @pytest.mark.parametrize(("usd", "said"), [(0, "$0.00"), (6e-7, "under $0.01"), (0.01, "$0.01"), (1234.5, "$1,234.50")])
 def test_money_is_said_to_the_cent(usd: float, said: str) -> None:
-    assert words.money(usd) == said
+    assert formats.money(usd) == said

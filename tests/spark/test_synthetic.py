@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark.errors import BadInput
-from spark.sources import dynamodb_export
-from spark.sources.manifest import read_export
-from spark.synthetic import Defect, Shape, answers, damage, generate
-from spark.synthetic.__main__ import main
+from spark.reading import dynamodb_export
+from spark.reading.manifest import read_export
+from spark.synthetic import main
+from spark.writing.synthetic import Defect, Shape, answers, file_defects, generate
 
 SMALL = Shape(4_000, files=3, topics=1, queues=2)
 
@@ -125,7 +125,7 @@ def test_the_command_says_what_it_has_written_and_what_is_wrong(
     assert main([*arguments, "--plant", "missing_payload", "--entries", "1"]) == 1
     assert "no place for: missing_payload" in capsys.readouterr().err
     with monkeypatch.context() as patch:
-        patch.setattr(damage, "of_manifests", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(file_defects, "of_manifests", Mock(side_effect=KeyboardInterrupt))
         assert main([*arguments, "--seed", "8"]) == 130
     assert capsys.readouterr().err == "synthetic: interrupted\n"
     assert len(list((tmp_path / "AWSDynamoDB").iterdir())) == 1  # of what failed nothing is left

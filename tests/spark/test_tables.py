@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.job import DONE, FAILED, Job, Outcome, Run, main
+from spark.frame.job import DONE, FAILED, Job, Outcome, Run, main
+from spark.frame.tables import Tables
 from spark.jobs import audit, messages
-from spark.tables import Tables
 from spark.transforms import messages as unpacking
 from tests.spark.exports import write_items
 from tests.spark.items import entry, segment, topic

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from spark.sources.packed import SCHEMA
-from spark.unpacking import unpack
+from spark.reading.packed_entries import SCHEMA
+from spark.unpacking.unpack import unpack
 
 AT_MS = 1_767_225_600_000
 GOOD = {"codec": "json", "data": b'{"b":"good"}'}

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.exporting.__main__ import main as export
-from spark.job import main
+from spark.exporting import main as export
+from spark.frame.job import main
 from spark.jobs import backlog, messages, report
 from tests.emulators import ROOT
 from tests.local.test_server import running

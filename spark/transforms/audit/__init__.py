@@ -16,14 +16,14 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.audit.contents import of_contents
 from spark.transforms.audit.cursors import of_cursors, of_groups
 from spark.transforms.audit.decisions import of_decisions, of_waiting
-from spark.transforms.audit.entries import of_entries
+from spark.transforms.audit.entry_ids import of_entries
+from spark.transforms.audit.findings import COST, DOUBT, VIOLATION, Moment
 from spark.transforms.audit.log import of_logs, topics
-from spark.transforms.audit.owing import of_letters, of_offsets, of_pages
-from spark.transforms.audit.pointers import of_pointers
-from spark.transforms.audit.verdict import COST, DOUBT, VIOLATION, Moment
+from spark.transforms.audit.owed_messages import of_letters, of_offsets, of_pages
+from spark.transforms.audit.segment_pointers import of_pointers
+from spark.transforms.audit.unreadable import of_contents
 
 __all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "light", "violations", "worst_first"]
 

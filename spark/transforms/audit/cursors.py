@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark.transforms.audit.findings import Moment, finding, findings, proved
 from spark.transforms.audit.log import ends
-from spark.transforms.audit.verdict import Moment, finding, findings, proved
 
 ACKED, MOVED = "61", "6D"
 """The letters that a mark begins with, `a` and `m`, in hex. After it comes a bit mask, its first byte the lowest."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
 from spark.transforms.audit.log import topics
-from spark.transforms.audit.verdict import Moment, finding, findings, is_past, proved
 
 
 def decisions(items: DataFrame) -> DataFrame:

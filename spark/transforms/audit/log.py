@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark.transforms.audit.verdict import Moment, finding, findings, is_past, proved
+from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
 
 SEGMENT_FULL_BYTES = 700
 SEGMENT_ENTRIES_MAX = 32

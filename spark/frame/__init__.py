@@ -1,0 +1,1 @@
+"""The frame of every job: its arguments, the session, the tables."""

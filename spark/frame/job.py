@@ -1,0 +1,263 @@
+"""The frame of every job: its arguments, the export and the tables it works on, one line at its end, an exit code.
+
+    0   done
+    1   bad input, or it failed: one line on stderr, and no table is changed but the quarantine, see below
+    2   `audit` only: something that must always hold does not
+    64  wrong arguments
+    130 interrupted
+
+The quarantine is written at once. All other tables are replaced at the end, when nothing but their moves is left that
+could fail. If one fails, those before it are undone; where that fails, too, the line says so. An interrupt undoes them
+as well. A kill in between leaves some partitions replaced, and perhaps one missing: the next run of the job on the same
+export puts it back before it begins. What a job writes elsewhere (`replay`, `search --out`), and what the jobs that
+`incremental` and `pipeline` run have done before one fails, stays.
+
+A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` is given a `Run` and returns what to
+say, or an `Outcome` where the exit code is not 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark.errors import BadInput
+from spark.frame.command_line import Parser, positive
+from spark.frame.session import open_session
+from spark.frame.tables import Tables
+from spark.reading import dynamodb_export
+from spark.reading.manifest import Export, read_export
+
+DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: what Spark and Python can show."""
+
+
+class Outcome(NamedTuple):
+    """`text`: what was done, for the summary. `where`: what was written, if anything."""
+
+    text: str
+    where: str = ""
+    code: int = DONE
+
+
+@dataclass(frozen=True)
+class Job:
+    """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone; `looks_anew`: it
+    looks for what cannot be read of the export, though a job before has; `full_only`: why it takes no incremental
+    export; `writes`: its tables, in which what a killed run has left is put right before this one begins."""
+
+    name: str
+    about: str
+    run: Callable[[Run], Outcome]
+    add_arguments: Callable[[argparse.ArgumentParser], object] | None = None
+    reads_export: bool = True
+    looks_anew: bool = False
+    full_only: str = ""
+    writes: tuple[str, ...] = ()
+
+
+class Run:
+    """One run of a job: what it was given."""
+
+    def __init__(self, spark: SparkSession, given: argparse.Namespace, export: Export | None) -> None:
+        self.spark, self.given, self._export = spark, given, export
+        self.tables = Tables(spark, given.tables)
+        self._unreadable: DataFrame | None = None
+
+    @property
+    def export(self) -> Export:
+        """Only of a job that reads one."""
+        if self._export is None:
+            raise LookupError("this job reads no export")
+        return self._export
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The instant that the job takes for now: as given, or the export's own."""
+        given: int | None = self.given.now
+        return self.export.at_ms if given is None else given
+
+    def items(self, *kinds: str) -> DataFrame:
+        """The items of these kinds that the export has, of all kinds if none is named: `schemas.ITEMS`. Of an
+        incremental export, what has changed."""
+        return dynamodb_export.items(self.spark, self.export.place.path, *kinds)
+
+    def messages(self) -> tuple[DataFrame, DataFrame]:
+        """Of a full export: the messages of entries that hold them, `unpacking.COLUMNS`, and the others, which are
+        still packed, `schemas.PACKED`."""
+        path = self.export.place.path
+        return dynamodb_export.inline(self.spark, path), dynamodb_export.elsewhere(self.spark, path)
+
+    @cached_property
+    def quarantined(self) -> int:
+        """How many rows of the quarantine this export has."""
+        return self.tables.count_quarantine(self.export.id)
+
+    def quarantine(self, rows: DataFrame) -> None:
+        """Writes the quarantine of this export: what `check_quarantine` has found anew, and these rows."""
+        if self._unreadable is None:
+            raise LookupError("this job does not look for what cannot be read")
+        self.tables.overwrite(self._unreadable.unionByName(rows), "quarantine", self.export.id)
+        self._unreadable.unpersist()
+        self.__dict__.pop("quarantined", None)
+
+    def write(self, rows: DataFrame, table: str) -> int:
+        """Writes the table's partition of this export. It replaces what a run before has written when this run has
+        succeeded. How many rows."""
+        return self.tables.stage(rows, table, self.export.id)
+
+    def write_within(self, rows: DataFrame, table: str, parts: list[str]) -> int:
+        """As `write`, of a table that is partitioned by more than the export: of this export, partitions that these
+        rows have nothing for stay."""
+        return self.tables.stage_within(rows, table, parts, self.export.id)
+
+    def written(self, table: str, schema: StructType) -> DataFrame:
+        """What this run has written."""
+        return self.tables.read_staged(table, schema, self.export.id)
+
+    def where(self, table: str) -> str:
+        """The partition of this export, for the summary."""
+        return self.tables.partition(table, self.export.id)
+
+    def check_quarantine(self, anew: bool = False) -> None:
+        """Looks for what cannot be read of the export, and notes it in the quarantine, once for all jobs.
+
+        Raises `BadInput` if there is any and `--allow-quarantine` was not given. `anew`: looks though a run before
+        has. If the job can go on, the quarantine stays as it is until the job calls `quarantine`, because only then
+        everything that belongs there is known."""
+        if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
+            found = dynamodb_export.quarantine(self.spark, self.export.place.path)
+            if anew:
+                self._unreadable = found = found.persist()
+                if self.given.allow_quarantine or not found.count():
+                    return
+            self.tables.overwrite(found, "quarantine", self.export.id)
+        self.demand_clean()
+
+    def demand_clean(self) -> None:
+        """Raises `BadInput` if the quarantine has rows of this export, unless they are allowed."""
+        if self.quarantined and not self.given.allow_quarantine:
+            first = self.tables.first_of_quarantine(self.export.id)
+            raise BadInput(
+                f"{_rows(self.quarantined)} of this export cannot be read, see {self.where('quarantine')};"
+                f" the first: {first}. Nothing else was written; --allow-quarantine goes on without them"
+            )
+
+
+def main(job: Job, arguments: Sequence[str] | None = None) -> int:
+    """Runs the job. The exit code."""
+    given = parser(job).parse_args(arguments)
+    began = time.monotonic()
+    if not given.traceback:
+        logging.basicConfig(handlers=[logging.NullHandler()])  # py4j logs an interrupted call at great length
+    try:
+        outcome = _run(job, given)
+    except KeyboardInterrupt:
+        print(f"{job.name}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except Exception as error:  # whatever it is, an operator reads one line
+        if given.traceback:
+            raise
+        print(f"{job.name}: {_said(error)}", file=sys.stderr)
+        return FAILED
+    where = f" -> {outcome.where}" if outcome.where else ""
+    print(f"{job.name}: {outcome.text} in {time.monotonic() - began:.1f} s{where}")
+    return outcome.code
+
+
+def _run(job: Job, given: argparse.Namespace) -> Outcome:
+    export = read_export(given.export) if job.reads_export else None
+    if export and export.is_incremental and job.full_only:
+        raise BadInput(f"{export.place} is incremental; {job.full_only}")
+    run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
+    try:
+        if export:
+            for table in job.writes:
+                run.tables.restore(table, export.id)
+            run.check_quarantine(anew=job.looks_anew)
+        outcome = job.run(run)
+        if export and run.quarantined:
+            outcome = outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
+        run.tables.commit()  # nothing that could fail may come after it
+    except Exception:
+        with suppress(Exception):  # the first error is the one to report
+            run.tables.discard()
+        raise
+    return outcome
+
+
+def parser(job: Job) -> argparse.ArgumentParser:
+    """Of the arguments that all jobs take, and of its own."""
+    made = Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if job.reads_export:
+        made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
+        made.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")
+    made.add_argument("--tables", type=place, default="tables", metavar="PATH", help="root of all (default: tables)")
+    made.add_argument("--now", type=instant, metavar="TIME", help="ISO time or ms (default: that of the export)")
+    where = made.add_mutually_exclusive_group()
+    where.add_argument("--cores", type=positive, metavar="N", help="use so many of this machine (default: all)")
+    where.add_argument("--master", type=master, metavar="URL", help="run on this cluster instead")
+    made.add_argument("--traceback", action="store_true", help="of an error, say all there is")
+    if job.add_arguments:
+        job.add_arguments(made)
+    return made
+
+
+def instant(text: str) -> int:
+    """Ms since the epoch. A time without a zone is UTC."""
+    if text.isascii() and text.isdigit() and int(text) <= _LAST_MS:
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a time like 2026-01-31T12:00:00Z nor ms") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def place(text: str) -> str:
+    """Of the tables: without a name, they would lie in the root of the machine."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def master(text: str) -> str:
+    """Of Spark: this machine, or a cluster."""
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no master, such as local[4], spark://host:7077, yarn or k8s://host"
+        )
+    return text
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _said(error: Exception) -> str:
+    """What an error says, in one line."""
+    name, text = type(error).__name__, str(error)
+    if isinstance(error, PySparkException):
+        text = error.getMessage() or ""
+    elif cause := getattr(error, "java_exception", None):
+        while cause.getCause():
+            cause = cause.getCause()
+        name, text = cause.getClass().getSimpleName(), cause.getMessage() or ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if isinstance(error, BadInput):
+        return lines[0]
+    return f"{name}: {lines[0] if lines else 'no reason given'}"

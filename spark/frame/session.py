@@ -1,0 +1,93 @@
+"""Opens the Spark session of a job: on this machine by default, on any cluster with the same code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Python workers find the package `spark` there."""
+
+_LOOPBACK = "127.0.0.1"
+_ARROW_BATCH_ROWS = 4096
+_ARROW_BATCH_BYTES = 16 * 1024 * 1024
+"""What one batch between the JVM and Python may hold: rows with payloads of 300 KB must not add up to gigabytes."""
+
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # three calls into the JVM for each column of a plan
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+}
+
+
+def open_session(
+    app: str, cores: int | None = None, master: str | None = None, settings: dict[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one.
+
+    Without `master` it is on this machine, on `cores` of it (default: all), and listens on loopback only; under
+    `spark-submit --master` it is the one submitted to."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = dict(_SETTINGS)
+    if master or not _is_submitted():
+        chosen["spark.master"] = master or f"local[{cores or '*'}]"
+    if chosen.get("spark.master", "").startswith("local"):
+        chosen |= _on_this_machine(cores or os.cpu_count() or 1)
+    builder = SparkSession.builder.appName(app)
+    for name, value in {**chosen, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    with _interrupted_later():
+        spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C while the JVM starts would leave it running, for good: it is obeyed when it has started."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are for the main thread alone
+        return
+    came: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # PySpark has its own from when there are jobs to cancel
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+def _is_submitted() -> bool:
+    """Whether `spark-submit` has started this process, and so has chosen the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _on_this_machine(cores: int) -> dict[str, str]:
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    return {
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        "spark.python.daemon.module": "spark.frame.daemon",
+        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'spark' / 'log4j2.properties'}",
+        "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",
+    }

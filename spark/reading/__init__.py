@@ -1,0 +1,1 @@
+"""Reads exports of the table, on this machine or in S3."""

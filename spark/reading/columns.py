@@ -1,0 +1,203 @@
+"""Lines of a data file, many at once: segments and payloads, of which there are most, become columns.
+
+`pyarrow.json` parses a block into the typed JSON's own columns, by an explicit schema; the numbers and base64 texts in
+them are turned into numbers and bytes a column at a time. Whatever is not as it should be makes the whole block
+`Unsuited`: then it is read line by line, which finds what is wrong and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from spark.reading.items import CODECS
+from spark.unpacking.base64s import decoded
+
+_S, _N, _B = (pa.struct([(letter, pa.string())]) for letter in "SNB")
+_ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("p", _N)])
+_ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY)])))])
+_HEAD = [("pk", _S), ("sk", _S), ("ttl", _N)]
+_TYPED = {
+    "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("entries", _ENTRIES)]),
+    "payload": pa.struct([*_HEAD, ("data", _B)]),
+}
+_METADATA = pa.struct([("WriteTimestampMicros", _N)])
+
+KINDS = tuple(_TYPED)
+"""The kinds that are read in bulk."""
+
+_NUMBER, _PLACE, _HEX = "^-?[0-9]+$", "^[0-9]{1,18}$", "^([0-9a-f]{2})+$"
+_POWERS = 10 ** np.arange(19, dtype=np.int64)
+Numbers = npt.NDArray[np.int64]
+
+_MAP_BYTES, _ELEMENT_BYTES = 3, 1
+
+
+class Unsuited(Exception):
+    """Something in these lines needs a closer look."""
+
+
+class Columns(NamedTuple):
+    """All but the struct are columns of `schemas.ITEMS` with that name."""
+
+    pk: pa.Array
+    sk: pa.Array
+    topic_id: pa.Array
+    bytes: pa.Array
+    ttl: pa.Array
+    written_us: pa.Array
+    struct: pa.StructArray
+
+
+class _Item(NamedTuple):
+    """`typed`: the typed JSON. `parts`: of the partition key."""
+
+    typed: pa.StructArray
+    parts: pa.Array
+    sk: pa.Array
+
+
+def columns_of(kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType) -> Columns:
+    """`target`: the Arrow type of the kind's struct in `ITEMS`. Raises `Unsuited`."""
+    try:
+        table = _parsed(kind, lines, is_incremental)
+        typed = table["NewImage" if is_incremental else "Item"].combine_chunks()
+        pk, sk = (_required(pc.struct_field(typed, [name, "S"])) for name in ("pk", "sk"))
+        item = _Item(typed, pc.split_pattern(pk, "#"), sk)
+        ttl = _cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
+        struct, weight = _STRUCTS[kind](item, target)
+        weight = weight + len("pksk") + _lengths(pk) + _lengths(sk) + _weights(ttl, "ttl")
+        return Columns(pk, sk, _part(item, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct)
+    except (pa.ArrowException, ValueError, IndexError) as error:
+        raise Unsuited(str(error)) from error
+
+
+def _parsed(kind: str, lines: Sequence[bytes], is_incremental: bool) -> pa.Table:
+    text = b"\n".join(lines)
+    metadata = [("Metadata", _METADATA)] if is_incremental else []
+    schema = pa.schema([*metadata, ("NewImage" if is_incremental else "Item", _TYPED[kind])])
+    table = pj.read_json(
+        pa.BufferReader(text),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(lines):
+        raise Unsuited("a line is not one object")
+    return table
+
+
+def _written(table: pa.Table) -> pa.Array:
+    if "Metadata" not in table.column_names:
+        return pa.nulls(table.num_rows, pa.int64())
+    return _numbers(pc.struct_field(table["Metadata"].combine_chunks(), ["WriteTimestampMicros", "N"]))
+
+
+def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+    end, filled = (_numbers(pc.struct_field(item.typed, [name, "N"])) for name in ("end", "bytes"))
+    lists = _required(pc.struct_field(item.typed, ["entries", "L"]))
+    entries, weight = _entries(
+        _required(pc.struct_field(lists.flatten(), ["M"])), target.field("entries").type.value_type
+    )
+    offsets = pc.subtract(lists.offsets, lists.offsets[0])
+    total = np.concatenate([[0], np.cumsum(weight)])[offsets.to_numpy()]
+    listed = pa.ListArray.from_arrays(offsets, entries, type=target.field("entries").type)
+    place = (_demanded(_part(item, 2), _PLACE), _demanded(item.sk, _PLACE))
+    columns = [_cast(place[0], pa.int32()), _cast(place[1], pa.int64()), end, filled, listed]
+    size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes")
+    return pa.StructArray.from_arrays(columns, fields=list(target)), size
+
+
+def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+    """Of all segments, and what each weighs as an element of a list."""
+    identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
+    count, stored, wire = (_numbers(pc.struct_field(typed, [name, "N"])) for name in ("n", "at", "w"))
+    codec = _required(pc.struct_field(typed, ["c", "S"]))
+    if not pc.all(pc.is_in(codec, pa.array(CODECS))).as_py() and len(codec):
+        raise Unsuited("an unknown codec")
+    data = decoded(pc.struct_field(typed, ["d", "B"]))
+    pieces = _cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
+    if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
+        raise Unsuited("an entry with its messages in two places, or none")
+    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces]
+    attributes = [
+        len("i") + _lengths(identity),
+        _weights(count, "n"),
+        _weights(stored, "at"),
+        len("c") + _lengths(codec),
+        _weights(wire, "w"),
+        np.where(_valid(data), len("d") + _lengths(data), _weights(pieces, "p")),
+    ]
+    weight: Numbers = _ELEMENT_BYTES + _MAP_BYTES + sum(attributes, start=np.zeros(len(data), np.int64))
+    weight += len(attributes) * _ELEMENT_BYTES
+    return pa.StructArray.from_arrays(columns, fields=list(target)), weight
+
+
+def _payloads(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+    data = _required(decoded(pc.struct_field(item.typed, ["data", "B"])))
+    ids = _demanded(_part(item, 2), _HEX).to_pylist()
+    entry_ids = pa.array([bytes.fromhex(text) for text in ids], pa.binary())
+    columns = [entry_ids, _cast(_demanded(item.sk, _PLACE), pa.int32()), data]
+    return pa.StructArray.from_arrays(columns, fields=list(target)), len("data") + _lengths(data)
+
+
+_STRUCTS: dict[str, Callable[[_Item, pa.StructType], tuple[pa.StructArray, Numbers]]] = {
+    "segment": _segments,
+    "payload": _payloads,
+}
+
+
+def _part(item: _Item, at: int) -> pa.Array:
+    """Of the partition key. Raises `ArrowException` where it has fewer."""
+    return pc.list_element(item.parts, at)
+
+
+def _required(column: pa.Array) -> pa.Array:
+    if column.null_count:
+        raise Unsuited("an attribute is missing, or of another type")
+    return column
+
+
+def _numbers(texts: pa.Array) -> pa.Array:
+    return _required(_cast(_demanded(texts, _NUMBER), pa.int64()))
+
+
+def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
+    """As they are; a cast alone takes hexadecimal numbers, and more."""
+    if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
+        raise Unsuited("a text is not as it should be")
+    return texts
+
+
+def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pc.cast(texts, kind)
+
+
+def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
+    valid: npt.NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _lengths(column: pa.Array) -> Numbers:
+    """In bytes; of null 0."""
+    lengths: Numbers = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lengths
+
+
+def _weights(numbers: pa.Array, name: str) -> Numbers:
+    """What each weighs with its name, as DynamoDB counts: a byte for two digits but the last zeros; of null 0."""
+    values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    if np.any(values < 0):
+        raise Unsuited("a negative number")
+    digits = np.searchsorted(_POWERS, values, side="right")
+    round_ones = np.flatnonzero((values > 0) & (values % 10 == 0))
+    while len(round_ones):
+        digits[round_ones] -= 1
+        values[round_ones] //= 10
+        round_ones = round_ones[values[round_ones] % 10 == 0]
+    return np.where(_valid(numbers), len(name) + 1 + (digits + 1) // 2, 0)

@@ -1,0 +1,300 @@
+"""One item of an export, by its key: which kind it is, and the struct of that kind (see `schemas.KINDS`).
+
+The keys and attributes are those of docs/table.md. What does not fit raises `Malformed`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from spark.reading.attributes import Attributes, Malformed, as_attributes, as_binary, as_list, as_number
+
+CODECS = ("json", "zstd")
+_SLOT_BYTES, _DUE_BYTES = 14, 6
+
+_PREFIXES = {
+    "topics": "topic",
+    "graves": "grave",
+    "groups": "directory",
+    "log": "segment",
+    "payload": "payload",
+    "retry": "retry_page",
+    "delay": "delayed",
+    "promotions": "decision",
+    "dedup": "dedup",
+    "index": "index",
+    "dead": "dead_letter",
+}
+_WITHIN = {
+    "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
+    "service": {"sweep": "sweep", "signing-key": "secret"},
+}
+"""Partitions that hold several kinds: the beginning of the sort key tells them apart."""
+
+PREFIXES_OF: dict[str, str] = {kind: prefix for prefix, kind in _PREFIXES.items()} | {
+    kind: prefix for prefix, kinds in _WITHIN.items() for kind in kinds.values()
+}
+"""How the partition key of each kind begins."""
+
+
+class Key(NamedTuple):
+    """`parts`: of the partition key; `sort`: of the sort key."""
+
+    pk: str
+    sk: str
+    parts: list[str]
+    sort: list[str]
+
+
+def key_of(pk: str, sk: str) -> Key:
+    return Key(pk, sk, pk.split("#"), sk.split("#"))
+
+
+def kind_of(key: Key) -> str:
+    prefix = key.parts[0]
+    kind = _PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
+    if kind is None:
+        raise Malformed(f"unknown kind of item: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+    return kind
+
+
+def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
+    """Null: of an item of no topic, or of a topic that is gone."""
+    if kind == "topic":
+        return item.text("id") if item else None
+    if kind == "grave":
+        return key.sk
+    return None if key.parts[0] == "service" else _part(key.parts, 1)
+
+
+def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
+    """Null: nothing of this kind is read."""
+    read = _READERS.get(kind)
+    return read(key, item) if read else None
+
+
+def _topic(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "name": key.sk,
+        "queues": item.number("queues"),
+        "retention_ms": item.number("retention_ms"),
+        "past_retentions": [_past(pair) for pair in item.many("past_retentions")] if "past_retentions" in item else [],
+        "index_keys": item.flag("index_keys"),
+        "created_at_ms": item.number("created_at_ms"),
+        "version": item.number("version"),
+        "delays": "delays" in item,
+    }
+
+
+def _past(value: object) -> dict[str, Any]:
+    pair = as_list(value, "past_retentions")
+    if len(pair) != 2:
+        raise Malformed("a past retention is not noted with two numbers")
+    until_ms, retention_ms = (as_number(each, "past_retentions") for each in pair)
+    return {"until_ms": until_ms, "retention_ms": retention_ms}
+
+
+def _grave(_: Key, item: Attributes) -> dict[str, Any]:
+    return {"queues": item.number("queues"), "delays": item.maybe_flag("delays", False)}
+
+
+def _group(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "name": _name(key),
+        "group_id": item.text("id"),
+        "starts": [as_number(each, "starts") for each in item.many("starts")],
+        "mode": item.maybe_text("mode") or "clustering",
+        "ordered": item.maybe_flag("ordered", False),
+        "paused": item.maybe_flag("paused", False),
+        "invisible_ms": item.number("invisible_ms"),
+        "max_attempts": item.number("max_attempts"),
+        "max_in_flight": item.maybe_number("max_in_flight"),
+        "backoff_ms": item.maybe_text("backoff_ms"),
+        "filter": item.maybe_text("filter"),
+        "version": item.number("version"),
+        "created_at_ms": item.number("created_at_ms"),
+    }
+
+
+def _name(key: Key) -> str:
+    return key.pk.split("#", 2)[2] if len(key.parts) > 2 else ""
+
+
+def _cursor(key: Key, item: Attributes) -> dict[str, Any]:
+    _demand(len(key.sort) in (3, 4), key)
+    pages = item.mapped("pages") if "pages" in item else {}
+    return {
+        "group": _name(key),
+        "group_id": key.sort[1],
+        "consumer": key.sort[2] if len(key.sort) == 4 else "",
+        "queue": _int(key.sort[-1], key),
+        "epoch": item.number("epoch"),
+        "next": as_number(next(iter(item.many("next")), None), "next"),
+        "segment": item.maybe_number("segment"),
+        "at_ms": item.maybe_number("at"),
+        "by": item.maybe_text("by"),
+        "dead": item.number("dead"),
+        "leases": [_lease(token, listed) for token, listed in item.mapped("leases").items()],
+        "pages": [_page(page_id, noted) for page_id, noted in pages.items()],
+    }
+
+
+def _lease(token: str, value: object) -> dict[str, Any]:
+    listed = as_list(value, "leases")
+    return {"token": token, **_four(listed), "marks": [as_binary(mark, "leases") for mark in listed[4:]]}
+
+
+def _four(listed: list[Any]) -> dict[str, Any]:
+    if len(listed) < 4:
+        raise Malformed("a lease has fewer than four numbers")
+    start, count, deadline, attempt = (as_number(each, "lease") for each in listed[:4])
+    return {"start": start, "count": count, "deadline_ms": deadline, "attempt": attempt}
+
+
+def _page(page_id: str, value: object) -> dict[str, Any]:
+    noted = as_list(value, "pages")
+    if len(noted) != 3:
+        raise Malformed("a page is not noted with three numbers")
+    due, count, low = (as_number(each, "pages") for each in noted)
+    return {"page_id": page_id, "due_ms": due, "count": count, "low": low}
+
+
+def entry(item: Attributes) -> dict[str, Any]:
+    codec = item.text("c")
+    if codec not in CODECS:
+        raise Malformed(f"unknown codec {codec[:40]!r}")
+    return {
+        "id": item.binary("i"),
+        "count": item.number("n"),
+        "stored_at_ms": item.number("at"),
+        "codec": codec,
+        "wire_bytes": item.number("w"),
+        "data": item.binary("d") if "d" in item else None,
+        "pieces": None if "d" in item else item.number("p"),
+    }
+
+
+def _segment(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "queue": _int(_part(key.parts, 2), key),
+        "base": _int(key.sk, key),
+        "end": item.number("end"),
+        "bytes": item.number("bytes"),
+        "entries": [entry(as_attributes(each, "entries")) for each in item.many("entries")],
+    }
+
+
+def _payload(key: Key, item: Attributes) -> dict[str, Any]:
+    return {"entry_id": _hex(_part(key.parts, 2), key), "piece": _int(key.sk, key), "data": item.binary("data")}
+
+
+def _retry_page(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "group_id": _part(key.parts, 2),
+        "queue": _int(_part(key.parts, 3), key),
+        "due_ms": _int(key.sort[0], key),
+        "page_id": _part(key.sort, 1),
+        "retries": [_four(as_list(each, "retries")) for each in item.many("retries")],
+    }
+
+
+def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "queue": _int(_part(key.parts, 2), key),
+        "due_ms": _int(key.sort[0], key),
+        "entry": entry(item),
+        "cancelled": "x" in item,
+    }
+
+
+def _decision(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "queue": _int(_part(key.parts, 2), key),
+        "number": _int(key.sk, key),
+        "at_ms": item.number("at"),
+        "by": item.binary("by"),
+        "slots": list(_slots(item.binary("s"))),
+        "entry": entry(as_attributes({"M": item.mapped("e")}, "e")) if "e" in item else None,
+        "base": item.maybe_number("b"),
+    }
+
+
+def _slots(packed: bytes) -> Iterator[dict[str, Any]]:
+    if len(packed) % _SLOT_BYTES:
+        raise Malformed(f"attribute 's' has {len(packed)} bytes, no multiple of {_SLOT_BYTES}")
+    for at in range(0, len(packed), _SLOT_BYTES):
+        slot = packed[at : at + _SLOT_BYTES]
+        yield {"due_ms": int.from_bytes(slot[:_DUE_BYTES], "big"), "entry_id": slot[_DUE_BYTES:]}
+
+
+def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "at_ms": item.number("at"),
+        "entry": entry(as_attributes({"M": item.mapped("entry")}, "entry")),
+        "index": item.number("index"),
+        "queue": item.number("queue"),
+        "base": item.number("base"),
+        "create": item.flag("create"),
+        "due_ms": item.number("due"),
+    }
+
+
+def _index(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "stored_at_ms": _int(key.sort[0], key),
+        "entry_id": _hex(_part(key.sort, 2), key),
+        "queue": item.number("queue"),
+        "base": item.number("base"),
+    }
+
+
+def _dead_letter(key: Key, item: Attributes) -> dict[str, Any]:
+    _demand(len(key.sort) in (2, 3), key)
+    return {
+        "group_id": _part(key.parts, 2),
+        "queue": _int(key.sort[0], key),
+        "offset": _int(key.sort[1], key),
+        "consumer": key.sort[2] if len(key.sort) == 3 else "",
+        "epoch": item.number("epoch"),
+        "attempts": item.number("attempts"),
+        "reason": item.text("reason"),
+        "dead_at_ms": item.number("dead_at_ms"),
+    }
+
+
+def _demand(holds: bool, key: Key) -> None:
+    if not holds:
+        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+
+
+def _part(parts: list[str], at: int) -> str:
+    if len(parts) <= at:
+        raise Malformed(f"the key has no part {at + 1}: {'#'.join(parts)[:60]!r}")
+    return parts[at]
+
+
+def _int(text: str, key: Key) -> int:
+    _demand(re.fullmatch("[0-9]{1,18}", text) is not None, key)
+    return int(text)
+
+
+def _hex(text: str, key: Key) -> bytes:
+    _demand(re.fullmatch("([0-9a-f]{2})+", text) is not None, key)
+    return bytes.fromhex(text)
+
+
+_READERS: dict[str, Callable[[Key, Attributes], dict[str, Any]]] = {
+    "topic": _topic,
+    "grave": _grave,
+    "group": _group,
+    "cursor": _cursor,
+    "segment": _segment,
+    "payload": _payload,
+    "retry_page": _retry_page,
+    "delayed": _delayed,
+    "decision": _decision,
+    "dedup": _dedup,
+    "index": _index,
+    "dead_letter": _dead_letter,
+}

@@ -1,0 +1,1 @@
+"""Unpacks the messages of entries, many at once."""

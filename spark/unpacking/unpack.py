@@ -1,0 +1,200 @@
+"""Unpacks messages: Arrow batches of entries of a log in, batches of messages out.
+
+Packed messages are lines of JSON, one object a message, compressed or not (see docs/table.md). A whole batch is parsed
+at once; only when that fails each entry is looked at alone, and one that cannot be unpacked becomes a row that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import zstandard
+
+from spark.unpacking.message_lines import Columns, PackedLines
+
+ReadBlob = Callable[[str, bytes], bytes | None]
+"""Topic id and entry id of a body in S3 -> the packed messages; None: it is not there."""
+
+_BLOCK_BYTES_MAX = 4 << 20
+"""Packed messages that are parsed at once."""
+_ZSTD_BYTES_MAX = 64 << 20
+"""No entry unpacks to more: a body has 4 MiB at most, and a call 100 messages."""
+
+_FAILURE = pa.struct([("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())])
+_MESSAGE = pa.schema(
+    [
+        ("topic_id", pa.string()),
+        ("queue", pa.int32()),
+        ("offset", pa.int64()),
+        ("message_id", pa.string()),
+        ("entry_id", pa.string()),
+        ("stored_at_ms", pa.int64()),
+        ("due_ms", pa.int64()),
+        ("key", pa.string()),
+        ("tag", pa.string()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+        ("is_text", pa.bool_()),
+        ("date", pa.date32()),
+        ("failure", _FAILURE),
+    ]
+)
+COLUMNS = (
+    "topic_id string, queue int, offset bigint, message_id string, entry_id string, stored_at_ms bigint, due_ms bigint,"
+    " key string, tag string, properties map<string, string>, body binary, is_text boolean, date date,"
+    " failure struct<file: string, line: bigint, reason: string>"
+)
+"""What comes out: `schemas.MESSAGES` but for the topic's name. `failure`: where an entry is that could not be unpacked,
+and why; then the row stands for all of it, and has its place alone."""
+
+_lines = PackedLines()
+_FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
+_DAY_MS = 24 * 60 * 60 * 1000
+_LAST_DAY = 2_932_896
+"""The end of the year 9999: what Spark and Python can show."""
+_ID_BEFORE_DUE = 19
+"""Letters of the id of a message that waited before its due time: the entry's id, the queue, `t`."""
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
+
+
+def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
+    """In: entries, `schemas.PACKED` but for `piece`. Where there are no data, and 0 pieces, `read_blob` has them."""
+    zstd = zstandard.ZstdDecompressor()
+    codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
+    taken: list[int] = []
+    blocks: list[bytes] = []
+    failed: list[tuple[int, str]] = []
+    total = 0
+    for at, packed in enumerate(entries["data"].to_pylist()):
+        try:
+            plain = _fetched(entries, at, read_blob) if packed is None else packed
+            if codecs[at] == "zstd":
+                plain = _inflated(zstd, plain)
+            if (lines := plain.count(b"\n") + 1) != counts[at]:
+                raise ValueError(f"the entry has {lines} messages, and says {counts[at]}")
+        except _FAILURES as error:
+            failed.append((at, str(error)))
+            continue
+        taken.append(at)
+        blocks.append(plain)
+        total += len(plain)
+        if total >= _BLOCK_BYTES_MAX:
+            yield from _messages(entries, taken, blocks, failed)
+            taken, blocks, total = [], [], 0
+    yield from _messages(entries, taken, blocks, failed)
+    if failed:
+        yield _failures(entries, failed)
+
+
+def _inflated(zstd: zstandard.ZstdDecompressor, packed: bytes) -> bytes:
+    if (size := zstandard.frame_content_size(packed)) > _ZSTD_BYTES_MAX:
+        raise ValueError(f"the packed messages are {size} bytes, more than {_ZSTD_BYTES_MAX}")
+    return zstd.decompress(packed, _ZSTD_BYTES_MAX, False, False)  # one frame, and nothing behind it
+
+
+def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
+    """Raises `ValueError` with the reason when there is nothing to be had."""
+    pieces = entries["pieces"][at].as_py()
+    if pieces != 0:
+        raise ValueError(f"not all of the {pieces} payload items of the entry are in the export")
+    if read_blob is None:
+        raise ValueError("the messages are in S3: --blobs says where")
+    blob = read_blob(entries["topic_id"][at].as_py(), entries["entry_id"][at].as_py())
+    if blob is None:
+        raise ValueError("the messages are in S3, and were not found there")
+    return blob
+
+
+def _messages(
+    entries: pa.RecordBatch, taken: list[int], blocks: list[bytes], failed: list[tuple[int, str]]
+) -> Iterator[pa.RecordBatch]:
+    if not taken:
+        return
+    try:
+        yield _batch(entries, taken, blocks)
+    except _FAILURES as error:
+        if len(taken) == 1:
+            failed.append((taken[0], f"the packed messages cannot be read: {str(error).splitlines()[0]}"))
+            return
+        half = len(taken) // 2
+        yield from _messages(entries, taken[:half], blocks[:half], failed)
+        yield from _messages(entries, taken[half:], blocks[half:], failed)
+
+
+def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa.RecordBatch:
+    entries = entries.take(pa.array(taken))
+    counts = entries["count"].to_numpy().astype(np.int64)
+    given = _lines.columns(blocks, int(counts.sum()))
+    delayed = given.pop("delayed_id")
+    places = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    offsets = entries["offset"].to_numpy()[places] + within
+    given |= _columns(_of_entries(entries).take(pa.array(places)))
+    if given["date"].null_count:
+        raise ValueError("the time of its storing is out of range")
+    given["offset"] = pa.array(offsets)
+    own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
+    given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
+    if delayed.null_count < len(delayed):
+        given["due_ms"] = pa.array([_due_ms(each) for each in delayed.to_pylist()], pa.int64())
+    return _made(given, len(places))
+
+
+def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
+    """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited. `date`:
+    null where the time is out of range."""
+    stored = entries["stored_at_ms"]
+    ids = _hex_of_bytes(entries["entry_id"])
+    queues = pc.utf8_lpad(_hex(entries["queue"].to_numpy().astype(np.int64)), 2, "0")
+    heads = pc.binary_join_element_wise(ids, queues, "")
+    given = {name: entries[name] for name in ("topic_id", "queue", "stored_at_ms")}
+    days = stored.to_numpy() // _DAY_MS
+    dates = pa.array(days.clip(0, _LAST_DAY).astype(np.int32), mask=(days < 0) | (days > _LAST_DAY)).cast(pa.date32())
+    return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": dates})
+
+
+def _due_ms(delayed_id: str | None) -> int | None:
+    return None if delayed_id is None else int(delayed_id[_ID_BEFORE_DUE:], 16)
+
+
+def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
+    """Each, from 0 on, in small letters and without zeros before it."""
+    lengths = 1 + np.searchsorted(_POWERS_OF_16, numbers, side="right")
+    places = np.arange(int(lengths.max(initial=1)))[::-1]
+    letters = _HEX[(numbers[:, None] >> (4 * places)) & 15]
+    text = letters[places < lengths[:, None]].tobytes()
+    ends = np.zeros(len(numbers) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    return pa.Array.from_buffers(pa.string(), len(numbers), [None, pa.py_buffer(ends), pa.py_buffer(text)])
+
+
+def _hex_of_bytes(blobs: pa.BinaryArray) -> pa.StringArray:
+    """Two letters a byte."""
+    offsets = np.frombuffer(blobs.buffers()[1], np.int32, len(blobs) + 1, blobs.offset * 4)
+    data = np.frombuffer(blobs.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
+    text = _HEX[np.stack([data >> 4, data & 15], axis=1)].tobytes()
+    ends = (offsets - offsets[0]) * 2
+    return pa.Array.from_buffers(pa.string(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(text)])
+
+
+def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.RecordBatch:
+    places, reasons = zip(*failed, strict=True)
+    entries = entries.take(pa.array(places))
+    given = {**_columns(_of_entries(entries)), "offset": entries["offset"]}
+    parts = [entries["file"], entries["line"], pa.array(reasons, pa.string())]
+    given["failure"] = pa.StructArray.from_arrays(parts, fields=list(_FAILURE))
+    return _made(given, len(places))
+
+
+def _columns(batch: pa.RecordBatch) -> Columns:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
+def _made(given: Columns, count: int) -> pa.RecordBatch:
+    arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _MESSAGE]
+    return pa.RecordBatch.from_arrays(arrays, schema=_MESSAGE)

@@ -1,0 +1,137 @@
+"""Exports a table: all of it, or what has changed since the last export into the same folder.
+
+A scan is no snapshot. The time of an export is when it began: what was written while it went on may or may not be in
+it. Nobody tells when an item was written, so an incremental export has the time when that was noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from spark.errors import BadInput
+from spark.writing import layout
+from spark.writing.layout import DataFile, Export
+from spark.writing.source_table import Table
+from spark.writing.state import State
+from spark.writing.typed_json import Typed, change_line, full_line, in_base64
+
+REDACTED = "redacted"
+_SECRET = {"pk": {"S": "service"}, "sk": {"S": "signing-key"}}
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """`folder`: of the export; None: nothing has changed, and there is none. `items`: in the table. `changed`,
+    `deleted`: of an incremental one."""
+
+    folder: Path | None
+    items: int
+    changed: int = 0
+    deleted: int = 0
+    since_ms: int | None = None
+
+
+def export_table(
+    table: Table, root: Path, files: int, segments: int, is_incremental: bool, progress: Progress = lambda _: None
+) -> Done:
+    """Raises `BadInput`, `OSError`; then there is no export, nor a part of one."""
+    at_ms = time.time_ns() // 1_000_000
+    with State(root) as state:
+        from_ms = _since(state, table, root) if is_incremental else None
+        export = Export(root, f"{at_ms:014d}-{os.urandom(4).hex()}", table.name, at_ms, from_ms)
+        with _all_or_nothing(export, files) as data_files:
+            writer = _Writer(export, table, state, data_files)
+            for page in table.pages(segments):
+                writer.put(page)
+                progress(len(page))
+            done = writer.finish()
+            if done.folder:
+                layout.finish(export, [file.close() for file in data_files], time.time_ns() // 1_000_000)
+            else:
+                _remove(export, data_files)
+        state.keep(table.name, export.id, at_ms)
+    return done
+
+
+def _since(state: State, table: Table, root: Path) -> int:
+    last = state.last()
+    if last is None:
+        raise BadInput(f"{root} has no export yet; an incremental one needs a full one before it")
+    if last.table != table.name:
+        raise BadInput(f"the last export into {root} is of table {last.table!r}, not of {table.name!r}")
+    return last.at_ms
+
+
+@contextmanager
+def _all_or_nothing(export: Export, files: int) -> Iterator[list[DataFile]]:
+    layout.begin(export)
+    data_files: list[DataFile] = []
+    try:
+        data_files += (DataFile(export.file(number)) for number in range(files))
+        yield data_files
+    except BaseException:
+        _remove(export, data_files)
+        raise
+
+
+def _remove(export: Export, files: list[DataFile]) -> None:
+    for file in files:
+        with suppress(OSError):
+            file.close()
+    layout.remove(export, [file.path for file in files])
+
+
+class _Writer:
+    def __init__(self, export: Export, table: Table, state: State, files: list[DataFile]) -> None:
+        self._export, self._table, self._state, self._files = export, table, state, files
+        self._items = self._changed = 0
+        if not export.is_incremental:
+            state.forget()
+
+    def put(self, page: list[Typed]) -> None:
+        for found in page:
+            item = _without_secret(found)
+            keys = {name: item[name] for name in self._table.keys}
+            has_changed = self._state.has_changed(keys, item)
+            self._items += 1
+            if not self._export.is_incremental:
+                self._write(keys, full_line(item))
+            elif has_changed:
+                self._changed += 1
+                self._write(keys, change_line(self._written_us, keys, item))
+
+    def finish(self) -> Done:
+        """Writes what is gone."""
+        deleted = 0
+        for keys in self._state.gone() if self._export.is_incremental else ():
+            deleted += 1
+            self._write(keys, change_line(self._written_us, keys, None))
+        if self._export.is_incremental and not (self._changed or deleted):
+            return Done(None, self._items, since_ms=self._export.from_ms)
+        return Done(self._export.folder, self._items, self._changed, deleted, self._export.from_ms)
+
+    @property
+    def _written_us(self) -> int:
+        return self._export.at_ms * 1_000
+
+    def _write(self, keys: Typed, line: bytes) -> None:
+        """All items of one partition key lie in one file, as in an export of AWS."""
+        partition = orjson.dumps(keys[self._table.keys[0]], default=in_base64)
+        self._files[zlib.crc32(partition) % len(self._files)].write(line)
+
+
+def _without_secret(item: Typed) -> Typed:
+    """The key that receipts are signed with does not leave the table: files are copied, and nobody needs it there."""
+    if item.items() >= _SECRET.items() and "value" in item:
+        return {**item, "value": {"S": REDACTED}}
+    return item

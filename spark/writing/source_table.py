@@ -1,0 +1,108 @@
+"""Reads a table from any DynamoDB endpoint, in pages, by several threads."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from spark.errors import BadInput
+from spark.writing.typed_json import Typed
+
+_CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 60, 5
+_PAGES_AHEAD = 2
+"""Of each thread: memory holds so many pages of a megabyte, however large the table is."""
+
+Page = list[Typed]
+
+
+@dataclass(frozen=True)
+class Table:
+    """`keys`: the names of the attributes of its primary key. `items`: how many there are, as far as is known."""
+
+    client: Any
+    endpoint: str
+    name: str
+    keys: tuple[str, ...]
+    items: int
+
+    @classmethod
+    def open(cls, endpoint: str, name: str) -> Table:
+        """Raises `BadInput`: nobody answers there, or there is no such table."""
+        client = _client(endpoint)
+        try:
+            about = client.describe_table(TableName=name)["Table"]
+        except (ClientError, BotoCoreError, ValueError) as error:
+            raise _said(error, endpoint, name) from error
+        keys = tuple(key["AttributeName"] for key in sorted(about["KeySchema"], key=lambda key: key["KeyType"]))
+        return cls(client, endpoint, name, keys, about.get("ItemCount", 0))
+
+    def pages(self, segments: int) -> Iterator[Page]:
+        """All items, read by so many threads at once. Raises `BadInput` when the endpoint fails."""
+        pages: queue.Queue[Page | Exception | None] = queue.Queue(segments * _PAGES_AHEAD)
+        stopping = threading.Event()
+        for segment in range(segments):
+            arguments = (pages, stopping, segment, segments)
+            threading.Thread(target=self._scan, args=arguments, name=f"scan-{segment}", daemon=True).start()
+        left = segments
+        try:
+            while left:
+                page = pages.get()
+                if isinstance(page, Exception):
+                    raise _said(page, self.endpoint, self.name) from page
+                if page is None:
+                    left -= 1
+                else:
+                    yield page
+        finally:
+            stopping.set()
+            while not pages.empty():  # whoever waits for room ends
+                pages.get_nowait()
+
+    def _scan(
+        self, pages: queue.Queue[Page | Exception | None], stopping: threading.Event, segment: int, segments: int
+    ) -> None:
+        start: dict[str, Any] = {}
+        try:
+            while not stopping.is_set():
+                found = self.client.scan(
+                    TableName=self.name, Segment=segment, TotalSegments=segments, ConsistentRead=True, **start
+                )
+                pages.put(found["Items"])
+                if "LastEvaluatedKey" not in found:
+                    break
+                start = {"ExclusiveStartKey": found["LastEvaluatedKey"]}
+            pages.put(None)
+        except Exception as error:  # noqa: BLE001 - whoever takes the pages raises it
+            pages.put(error)
+
+
+def _client(endpoint: str) -> Any:
+    """Emulators check neither credentials nor the region, but boto3 wants some."""
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"total_max_attempts": _TRIES, "mode": "standard"},
+        max_pool_connections=64,
+    )
+    given: dict[str, Any] = {}
+    if ".amazonaws.com" not in endpoint and "AWS_ACCESS_KEY_ID" not in os.environ:
+        given = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+    region = boto3.Session().region_name or "us-east-1"
+    try:
+        return boto3.client("dynamodb", endpoint_url=endpoint, region_name=region, config=config, **given)
+    except ValueError as error:
+        raise BadInput(f"{endpoint!r} is no endpoint: {error}") from error
+
+
+def _said(error: Exception, endpoint: str, name: str) -> BadInput:
+    if isinstance(error, ClientError) and error.response["Error"]["Code"] == "ResourceNotFoundException":
+        return BadInput(f"there is no table {name!r} at {endpoint}")
+    return BadInput(f"{endpoint} cannot be read: {' '.join(str(error).split())}")
