@@ -19,7 +19,7 @@ from chalice.app import Chalice
 from chalice.config import Config
 from chalice.local import LocalChalice, LocalGateway, LocalGatewayException
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import DecantError, Internal, NotFound
 from chalicelib.base.fields import quoted
 from local.connections import HasHungUp, Server
@@ -72,7 +72,7 @@ class CarryingOut:
 
     def __call__(self, head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
         try:
-            with call.caller(has_hung_up):
+            with deadline.caller(has_hung_up):
                 response = self._gateway.handle_request(head.method, head.target, dict(head.headers), body)
             headers = {**response["headers"], **response["multiValueHeaders"]}
             return Answer(response["statusCode"], headers, _content(response))

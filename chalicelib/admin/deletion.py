@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic
-from chalicelib.catalogue.alarm_state import alarm_key
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import blob_names, payload_keys
 from chalicelib.log import segment
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Range, Store
-from chalicelib.store.outcomes import found_items, raise_trouble
+from chalicelib.store import Range, Store, found_items, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
 
@@ -27,14 +25,14 @@ _Span = tuple[str, str, str]
 """A partition, and the sort keys from which and up to which."""
 
 
-class Purge:
+class Deletion:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, as far as there is time."""
-        noted = ((alarm_key(gone), gone.alarm), (gone.window_key, gone.rate_limit))
+        noted = ((gone.alarm_key, gone.alarm), (gone.window_key, gone.rate_limit))
         if beside := [key for key, setting in noted if setting is not None]:
             self._store.remove_all(beside)
         if self._emptied(gone.topic_id, [keys.cursors(gone.topic_id, gone.name, gone.id)], until_ms):

@@ -7,24 +7,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.admin.deletion import Purge
+from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import group
-from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.look import all_cursors_of, cursors_of
+from chalicelib.consuming.view import all_cursors_of, cursors_of
 from chalicelib.cursors.broadcast import Consumers, place_of
-from chalicelib.cursors.changes import create, reset
 from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
 from chalicelib.cursors.retries import Retries
+from chalicelib.log.offsets import Offsets
 from chalicelib.log.reader import LogReader, Want, stored_at
-from chalicelib.log.tails import ends
-from chalicelib.log.timeline import Timeline
 from chalicelib.store import Range, Store
 from chalicelib.store.paging import page
 from chalicelib.table import keys
@@ -58,8 +57,8 @@ class Groups:
         runtime: Runtime,
         catalogue: Catalogue,
         reader: LogReader,
-        timeline: Timeline,
-        purge: Purge,
+        log_offsets: Offsets,
+        purge: Deletion,
         retries: Retries,
         consumers: Consumers,
     ) -> None:
@@ -67,7 +66,7 @@ class Groups:
         self._runtime = runtime
         self._catalogue = catalogue
         self._reader = reader
-        self._timeline = timeline
+        self._log_offsets = log_offsets
         self._purge = purge
         self._retries = retries
         self._consumers = consumers
@@ -143,8 +142,8 @@ class Groups:
         if not isinstance(to, OneQueue):
             starts = self._offsets(topic, to) or [0] * topic.queues
             return dict(enumerate(starts))
-        first = self._timeline.firsts(topic, self._runtime.now())[to.queue]
-        end = ends(self._store, topic)[to.queue]
+        first = self._log_offsets.firsts(topic, self._runtime.now())[to.queue]
+        end = self._log_offsets.ends(topic)[to.queue]
         if not first <= to.offset <= end:
             raise InvalidField(
                 f"field 'to.offset' must be from {first} to {end} in queue {to.queue}; it is {to.offset}"
@@ -155,7 +154,7 @@ class Groups:
         """The offset in each queue that a start means; an empty list: the beginning."""
         if start == "earliest":
             return []
-        return ends(self._store, topic) if start == "latest" else self._timeline.offsets_at(topic, int(start))
+        return self._log_offsets.ends(topic) if start == "latest" else self._log_offsets.offsets_at(topic, int(start))
 
     def _cursors(self, topic: Topic, found: Group) -> list[Cursor]:
         partition = Range(keys.group_partition(topic.id, found.name), keys.FIRST, keys.LAST, strong=True)
@@ -164,7 +163,7 @@ class Groups:
     def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
         """Of all these groups side by side: the number of round trips does not depend on how many they are."""
         now = self._runtime.now()
-        firsts, queue_ends = self._timeline.firsts(topic, now), ends(self._store, topic)
+        firsts, queue_ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
         partitions = [keys.group_partition(topic.id, each.name) for each in groups]
         found = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=True) for pk in partitions]) if groups else []
         cursors = self._unfolded(
@@ -205,5 +204,5 @@ def _progress(
 
 
 def _alarm_state(group: Group, items: Sequence[Item]) -> str | None:
-    found = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    found = next((item for item in items if item["sk"] == group.alarm_key.sk), None)
     return AlarmState.of(found).state if group.has_alarm else None

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.admin.deletion import Purge
+from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import checked_name
 from chalicelib.base.limits import PURGE_MS
@@ -15,8 +15,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.topic import Topic
-from chalicelib.log.tails import ends
-from chalicelib.log.timeline import Timeline
+from chalicelib.log.offsets import Offsets
 from chalicelib.store import Store
 from chalicelib.store.paging import page
 from chalicelib.table import keys
@@ -36,11 +35,13 @@ class TopicDetails:
 
 
 class Topics:
-    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, timeline: Timeline, purge: Purge) -> None:
+    def __init__(
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, log_offsets: Offsets, purge: Deletion
+    ) -> None:
         self._store = store
         self._runtime = runtime
         self._catalogue = catalogue
-        self._timeline = timeline
+        self._log_offsets = log_offsets
         self._purge = purge
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
@@ -62,9 +63,9 @@ class Topics:
 
     def details(self, name: str) -> TopicDetails:
         found = self._catalogue.current_topic(name)
-        firsts = self._timeline.firsts(found, self._runtime.now())
+        firsts = self._log_offsets.firsts(found, self._runtime.now())
         return TopicDetails(
-            found, [each.name for each in self._catalogue.groups(found)], firsts, ends(self._store, found)
+            found, [each.name for each in self._catalogue.groups(found)], firsts, self._log_offsets.ends(found)
         )
 
     def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:

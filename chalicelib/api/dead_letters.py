@@ -9,7 +9,7 @@ from chalicelib.api.operations import Json, Operations, operation, page_of, para
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Fields, decoded_token, encoded_token, shown
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
-from chalicelib.dead_letters.letters import BEGINNING, Place
+from chalicelib.dead_letters.queue import BEGINNING, Place
 from chalicelib.table import keys
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from chalicelib.base.call import one_call
+from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.fields import Fields
 from chalicelib.base.limits import PAGE_DEFAULT, PAGE_MAX

@@ -9,10 +9,10 @@ from chalicelib.admin.groups import GroupDetails
 from chalicelib.admin.topics import TopicDetails
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.pop import Popped
+from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.settle import Extended
-from chalicelib.consuming.settlement import Failure
 from chalicelib.cursors.progress import QueueProgress
-from chalicelib.dead_letters.letters import DeadMessage
+from chalicelib.dead_letters.queue import DeadMessage
 from chalicelib.delays.writer import Waiting
 from chalicelib.producing.produce import Produced
 

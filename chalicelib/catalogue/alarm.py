@@ -8,6 +8,7 @@ import orjson
 
 from chalicelib.base.fields import Fields
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
+from chalicelib.table.writes import Item
 
 TOPIC = "decant.alarms"
 """Where alarms are told: a topic like any other, made when the first one is."""
@@ -49,3 +50,27 @@ def parse(data: object) -> Alarm:
     """No threshold at all takes the alarm away."""
     fields = Fields(data, {"ready", "age_ms"}, "alarm.")
     return Alarm(fields.integer("ready", 1, OFFSET_MAX), fields.integer("age_ms", 1, RETENTION_MS_MAX))
+
+
+RAISED, CLEARED = "raised", "cleared"
+
+
+@dataclass(frozen=True, slots=True)
+class AlarmState:
+    """Whether a group's alarm is raised. `number` counts changes; `at_ms`: when it changed, later than the change
+    before, whatever the clocks say."""
+
+    number: int = 0
+    state: str = CLEARED
+    at_ms: int = 0
+
+    @classmethod
+    def of(cls, item: Item | None) -> AlarmState:
+        return cls(item["n"], item["state"], item["at"]) if item else cls()
+
+    @property
+    def is_raised(self) -> bool:
+        return self.state == RAISED
+
+    def next(self, state: str, now: int) -> AlarmState:
+        return AlarmState(self.number + 1, state, max(now, self.at_ms + 1))

@@ -9,7 +9,7 @@ from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.fields import checked_name
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.store import Keys, Range, Store
@@ -64,7 +64,7 @@ class Catalogue:
 
     def alarm_state(self, group: Group) -> AlarmState:
         """Of the group's alarm, as it is now."""
-        found = self._store.read([Keys([alarm_key(group)], strong=True)])[0]
+        found = self._store.read([Keys([group.alarm_key], strong=True)])[0]
         return AlarmState.of(found[0] if found else None)
 
     def groups(self, topic: Topic) -> list[Group]:

@@ -99,6 +99,10 @@ class Group:
         return keys.window(self.topic_id, self.name, self.id)
 
     @property
+    def alarm_key(self) -> Key:
+        return keys.alarm(self.topic_id, self.name, self.id)
+
+    @property
     def is_broadcast(self) -> bool:
         """Whether every consumer gets every message, and has cursors of its own."""
         return self.mode == BROADCAST

@@ -12,17 +12,15 @@ from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.response_size import Space
 from chalicelib.base.runtime import Runtime
-from chalicelib.consuming.look import View
-from chalicelib.consuming.picking import NO_ACKS, Pick, Riding, Tokens, pick, take
-from chalicelib.consuming.settlement import Settlement, believe
-from chalicelib.consuming.sieve import Sieve
-from chalicelib.cursors.changes import Change, confirm, create, move, popped, prune, write
+from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
+from chalicelib.consuming.receipt_batch import ReceiptBatch, believe
+from chalicelib.consuming.skip import Skipper
+from chalicelib.consuming.view import View
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.known import Beliefs
-from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, runs
-from chalicelib.cursors.parking import parked
-from chalicelib.cursors.retries import Retries
-from chalicelib.cursors.retry_moves import due_page
+from chalicelib.cursors.cursor_cache import CursorCache
+from chalicelib.cursors.cursor_writes import Change, confirm, create, move, popped, prune, write
+from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs
+from chalicelib.cursors.retries import Retries, due_page
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.log.reader import LogReader, Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
@@ -83,20 +81,20 @@ class Claimer:
         store: Store,
         runtime: Runtime,
         reader: LogReader,
-        sieve: Sieve,
-        beliefs: Beliefs,
+        skipper: Skipper,
+        cache: CursorCache,
         burial: Burial,
         retries: Retries,
     ) -> None:
         self._store = store
         self._runtime = runtime
         self._reader = reader
-        self._sieve = sieve
-        self._beliefs = beliefs
+        self._skipper = skipper
+        self._cache = cache
         self._burial = burial
         self._retries = retries
 
-    def within_reach(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Pick:
+    def within_reach(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Pick:
         """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
         first: while they lie there, they do not count."""
         cursor = view.cursors[queue]
@@ -107,7 +105,7 @@ class Claimer:
             cursor = riding.cursor = believe(cursor, riding.receipts)
         return self._picked(view, queue, cursor, ask, riding)
 
-    def claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None, space: Space) -> Claimed:
+    def claim(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
         `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
         cursor = self._standing(view.cursors[queue])
@@ -138,7 +136,7 @@ class Claimer:
                 claimed = self._claimed(view, after, plan, ask, space, is_own=not recognised)
             else:
                 passed += plan.picked.fresh
-                self._sieve.look_on(view, queue, cursor, ask.max_messages)
+                self._skipper.look_on(view, queue, cursor, ask.max_messages)
                 claimed = self._given_up(view, cursor, plan, passed)
             if claimed:
                 return claimed
@@ -162,10 +160,10 @@ class Claimer:
                 change += move(lease, indexes, new)
         with suppress(Refused, StoreUnavailable):
             if change:
-                self._beliefs.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
+                self._cache.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
 
-    def _learn(self, after: Cursor, riding: Settlement | None) -> None:
-        self._beliefs.learn(after)
+    def _learn(self, after: Cursor, riding: ReceiptBatch | None) -> None:
+        self._cache.learn(after)
         if riding:
             riding.closed |= riding.ended()
             riding.know(after)
@@ -215,7 +213,7 @@ class Claimer:
                 cursor = Cursor.of(self._store.write(write(cursor, confirm(new))))
             except Refused as refused:
                 cursor = self._found(view, refused)
-            self._beliefs.learn(cursor)
+            self._cache.learn(cursor)
         return None
 
     def _standing(self, cursor: Cursor) -> Cursor:
@@ -229,23 +227,25 @@ class Claimer:
     def _gone(self, view: View) -> GroupNotFound:
         return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
 
-    def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: Settlement | None) -> Cursor:
+    def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: ReceiptBatch | None) -> Cursor:
         """Buries what was delivered often enough and never settled."""
         found, _ = self._burial.bury_exhausted(view.group, queue, cursor, riding.tokens if riding else ())
         if found is None:
             raise self._gone(view)
         return found
 
-    def _plan(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None, space: Space) -> _Plan:
+    def _plan(
+        self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space
+    ) -> _Plan:
         now = self._runtime.now()
-        picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, ask, riding))
+        picked = self._skipper.sift(view, queue, cursor, self._picked(view, queue, cursor, ask, riding))
         segments = self._segments(view, queue, picked)
         fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
         is_sifted = view.group.filter is not None or bool(picked.passed)
         is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
         if fitting < picked.count:
             fewer = replace(ask, max_messages=fitting)
-            picked = self._sieve.sift(view, queue, cursor, self._picked(view, queue, cursor, fewer, riding))
+            picked = self._skipper.sift(view, queue, cursor, self._picked(view, queue, cursor, fewer, riding))
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
         taken = take(
             picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact, view.group.ordered
@@ -258,7 +258,7 @@ class Claimer:
             taken.tokens,
         )
 
-    def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: Settlement | None) -> Pick:
+    def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Pick:
         now = self._runtime.now()
         acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
         return pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)

@@ -10,20 +10,19 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.base.message import Stored
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.consuming.claim import Claimed, Claimer
-from chalicelib.consuming.look import View
+from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.settle import Settler
-from chalicelib.consuming.settlement import Settlement
+from chalicelib.consuming.view import View
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease, runs
-from chalicelib.cursors.receipt import Receipt
-from chalicelib.cursors.receipts import Receipts
+from chalicelib.cursors.receipt import Receipt, Receipts
 from chalicelib.log.reader import LogReader, Want, entries, stored_at
 from chalicelib.log.segment import Segment
 
@@ -66,7 +65,7 @@ class Deliverer:
         view.cursors[queue] = claimed.cursor
         unread: set[int] = set()
         try:
-            with call.part_until(self._half_time(claimed)):
+            with deadline.part_until(self._half_time(claimed)):
                 stored = self._stored(view, queue, claimed.segments, by_offset)
         except StoreUnavailable:
             stored = self._one_by_one(view, queue, claimed, by_offset)
@@ -130,10 +129,10 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def _settle_expired(self, view: View, settlements: Sequence[Settlement]) -> None:
+    def _settle_expired(self, view: View, settlements: Sequence[ReceiptBatch]) -> None:
         self._settler.acknowledge(view.topic, view.group.name, settlements)
 
-    def _bury_lost(self, view: View, settlements: Sequence[Settlement]) -> None:
+    def _bury_lost(self, view: View, settlements: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound: payloads are gone, too, when the topic is."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.settlement import Settlement
+from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.cursors.retries import Retries
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import key_of
 
 
-class Doubts:
+class LateAcks:
     def __init__(self, store: Store, retries: Retries) -> None:
         self._store = store
         self._retries = retries
 
-    def dispel(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+    def resolve(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
         """Notes in each settlement which of its messages are dead, or wait in a page."""
         left = [each for each in settlements if each.perhaps_lost()]
         while left:
@@ -34,7 +34,7 @@ class Doubts:
             # A page that was made since may hold what was not found.
             left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
 
-    def _note_dead(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+    def _note_dead(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
         places = [
             {
                 keys.dead(topic.id, each.group_id, each.queue, receipt.offset, each.consumer): receipt
@@ -47,7 +47,7 @@ class Doubts:
             died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
             each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
-    def _note_paged(self, topic: Topic, settlements: Sequence[Settlement]) -> set[str]:
+    def _note_paged(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> set[str]:
         """Returns the ids of the pages that were read, or need not be."""
         asked = []
         seen: set[str] = set()

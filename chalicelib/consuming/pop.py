@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import (
     HOME_MS,
@@ -21,10 +21,10 @@ from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer, Pop
 from chalicelib.consuming.delivery import Deliverer, Delivery
-from chalicelib.consuming.look import Looker, View
+from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.consuming.settle import Settler
-from chalicelib.consuming.settlement import Failure, Settlement
 from chalicelib.consuming.throttle import Throttle
+from chalicelib.consuming.view import View, ViewReader
 from chalicelib.delays.promoter import Promoter
 
 
@@ -48,7 +48,7 @@ class Consumer:
         runtime: Runtime,
         catalogue: Catalogue,
         promoter: Promoter,
-        looker: Looker,
+        views: ViewReader,
         claimer: Claimer,
         deliverer: Deliverer,
         settler: Settler,
@@ -57,7 +57,7 @@ class Consumer:
         self._runtime = runtime
         self._catalogue = catalogue
         self._promoter = promoter
-        self._looker = looker
+        self._views = views
         self._claimer = claimer
         self._deliverer = deliverer
         self._settler = settler
@@ -93,7 +93,7 @@ class Consumer:
             if self._runtime.uptime() >= give_up_at:
                 break
             self._wait(view, min(pause_ms, give_up_at - self._runtime.uptime()))
-            if call.is_abandoned():
+            if deadline.is_abandoned():
                 break
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
             if not topic.delays:  # another instance may just have stored the first message that waits
@@ -104,7 +104,7 @@ class Consumer:
     def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> View:
         """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
         is one that is not among `promoted`, as long as there is another."""
-        view = self._looker.look(topic, group, ask.max_messages, ask.consumer_id, strong)
+        view = self._views.look(topic, group, ask.max_messages, ask.consumer_id, strong)
         if not view.due() or view.group.paused:
             return view
         if not view.due(promoted):
@@ -112,7 +112,7 @@ class Consumer:
         queue = view.due(promoted)[0]
         promoted.add(queue)
         self._promoter.promote(topic, queue)
-        self._looker.look_again(view, queue, ask.max_messages)
+        self._views.look_again(view, queue, ask.max_messages)
         return view
 
     def _wait(self, view: View, pause_ms: int) -> None:
@@ -122,7 +122,7 @@ class Consumer:
             pause_ms = min(pause_ms, ready_at_ms - self._runtime.now())
         pause_ms = max(1, pause_ms)
         self._runtime.sleep(pause_ms)
-        call.has_waited(pause_ms)
+        deadline.has_waited(pause_ms)
 
     def _repeated(self, view: View, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""
@@ -138,7 +138,7 @@ class Consumer:
             space = space.after(each.stored for each in fitting)
         return Popped(deliveries) if deliveries else None
 
-    def _pop_once(self, view: View, ask: Pop, acks: Sequence[Settlement]) -> Popped:
+    def _pop_once(self, view: View, ask: Pop, acks: Sequence[ReceiptBatch]) -> Popped:
         if view.group.paused:
             return Popped(is_paused=True)
         now = self._runtime.now()
@@ -161,7 +161,7 @@ class Consumer:
             raise trouble
         return Popped(is_limited=is_limited)
 
-    def _throttled(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+    def _throttled(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Popped:
         """Claims as many as the group's rate allows. Nobody else of the group gets more meanwhile, so that other queues
         need not be asked when it allows none."""
         rate = view.group.rate_limit
@@ -180,7 +180,7 @@ class Consumer:
             popped.retry_after_ms = self._throttle.next_in_ms(view, rate)
         return popped
 
-    def _claim(self, view: View, queue: int, ask: Pop, riding: Settlement | None) -> Popped:
+    def _claim(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Popped:
         """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is
         just being acked."""
         deliveries: list[Delivery] = []
@@ -209,7 +209,7 @@ class Consumer:
             if is_enough or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
 
-    def _choose(self, waiting: dict[int, int], acks: Sequence[Settlement], now: int) -> int:
+    def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
         """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
         rides along for free, may be a little behind."""
         oldest = min(waiting.values())

@@ -11,23 +11,20 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.late_acks import Doubts
-from chalicelib.consuming.settlement import RECEIPT_INVALID, Failure, Moved, Plan, Settlement, believe, unknown
-from chalicelib.cursors.changes import Change, write
+from chalicelib.consuming.late_acks import LateAcks
+from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure, Moved, Plan, ReceiptBatch, believe, unknown
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.known import Beliefs
-from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease
-from chalicelib.cursors.parking import parked
-from chalicelib.cursors.receipt import Receipt
-from chalicelib.cursors.receipts import Receipts
+from chalicelib.cursors.cursor_cache import CursorCache
+from chalicelib.cursors.cursor_writes import Change, write
+from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
+from chalicelib.cursors.receipt import Receipt, Receipts
 from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.store import Keys, Outcome, Store
-from chalicelib.store.outcomes import raise_trouble
+from chalicelib.store import Keys, Outcome, Store, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Refused
 
-Planner = Callable[[Settlement], Plan]
+Planner = Callable[[ReceiptBatch], Plan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +41,7 @@ class Settler:
         runtime: Runtime,
         catalogue: Catalogue,
         receipts: Receipts,
-        beliefs: Beliefs,
+        cache: CursorCache,
         burial: Burial,
         retries: Retries,
     ) -> None:
@@ -52,19 +49,19 @@ class Settler:
         self._runtime = runtime
         self._catalogue = catalogue
         self._receipts = receipts
-        self._beliefs = beliefs
+        self._cache = cache
         self._burial = burial
         self._retries = retries
-        self._doubts = Doubts(store, retries)
+        self._late_acks = LateAcks(store, retries)
 
     def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages for good: those whose receipt is not among the failures."""
         settlements, failed = self.open(topic, group, texts)
         return failed + self.acknowledge(topic, group, settlements)
 
-    def acknowledge(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Failure]:
-        self._settle(topic, group, settlements, Settlement.acks)
-        self._doubts.dispel(topic, settlements)
+    def acknowledge(self, topic: Topic, group: str, settlements: Sequence[ReceiptBatch]) -> list[Failure]:
+        self._settle(topic, group, settlements, ReceiptBatch.acks)
+        self._late_acks.resolve(topic, settlements)
         return [failure for settlement in settlements for failure in settlement.unacked()]
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
@@ -85,12 +82,12 @@ class Settler:
             self._lighten(topic, settlements)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
-    def _lighten(self, topic: Topic, settlements: Sequence[Settlement]) -> None:
+    def _lighten(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
         for each in settlements:
             if not each.is_foreign and each.is_confirmed:
                 place = keys.Place(topic.id, each.group_id, each.queue)
                 lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
-                self._beliefs.learn(lighter)
+                self._cache.learn(lighter)
 
     def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Sends messages to the dead letters at once."""
@@ -99,7 +96,7 @@ class Settler:
         self.give_up(topic, settings, settlements, reason)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
-    def give_up(self, topic: Topic, group: Group, settlements: Sequence[Settlement], reason: str) -> None:
+    def give_up(self, topic: Topic, group: Group, settlements: Sequence[ReceiptBatch], reason: str) -> None:
         for settlement in settlements:
             self._bury(group, settlement, reason, attempts_min=0)
         self._settle(topic, group.name, settlements, lambda _: (Change(), {}))
@@ -121,7 +118,7 @@ class Settler:
             failure for settlement in settlements for failure in settlement.unmoved()
         ]
 
-    def _extensions(self, settlements: Sequence[Settlement], deadline: int) -> list[Extended]:
+    def _extensions(self, settlements: Sequence[ReceiptBatch], deadline: int) -> list[Extended]:
         return [
             Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.token, receipt.offset]), deadline)
             for settlement in settlements
@@ -129,7 +126,7 @@ class Settler:
             if (receipt.token, receipt.offset) in settlement.moved
         ]
 
-    def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[Settlement], list[Failure]]:
+    def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_key: dict[Key, list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
@@ -145,18 +142,18 @@ class Settler:
             by_key.setdefault(key, []).append((text, receipt))
         if not by_key:
             self._catalogue.group(topic, group)
-        settlements = [Settlement(self._believed(key, found), found) for key, found in by_key.items()]
+        settlements = [ReceiptBatch(self._believed(key, found), found) for key, found in by_key.items()]
         return settlements, failed
 
     def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
         return [(text, self._receipts.read(text, topic.id)) for text in texts]
 
     def _believed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
-        known = self._beliefs.cursor(key)
+        known = self._cache.cursor(key)
         nothing = unknown(key, receipts)
         return believe(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
 
-    def _settle(self, topic: Topic, group: str, settlements: Sequence[Settlement], plan: Planner) -> None:
+    def _settle(self, topic: Topic, group: str, settlements: Sequence[ReceiptBatch], plan: Planner) -> None:
         """Plans and writes, the cursors side by side, until no plan has anything left to change.
 
         Raises GroupNotFound when no cursor is there because the group is not."""
@@ -167,7 +164,7 @@ class Settler:
             raise_trouble(outcomes)
         self._tell_forgotten(topic, group, [each for each in settlements if each.is_foreign], len(settlements))
 
-    def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[Settlement], count: int) -> None:
+    def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[ReceiptBatch], count: int) -> None:
         """Where there is no cursor: receipts of another group, or of a consumer that this one has forgotten."""
         if len(foreign) == count:
             found = [self._catalogue.group(topic, group)] if foreign else []
@@ -176,7 +173,7 @@ class Settler:
         for each in foreign:
             each.is_forgotten = any(each.group_id == standing.id for standing in found)
 
-    def _planned(self, settlements: Sequence[Settlement], plan: Planner) -> list[tuple[Settlement, Change, Moved]]:
+    def _planned(self, settlements: Sequence[ReceiptBatch], plan: Planner) -> list[tuple[ReceiptBatch, Change, Moved]]:
         """What is left to write. That nothing is left has to be seen, not believed."""
         while True:
             planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
@@ -189,7 +186,7 @@ class Settler:
     def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
         return self._store.read([Keys([key], strong=True) for key in cursors])
 
-    def _learn(self, settlement: Settlement, moved: Moved, outcome: Outcome) -> None:
+    def _learn(self, settlement: ReceiptBatch, moved: Moved, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
             return
         if isinstance(outcome, Refused):
@@ -199,9 +196,9 @@ class Settler:
             settlement.learn(outcome)
             settlement.moved |= moved
         if not settlement.is_foreign:
-            self._beliefs.learn(settlement.cursor)
+            self._cache.learn(settlement.cursor)
 
-    def _bury(self, group: Group, settlement: Settlement, reason: str, attempts_min: int) -> None:
+    def _bury(self, group: Group, settlement: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries what is owed and was delivered at least so often."""
         while exhausted := [each for each in settlement.owed() if each[0].attempt >= attempts_min]:
             cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)

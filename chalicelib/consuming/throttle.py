@@ -9,7 +9,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.rate import Rate, Window
-from chalicelib.consuming.look import View
+from chalicelib.consuming.view import View
 from chalicelib.store import Store
 from chalicelib.table.writes import Refused
 

@@ -21,11 +21,10 @@ from chalicelib.base.limits import IDLE_CONSUMER_MS, MOVED_TOGETHER_MAX, PRESENC
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.changes import create, reset
 from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.retries import Retries
-from chalicelib.store import Range, Store
-from chalicelib.store.outcomes import raise_trouble
+from chalicelib.store import Range, Store, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Guard, Item, Refused, Remove, RemoveItem, Set, Write
 

@@ -8,7 +8,7 @@
     at, by    when the last pop was, and whose (empty: it did not say); see `broadcast` for those of a broadcast group
     dead      dead letters of the queue
     claims    counts claims, for those that must not pass another
-    pages     id -> what a retry page holds, see `retry_page`; not there before the first
+    pages     id -> what a retry page holds, see `retries`; not there before the first
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
 as that does not pass the end that the claimer has seen.
@@ -16,21 +16,48 @@ as that does not pass the end that the claimer has seen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from chalicelib.cursors.lease import Lease
-from chalicelib.cursors.retry_page import RetryPage
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, key_of
+from chalicelib.table.writes import Item, Key, Path, key_of
 
 
 class Standing(Enum):
     OWED = "owed"
     ACKED = "acked"
     LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPage:
+    """`due`: when the first of its messages is. `count`: of messages. `low`: the lowest offset."""
+
+    id: str
+    due: int
+    count: int
+    low: int
+
+    @classmethod
+    def of(cls, page_id: str, noted: list[int]) -> RetryPage:
+        due, count, low = noted
+        return cls(page_id, due, count, low)
+
+    @classmethod
+    def holding(cls, page_id: str, leases: Iterable[Lease]) -> RetryPage:
+        held = list(leases)
+        due = min(lease.deadline for lease in held)
+        return cls(page_id, due, sum(lease.count for lease in held), min(lease.start for lease in held))
+
+    def noted(self) -> list[int]:
+        return [self.due, self.count, self.low]
+
+    @property
+    def path(self) -> Path:
+        return ("pages", self.id)
 
 
 @dataclass(frozen=True)

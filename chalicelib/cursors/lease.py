@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from chalicelib.base.limits import MARKS_MAX
+from chalicelib.base.runtime import Runtime
 from chalicelib.table.writes import Path
 
 ACKED = b"a"
@@ -158,3 +159,9 @@ class Lease:
     def is_due(self, now: int) -> bool:
         """Whether its messages may be delivered again."""
         return self.deadline <= now and bool(self.owed)
+
+
+def parked(runtime: Runtime, offsets: range, due: int, attempt: int) -> Lease:
+    """`attempt`: the deliveries so far. The token is one that was never used."""
+    token = PARKED + runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
+    return Lease(token, offsets.start, len(offsets), due, attempt)

@@ -1,21 +1,129 @@
-"""Keeps cursors light: retries that wait for long lie in pages, and come back when they are due. See `retries`."""
+"""Retry pages keep cursors light: retries that wait for long lie in items of their own until the first of them is due.
+
+A cursor notes each of its pages under the page's id in `pages`, as `[due, count, low]`. Putting leases into a page and
+bringing them back are one transaction each, on the cursor, whose epoch it demands, and on the page, which never changes
+in between: a message is never in both, nor in neither. A reset leaves pages that nothing can reach.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import RETRY_PAGE_ID_CHARS
+from chalicelib.base.limits import (
+    LEASES_MAX,
+    PARKED_MAX,
+    RETRY_PAGE_ID_CHARS,
+    RETRY_PAGE_LEASES,
+    RETRY_PAGES_MAX,
+    RETRY_SOON_MS,
+)
 from chalicelib.base.runtime import Runtime
-from chalicelib.cursors import retry_page
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.parking import parked
-from chalicelib.cursors.retry_moves import after_bringing_back, after_putting_away, bring_back, put_away, surplus
-from chalicelib.cursors.retry_page import Retry, RetryPage, retries_of
+from chalicelib.cursors.cursor import Cursor, RetryPage
+from chalicelib.cursors.cursor_writes import Change, write
+from chalicelib.cursors.lease import Lease, parked
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Refused, key_of
+from chalicelib.table.writes import (
+    Absent,
+    Effect,
+    Exists,
+    Guard,
+    Item,
+    Key,
+    Refused,
+    Remove,
+    RemoveItem,
+    Set,
+    SizeBelow,
+    SizeIs,
+    Write,
+    key_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A lease in a page: offsets that come again at `due`, and how often they were delivered."""
+
+    offsets: range
+    due: int
+    attempt: int
+
+
+def put_page(key: Key, leases: Iterable[Lease]) -> Write:
+    """The key has a random part that was never used."""
+    listed: list[Any] = [[lease.start, lease.count, lease.deadline, lease.attempt] for lease in leases]
+    return Write(key, (), (Set(("retries",), listed),))
+
+
+def retries_of(item: Item) -> list[Retry]:
+    return [Retry(range(start, start + count), due, attempt) for start, count, due, attempt in item["retries"]]
+
+
+def remove_page(key: Key) -> Write:
+    return Write(key, (), (RemoveItem(),))
+
+
+def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
+    """What to put away, when more than `most` leases wait for long: those that are due last, as many as fit a page."""
+    if len(cursor.leases) <= most or len(cursor.pages) >= RETRY_PAGES_MAX:
+        return []
+    soon = now + RETRY_SOON_MS
+    waiting = [lease for lease in cursor.owing if lease.parked and not lease.marks and lease.deadline > soon]
+    if len(waiting) <= most:
+        return []
+    return sorted(waiting, key=lambda lease: (lease.deadline, lease.start))[-RETRY_PAGE_LEASES:]
+
+
+def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
+    """The cursor's part; the page's is `retries.put`. A parked lease only ever gets marks, under a token that is
+    never used again, so that its length says whether it is the one that was seen."""
+    noted: Effect = Set(page.path, page.noted())
+    has_map: Guard = Exists(("pages",))
+    if not cursor.has_pages:
+        noted, has_map = Set(("pages",), {page.id: page.noted()}), Absent(("pages",))
+    return write(
+        cursor,
+        Change(
+            (has_map, *(SizeIs(lease.path, lease.size) for lease in leases)),
+            (noted, *(Remove(lease.path) for lease in leases)),
+        ),
+    )
+
+
+def after_putting_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
+    gone = {lease.token for lease in leases}
+    left = {token: lease for token, lease in cursor.leases.items() if token not in gone}
+    return replace(cursor, leases=left, pages={**cursor.pages, page.id: page}, has_pages=True)
+
+
+def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
+    """The page to bring back next, when the cursor itself has less than `want` messages that are due."""
+    due = [page for page in cursor.pages.values() if page.due <= now]
+    if not due or len(cursor.leases) >= LEASES_MAX or sum(len(lease.owed) for lease in cursor.due(now)) >= want:
+        return None
+    return min(due, key=lambda page: (page.due, page.low))
+
+
+def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
+    """The cursor's part; the page's is `retries.remove`. The leases are new, the messages those of the page."""
+    return write(
+        cursor,
+        Change(
+            (Exists(page.path), SizeBelow(("leases",), LEASES_MAX), *(Absent(lease.path) for lease in leases)),
+            (Remove(page.path), *(Set(lease.path, lease.listed()) for lease in leases)),
+            tuple(lease.token for lease in leases),
+        ),
+    )
+
+
+def after_bringing_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
+    left = {page_id: each for page_id, each in cursor.pages.items() if page_id != page.id}
+    return replace(cursor, leases={**cursor.leases, **{lease.token: lease for lease in leases}}, pages=left)
 
 
 class Retries:
@@ -43,7 +151,7 @@ class Retries:
         page = RetryPage.holding(self._runtime.name(RETRY_PAGE_ID_CHARS), leases)
         key = keys.retry_page(place, page.due, page.id)
         try:
-            self._store.write_together([put_away(cursor, page, leases), retry_page.put(key, leases)])
+            self._store.write_together([put_away(cursor, page, leases), put_page(key, leases)])
         except Refused as refused:
             return _found(refused.before)
         return after_putting_away(cursor, page, leases)
@@ -57,7 +165,7 @@ class Retries:
             return _found(found[0] if found else None)
         leases = [parked(self._runtime, each.offsets, each.due, each.attempt) for each in retries_of(items[0])]
         try:
-            self._store.write_together([bring_back(cursor, page, leases), retry_page.remove(key)])
+            self._store.write_together([bring_back(cursor, page, leases), remove_page(key)])
         except Refused as refused:
             return _found(refused.before)
         return after_bringing_back(cursor, page, leases)
@@ -79,8 +187,8 @@ class Retries:
         ]
 
     def _with_due(self, cursor: Cursor, found: dict[str, list[Retry]]) -> Cursor:
-        for page_id, retries in found.items():
-            leases = [parked(self._runtime, each.offsets, each.due, each.attempt) for each in retries]
+        for page_id, held in found.items():
+            leases = [parked(self._runtime, each.offsets, each.due, each.attempt) for each in held]
             cursor = after_bringing_back(cursor, cursor.pages[page_id], leases)
         return cursor
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from chalicelib.base.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.group import Group
-from chalicelib.cursors.changes import buried, write
 from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import buried, write
 from chalicelib.cursors.lease import Lease
-from chalicelib.dead_letters import dead
-from chalicelib.dead_letters.dead import Letter
+from chalicelib.dead_letters import dead_letter
+from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.store import Keys, Store
 from chalicelib.table.writes import Key, Refused, key_of
 
@@ -50,12 +50,12 @@ class Burial:
         chosen = _first(exhausted)
         now = self._runtime.now()
         letters = [
-            Letter.new(group, cursor, queue, lease.start + index, lease.attempt, reason, now)
+            DeadLetter.new(group, cursor, queue, lease.start + index, lease.attempt, reason, now)
             for lease, indexes in chosen
             for index in indexes
         ]
         there = self._there(cursor, letters)
-        puts = [dead.put(letter, letter.key in there) for letter in letters]
+        puts = [dead_letter.put(letter, letter.key in there) for letter in letters]
         try:
             self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
         except Refused:
@@ -63,7 +63,7 @@ class Burial:
         found = self._store.read([Keys([cursor.key], strong=True)])[0]
         return (Cursor.of(found[0]) if found else None), chosen
 
-    def _there(self, cursor: Cursor, letters: Sequence[Letter]) -> set[Key]:
+    def _there(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> set[Key]:
         """Those places where a letter lies already. Before the first reset there is none: what dies is owed by a lease
         until then, and what is redriven leaves its letter."""
         if cursor.epoch == 0:

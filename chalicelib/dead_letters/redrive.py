@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base.errors import GroupNotFound
-from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX
+from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.changes import redriven, write
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.parking import parked
+from chalicelib.cursors.cursor_writes import redriven, write
+from chalicelib.cursors.lease import parked, runs
 from chalicelib.cursors.retries import Retries
-from chalicelib.dead_letters import dead
-from chalicelib.dead_letters.dead import Letter
-from chalicelib.dead_letters.letters import BEGINNING, Letters, after, by_cursor
-from chalicelib.dead_letters.redriving import choose, is_ancient
+from chalicelib.dead_letters import dead_letter
+from chalicelib.dead_letters.dead_letter import DeadLetter
+from chalicelib.dead_letters.queue import BEGINNING, DeadLetterQueue, after, by_cursor
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
@@ -34,7 +33,7 @@ class Redriven:
 
 class Redrive:
     def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: Letters, retries: Retries
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: DeadLetterQueue, retries: Retries
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -79,7 +78,7 @@ class Redrive:
         cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
         return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
 
-    def _own(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> tuple[int, bool]:
+    def _own(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
         """Redrives letters of one cursor. Returns how many, and whether there was no time or no room for the rest."""
         count = 0
         while letters:
@@ -96,7 +95,7 @@ class Redrive:
             leases = [parked(self._runtime, run, now, attempt=0) for run in back]
             try:
                 change = redriven(leases, len(chosen))
-                self._store.write_together([write(cursor, change), *map(dead.remove, chosen)])
+                self._store.write_together([write(cursor, change), *map(dead_letter.remove, chosen)])
             except Refused:
                 letters = self._letters.again(letters)
                 continue
@@ -112,10 +111,38 @@ class Redrive:
             return None
         return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
 
-    def _cursor(self, topic: Topic, group: Group, letter: Letter) -> Cursor:
+    def _cursor(self, topic: Topic, group: Group, letter: DeadLetter) -> Cursor:
         """The one that counts this letter."""
         key = group.cursor_key(letter.queue, letter.consumer)
         found = self._store.read([Keys([key], strong=True)])[0]
         if not found:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
         return Cursor.of(found[0])
+
+
+def is_ancient(cursor: Cursor, letters: Sequence[DeadLetter]) -> bool:
+    """Whether one is from before a reset: then its message may be ready, or owed, all the same."""
+    return any(letter.epoch != cursor.epoch for letter in letters)
+
+
+def choose(
+    cursor: Cursor, letters: Sequence[DeadLetter], paged: Collection[int] = ()
+) -> tuple[list[DeadLetter], list[range]]:
+    """The first of these letters, in offset order, that one transaction can remove, and the offsets that come back, as
+    one run for each lease; none when the cursor has no room. `paged`: offsets that the cursor's pages owe.
+
+    Of a message that is delivered anyway, because a reset went back to before it, only the letter goes."""
+    alive = {*paged, *(offset for lease in cursor.owing for offset in lease.owed_offsets)}
+    room = min(TAKEOVERS_MAX, REDRIVEN_LEASES_MAX - len(cursor.leases))
+    chosen: list[DeadLetter] = []
+    back: list[int] = []
+    leases = 0
+    for letter in letters[:PURGED_TOGETHER_MAX]:
+        if letter.offset < cursor.next and letter.offset not in alive:
+            if back[-1:] != [letter.offset - 1]:
+                leases += 1
+            if leases > room:
+                break
+            back.append(letter.offset)
+        chosen.append(letter)
+    return chosen, runs(back)

@@ -28,7 +28,7 @@ from chalicelib.table.writes import Item, Refused, key_of
 _PAGE = 32
 
 
-class Decisions:
+class DecisionChain:
     def __init__(self, store: Store, joiner: LogJoiner, payloads: Payloads) -> None:
         self._store = store
         self._joiner = joiner

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.message import ENTRY_ID_BYTES, LOST
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.chain import Decisions
+from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together
 from chalicelib.log import segment
 from chalicelib.log.key_index import KeyIndex
@@ -33,7 +33,7 @@ class Promoter:
         self,
         store: Store,
         runtime: Runtime,
-        decisions: Decisions,
+        decisions: DecisionChain,
         writer: LogWriter,
         payloads: Payloads,
         index: KeyIndex,
@@ -54,8 +54,8 @@ class Promoter:
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
         due any more, by the clock or, if it is given, by `due_ms`. Raises TopicNotFound, StoreUnavailable."""
-        deadline = call.give_up_at_ms(self._runtime.uptime())
-        while self._runtime.uptime() <= deadline:
+        until_ms = deadline.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()
             newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
             if gone := [item for item in due if is_cancelled(item)]:

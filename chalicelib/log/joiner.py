@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
@@ -32,8 +32,8 @@ class LogJoiner:
         """Makes sure that the entry is in the log, and answers with its first offset; it is not before `tail`. Raises
         TopicNotFound, StoreUnavailable."""
         log = topic.log(queue)
-        deadline = call.give_up_at_ms(self._runtime.uptime())
-        while self._runtime.uptime() <= deadline:
+        until_ms = deadline.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= until_ms:
             try:
                 item = self._store.write(append(log, tail.base, entry, tail.may_create))
             except Refused as refused:

@@ -14,8 +14,7 @@ from chalicelib.base.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import LOST, Message
 from chalicelib.log.packing import unpack
 from chalicelib.log.segment import Entry, pieces_of
-from chalicelib.store import Keys, Store
-from chalicelib.store.outcomes import raise_trouble
+from chalicelib.store import Keys, Store, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Exists, Item, Key, Set, Write, key_of
 

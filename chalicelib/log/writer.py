@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
@@ -54,18 +54,18 @@ class LogWriter:
         pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
-        deadline = call.give_up_at_ms(self._runtime.uptime())
+        until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while waiting := [each for each in pending if each.done is None]:
             try:
-                self._round(topic, waiting, deadline)
+                self._round(topic, waiting, until_ms)
             except StoreUnavailable as trouble:  # before any append of this round was sent
                 for each in waiting:
                     each.done = StoreUnavailable(trouble.detail)
         return [each.done for each in pending if each.done is not None]
 
-    def _round(self, topic: Topic, waiting: list[_Pending], deadline: int) -> None:
+    def _round(self, topic: Topic, waiting: list[_Pending], until_ms: int) -> None:
         """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
-        if self._runtime.uptime() > deadline:
+        if self._runtime.uptime() > until_ms:
             raise StoreUnavailable("too many writers compete for one queue")
         self._spill(topic, waiting)
         writes = [self._write(topic, each) for each in waiting]

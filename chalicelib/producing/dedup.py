@@ -24,13 +24,25 @@ takes the record that it was shown, whatever its own clock says of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from chalicelib.base.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
-from chalicelib.log.segment import Entry
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import CROWDED_BYTES_MAX, DEDUP_INLINE_BYTES_MAX, DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
+from chalicelib.base.message import ENTRY_ID_BYTES, Message
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.decision import wait
+from chalicelib.delays.writer import Delays
+from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.key_index import KeyIndex
+from chalicelib.log.packing import pack
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry, entry
+from chalicelib.log.writer import LogWriter, Tail
+from chalicelib.store import Keys, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Absent, AtMost, Either, Item, Set, Write
+from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +79,141 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
         tuple(Set((name,), value) for name, value in record.as_attributes().items()),
         landed=lambda before: before is not None and before["entry"]["i"] == record.entry.id,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which entry holds a message, as which of its messages, and the offset of the entry's first one."""
+
+    queue: int
+    entry_id: bytes
+    index: int
+    first: int | StoreUnavailable
+    due_ms: int = 0
+    """Until when it waits. Not 0: it is in no log yet, as far as its record tells."""
+
+
+class Deduplication:
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        writer: LogWriter,
+        joiner: LogJoiner,
+        payloads: Payloads,
+        index: KeyIndex,
+        delays: Delays,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._writer = writer
+        self._joiner = joiner
+        self._payloads = payloads
+        self._index = index
+        self._delays = delays
+
+    def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Kept]:
+        """Stores messages in one queue, in one entry; in place of one whose id is taken it tells where that one is.
+        The ids are different ones, `TRANSACTION_ITEMS_MAX` at most; messages may be without. Raises TopicNotFound."""
+        kept: dict[int, Kept] = {}
+        found: dict[bytes, int | StoreUnavailable] = {}
+        while left := [place for place in range(len(messages)) if place not in kept]:
+            taken = self._append(topic, queue, {place: messages[place] for place in left}, kept)
+            for place, record in taken.items():
+                kept[place] = self._kept(topic, record, found)
+        return [kept[place] for place in range(len(messages))]
+
+    def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Kept:
+        """Stores a message with a dedup id that waits until it is due. It and its record are one transaction, so there
+        is nothing to help with. Raises TopicNotFound."""
+        due_ms = message.deliver_at_ms or 0
+        try:
+            waiting = Entry.of(self._delays.item(topic, queue, message, entry_id))
+            record = Record(self._runtime.now(), waiting, 0, queue, 0, False, due_ms)
+            taking = claim(topic.id, message.dedup_id or "", record)
+            self._store.write_together([taking, wait(topic.id, queue, due_ms, waiting)])
+        except Refused as refused:
+            return self._kept(topic, Record.of(refused.before or {}), {})
+        except StoreUnavailable as trouble:
+            return Kept(queue, b"", 0, trouble)
+        return Kept(queue, waiting.id, 0, 0, due_ms)
+
+    def _kept(self, topic: Topic, record: Record, found: dict[bytes, int | StoreUnavailable]) -> Kept:
+        """The message of a record that stands. `found`: where entries begin that were met before."""
+        if record.due_ms:
+            return Kept(record.queue, record.entry.id, 0, 0, record.due_ms)
+        if record.entry.id not in found:
+            found[record.entry.id] = self._first_of(topic, record)
+        return Kept(record.queue, record.entry.id, record.index, found[record.entry.id])
+
+    def _append(
+        self, topic: Topic, queue: int, messages: dict[int, Message], kept: dict[int, Kept]
+    ) -> dict[int, Record]:
+        """Stores these messages and notes where they are; or, when some ids are taken, answers with their records."""
+        packed = pack([*messages.values()])
+        made = entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), packed, self._runtime.now())
+        first: int | StoreUnavailable
+        try:
+            record = self._intent(topic, queue, made, [*messages.values()])
+            if taken := self._claim(topic, record, messages):
+                return taken
+        except StoreUnavailable as trouble:
+            first = trouble
+        else:
+            has_records = any(message.dedup_id is not None for message in messages.values())
+            first = self._landed(topic, record, others_may_help=has_records)
+        for index, place in enumerate(messages):
+            kept[place] = Kept(queue, made.id, index, first)
+        return {}
+
+    def _intent(self, topic: Topic, queue: int, made: Entry, messages: Sequence[Message]) -> Record:
+        """What is going to be appended, and where: its messages are stored already where they go elsewhere."""
+        log = topic.log(queue)
+        try:
+            self._index.note(topic, [(queue, made, messages)])
+            if not made.fits(CROWDED_BYTES_MAX if self._writer.is_crowded(log) else DEDUP_INLINE_BYTES_MAX):
+                [made] = self._payloads.put(topic.id, [made], topic.ttl(made.stored_at_ms))
+            tail = self._writer.tail(topic, log)
+        except StoreUnavailable as trouble:  # nothing was sent that anybody could meet
+            raise StoreUnavailable(trouble.detail) from trouble
+        return Record(self._runtime.now(), made, 0, queue, tail.base, tail.may_create)
+
+    def _claim(self, topic: Topic, record: Record, messages: dict[int, Message]) -> dict[int, Record]:
+        """Takes all ids for the record's entry, or none: then the answer is the records that stand in the way."""
+        ids = {place: message.dedup_id for place, message in messages.items() if message.dedup_id is not None}
+        order = [*messages]
+        writes = [claim(topic.id, each, replace(record, index=order.index(place))) for place, each in ids.items()]
+        try:
+            if len(writes) == 1:
+                self._store.write(writes[0])
+            elif writes:
+                self._store.write_together(writes)
+        except Refused as refused:
+            return self._taken(topic, ids, refused)
+        return {}
+
+    def _taken(self, topic: Topic, ids: dict[int, str], refused: Refused) -> dict[int, Record]:
+        """A transaction shows one of the records that stand. A batch that is repeated meets as many as it has ids."""
+        places = {keys.dedup(topic.id, each).pk: place for place, each in ids.items()}
+        shown = refused.before or {}
+        others = [keys.dedup(topic.id, each) for each in ids.values()] if len(ids) > 1 else []
+        found = self._store.read([Keys(others, strong=True)])[0] if others else []
+        now = self._runtime.now()
+        taken = {places[item["pk"]]: Record.of(item) for item in found}
+        standing = {place: record for place, record in taken.items() if record.stands(now)}
+        return {places[shown["pk"]]: Record.of(shown)} | standing
+
+    def _landed(self, topic: Topic, record: Record, others_may_help: bool = True) -> int | StoreUnavailable:
+        """The offset of the entry's first message. If that cannot be said, others may help the entry in later."""
+        try:
+            tail = Tail(record.base, record.may_create, self._runtime.uptime())
+            return self._joiner.append(topic, record.queue, record.entry, tail)
+        except StoreUnavailable as trouble:
+            return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
+
+    def _first_of(self, topic: Topic, record: Record) -> int | StoreUnavailable:
+        """Where the entry of a record begins; it is appended if it is not there yet."""
+        try:
+            return self._joiner.append_from(topic, record.queue, record.entry, record.base)
+        except StoreUnavailable as trouble:
+            return StoreUnavailable(trouble.detail, outcome="unknown")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, HOPS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id, message_id
@@ -17,7 +17,7 @@ from chalicelib.log.key_index import KeyIndex
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry, entry
 from chalicelib.log.writer import LogWriter
-from chalicelib.producing.deduplication import Deduplication, Kept
+from chalicelib.producing.dedup import Deduplication, Kept
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
 
@@ -118,7 +118,7 @@ class Producer:
         for hops_left in range(HOPS_MAX, -1, -1):
             may_hop = hops_left and any(_may_hop(messages[place]) for places in by_queue.values() for place in places)
             others = self._choice.others(topic, used) if may_hop else []
-            with call.part_until(self._part_until_ms() if others else None):
+            with deadline.part_until(self._part_until_ms() if others else None):
                 failed = self._append_each(topic, messages, by_queue, produced)
             if not failed or not others:
                 break
@@ -161,7 +161,7 @@ class Producer:
 
     def _part_until_ms(self) -> int:
         now = self._runtime.uptime()
-        left_ms = call.give_up_at_ms(now) - now
+        left_ms = deadline.give_up_at_ms(now) - now
         return now + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 
     def _note(self, topic: Topic, queue: int, result: int | StoreUnavailable) -> None:

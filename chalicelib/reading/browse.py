@@ -14,10 +14,10 @@ from chalicelib.base.message import Stored, parse_delayed_id, parse_message_id
 from chalicelib.base.response_size import Space
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.waiting import Delayed
+from chalicelib.delays.delayed_messages import DelayedMessages
+from chalicelib.log.offsets import Offsets
 from chalicelib.log.reader import LogReader, Want, within_reach
 from chalicelib.log.segment import Segment
-from chalicelib.log.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class Found:
 
 
 class Lookup:
-    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline, delayed: Delayed) -> None:
+    def __init__(self, runtime: Runtime, reader: LogReader, log_offsets: Offsets, delayed: DelayedMessages) -> None:
         self._runtime = runtime
         self._reader = reader
-        self._timeline = timeline
+        self._log_offsets = log_offsets
         self._delayed = delayed
 
     def by_id(self, topic: Topic, message_id: str) -> Stored:
@@ -58,12 +58,12 @@ class Lookup:
     def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""
         since_ms = max(at_ms, topic.expired_ms(self._runtime.now()) + 1)
-        return dict(enumerate(self._timeline.offsets_at(topic, since_ms)))
+        return dict(enumerate(self._log_offsets.offsets_at(topic, since_ms)))
 
     def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
         """Of what has not expired, up to `limit` messages from these positions on, by when they were stored and in
         order within each queue; fewer when a response would not hold them."""
-        firsts = self._timeline.firsts(topic, self._runtime.now())
+        firsts = self._log_offsets.firsts(topic, self._runtime.now())
         positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
         wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
         chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))

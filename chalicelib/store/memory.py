@@ -9,7 +9,7 @@ import threading
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.store import Keys, Outcome, Range, Read
@@ -55,7 +55,7 @@ class MemoryStore:
             if refused is None:
                 for write, item in zip(writes, items, strict=True):
                     self._put(write.key, item)
-                call.has_written()
+                deadline.has_written()
             elif not refused.landed(before := self._get(refused.key)):
                 raise Refused(before)
 
@@ -119,7 +119,7 @@ class MemoryStore:
         item = after(before, write)
         self._charge(before, item)
         self._put(write.key, item)
-        call.has_written()
+        deadline.has_written()
         return item or {}
 
     def _allows(self, write: Write) -> bool:

@@ -7,6 +7,10 @@
 | two checks see one crossing | one transaction changes the state, the other is refused |
 | a check is slow, and the state has changed twice since | its transaction demands the state that it began with |
 | the topic of alarms is deleted | the message goes with it, or the next check makes the topic again |
+
+A change and its message are one transaction: there is no change without its message, no message without its change, and
+of two checks that see one crossing only one gets through. The message is stored as one that waits and is due at once,
+so it is delivered once, after those of the changes before it (see `delays.decision`).
 """
 
 from __future__ import annotations
@@ -15,13 +19,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import orjson
+
 from chalicelib.admin.groups import GroupDetails, Groups
 from chalicelib.admin.topics import Topics
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.message import ENTRY_ID_BYTES
+from chalicelib.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue import alarm
-from chalicelib.catalogue.alarm_state import CLEARED, RAISED, AlarmState, alarm_key, change, is_told, message
+from chalicelib.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -30,11 +35,11 @@ from chalicelib.cursors.progress import progress
 from chalicelib.delays.decision import wait
 from chalicelib.delays.promoter import Promoter
 from chalicelib.delays.writer import Delays
+from chalicelib.log.offsets import Offsets
 from chalicelib.log.segment import Entry
-from chalicelib.log.tails import ends_of
 from chalicelib.producing.produce import queue_of_key
 from chalicelib.store import Store
-from chalicelib.table.writes import Refused
+from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Alarms:
         catalogue: Catalogue,
         topics: Topics,
         groups: Groups,
+        log_offsets: Offsets,
         delays: Delays,
         promoter: Promoter,
     ) -> None:
@@ -77,12 +83,13 @@ class Alarms:
         self._catalogue = catalogue
         self._topics = topics
         self._groups = groups
+        self._log_offsets = log_offsets
         self._delays = delays
         self._promoter = promoter
 
     def check(self, watched: Sequence[Watched]) -> int:
         """Tells of the groups among these that have crossed a threshold. Returns how many changed."""
-        found = ends_of(self._store, [each.topic for each in watched])
+        found = self._log_offsets.ends_of([each.topic for each in watched])
         now = self._runtime.now()
         loud = [each for each, ends in zip(watched, found, strict=True) if not each.is_calm(ends, now)]
         return sum(self._check(each.topic, each.group) for each in loud)
@@ -106,7 +113,7 @@ class Alarms:
 
     def _change(self, topic: Topic, group: Group, state: AlarmState, ready: int, age_ms: int) -> bool:
         """Changes the state and tells of it; False: another check did, or the topic of alarms is just being deleted."""
-        changing = change(alarm_key(group), state, self._runtime.entropy(ENTRY_ID_BYTES))
+        changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
             if not is_told(topic.name, state):
                 self._store.write(changing)
@@ -124,12 +131,45 @@ class Alarms:
 
     def _topic(self) -> Topic:
         try:
-            return self._catalogue.current_topic(alarm.TOPIC)
+            return self._catalogue.current_topic(TOPIC)
         except TopicNotFound:
-            return self._topics.put(alarm.TOPIC, {})[0]
+            return self._topics.put(TOPIC, {})[0]
 
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:
     """Messages that are ready, and for how long the oldest of them has been stored, in ms."""
     oldest_at_ms = min(details.oldest_ready_at_ms.values(), default=now)
     return sum(each.ready for each in details.queues), max(0, now - oldest_at_ms)
+
+
+def change(key: Key, state: AlarmState, by: bytes) -> Write:
+    """Makes this the group's state, right after the one before it. `by`: what it knows itself by."""
+    same: Guard = Equals(("n",), state.number - 1) if state.number > 1 else Absent(("n",))
+    made = {"n": state.number, "state": state.state, "at": state.at_ms, "by": by}
+    return Write(
+        key,
+        (same,),
+        tuple(Set((name,), value) for name, value in made.items()),
+        landed=lambda before: before is not None and before["by"] == by,
+    )
+
+
+def is_told(topic: str, state: AlarmState) -> bool:
+    """Whether the change is worth a message. That a backlog of alarms is gone is not told: the message would be the
+    next backlog, and so on for as long as somebody reads it."""
+    return topic != TOPIC or state.is_raised
+
+
+def message(topic: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:
+    """What tells of a change. `ready` and `age_ms`: what was measured."""
+    told = {
+        "topic": topic,
+        "group": group.name,
+        "state": state.state,
+        "ready": ready,
+        "age_ms": age_ms,
+        "thresholds": group.alarm.given if group.alarm else None,
+        "at_ms": state.at_ms,
+    }
+    place = {"topic": topic, "group": group.name}
+    return Message(orjson.dumps(told), True, f"{topic}/{group.name}", state.state, place, deliver_at_ms=state.at_ms)

@@ -14,7 +14,7 @@ from itertools import takewhile
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.topic import Topic
-from chalicelib.dead_letters.letters import Letters
+from chalicelib.dead_letters.queue import DeadLetterQueue
 from chalicelib.delays.decision import Decision, blob_names
 from chalicelib.delays.promoter import Promoter
 from chalicelib.log.segment import Segment
@@ -29,7 +29,7 @@ _GLANCE = 2
 
 class Expiry:
     def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, promoter: Promoter, letters: Letters
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, promoter: Promoter, letters: DeadLetterQueue
     ) -> None:
         self._store = store
         self._runtime = runtime

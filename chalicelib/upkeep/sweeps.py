@@ -3,30 +3,31 @@ at once, or never: what they do is done by pops as well, or only saves cost."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from chalicelib.admin.deletion import Purge
+from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import SWEEP_MS, TRIMMED_EVERY_MS
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.alarm_state import AlarmState, alarm_key
+from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.look import all_cursors_of
+from chalicelib.consuming.view import all_cursors_of
 from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.delays.promoter import Promoter, first_due
-from chalicelib.store import Range, Store
+from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Item
+from chalicelib.table.writes import Item, Key, Set, Write
 from chalicelib.upkeep.alarms import Alarms, Watched
 from chalicelib.upkeep.expiry import Expiry
-from chalicelib.upkeep.rounds import Rounds
 
 _GRAVES_MAX = 100
+_PAGE = 100
+"""Topics read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +44,47 @@ class Swept:
         return {"seen": self.seen, "done": self.done}
 
 
+class Rounds:
+    """A sweep goes through all topics, a page at a time; the next one begins where its time ran out."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def pages(self, sweep: str, until_ms: int, every_ms: int = 0) -> Iterator[list[Topic]]:
+        """Pages of topics, from where the last sweep of this name stopped; to the last topic, or as long as there is
+        time. A new round begins `every_ms` after the one before. Several at once do the same work twice, and no
+        harm."""
+        key = keys.sweep(sweep)
+        noted = self._store.read([Keys([key])])[0]
+        after = noted[0]["after"] if noted else ""
+        if noted and not after and self._runtime.now() < noted[0]["at"] + every_ms:
+            return
+        while True:
+            page = self._page(after)
+            if page:
+                yield [Topic.of(item) for item in page]
+            is_last = len(page) < _PAGE
+            if is_last or self._runtime.uptime() > until_ms:
+                self._note(key, noted, "" if is_last else page[-1]["sk"], bool(every_ms))
+                return
+            after = page[-1]["sk"]
+
+    def _page(self, after: str) -> list[Item]:
+        low = f"{after}{keys.AFTER}" if after else keys.FIRST
+        return self._store.read([Range(keys.topics(), low, keys.LAST, limit=_PAGE)])[0]
+
+    def _note(self, key: Key, noted: list[Item], after: str, is_timed: bool) -> None:
+        if is_timed or after != (noted[0]["after"] if noted else ""):
+            self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
+
+
 class Sweeps:
     def __init__(
         self,
         store: Store,
         runtime: Runtime,
-        purge: Purge,
+        purge: Deletion,
         burial: Burial,
         promoter: Promoter,
         consumers: Consumers,
@@ -154,5 +190,5 @@ class Sweeps:
 
 
 def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
-    state = next((item for item in items if item["sk"] == alarm_key(group).sk), None)
+    state = next((item for item in items if item["sk"] == group.alarm_key.sk), None)
     return Watched(topic, group, all_cursors_of(group, topic, items), AlarmState.of(state))

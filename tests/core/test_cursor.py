@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from chalicelib.catalogue import backoff
 from chalicelib.catalogue.group import Group
-from chalicelib.consuming.picking import Tokens, pick, take
-from chalicelib.cursors import changes as steps
-from chalicelib.cursors.changes import Change
+from chalicelib.consuming.claim_plan import Tokens, pick, take
+from chalicelib.cursors import cursor_writes as steps
 from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.store.evaluate import after, holds
 from chalicelib.table.writes import Item, Key, Set, Write

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue import backoff
 from chalicelib.catalogue.group import Group
-from chalicelib.consuming.picking import Pick, Riding, Tokens, pick, take
-from chalicelib.cursors.changes import write
+from chalicelib.consuming.claim_plan import Pick, Riding, Tokens, pick, take
 from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.store.evaluate import after, holds
 from chalicelib.table.writes import Key

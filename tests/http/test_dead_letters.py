@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
-from chalicelib.dead_letters import redriving
+from chalicelib.dead_letters import redrive as redrive_module
 from chalicelib.table.writes import Key
 from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.store.strict import StrictStore
@@ -239,7 +239,7 @@ def test_a_cursor_takes_no_more_leases_than_it_has_room_for_and_the_rest_remains
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leases_max = REDRIVEN_LEASES_MAX // 4  # to die one by one takes long
-    monkeypatch.setattr(redriving, "REDRIVEN_LEASES_MAX", leases_max)
+    monkeypatch.setattr(redrive_module, "REDRIVEN_LEASES_MAX", leases_max)
     group = topic.group("bulk", max_in_flight=20_000)
     count = 2 * leases_max + 300  # of which every second dies
     while topic.details()["queue_offsets"][0]["end_offset"] < count:

@@ -11,9 +11,8 @@ from types import TracebackType
 
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Pop
-from chalicelib.consuming.look import cursors_of
+from chalicelib.consuming.view import cursors_of
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.log.tails import ends
 from chalicelib.service import Service
 from chalicelib.store import Range
 from chalicelib.table import keys
@@ -46,7 +45,7 @@ class Outside:
         return cursors_of(settings, self._topic, self._all(partition))
 
     def ends(self) -> list[int]:
-        return ends(self._service.store, self._topic)
+        return self._service.topics.details(self._topic.name).queue_ends
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]

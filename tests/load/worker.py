@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.runtime import system
 from chalicelib.consuming.claim import Pop
 from chalicelib.service import Service, build
@@ -69,7 +69,7 @@ def instance(endpoint: str) -> Iterator[Service]:
 
 
 def impatient(patience_ms: int) -> mock._patch[int]:
-    return mock.patch.object(call, "STORE_DEADLINE_MS", patience_ms)
+    return mock.patch.object(deadline, "STORE_DEADLINE_MS", patience_ms)
 
 
 class Worker:

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.cursors import retries
-from chalicelib.cursors import retry_moves as steps
+from chalicelib.cursors.retries import surplus
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Purge, Redrive
 
@@ -60,8 +60,8 @@ class Purger:
 def small_pages() -> Iterator[None]:
     """Two retries that do not come at once are too many for a cursor."""
 
-    def surplus(cursor: Any, now: int, most: int = 1) -> Any:
-        return steps.surplus(cursor, now, min(most, 1))
+    def smaller(cursor: Any, now: int, most: int = 1) -> Any:
+        return surplus(cursor, now, min(most, 1))
 
-    with patch.multiple(steps, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2), patch.object(retries, "surplus", surplus):
+    with patch.multiple(retries, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2), patch.object(retries, "surplus", smaller):
         yield

@@ -11,10 +11,10 @@ from unittest.mock import patch
 from chalicelib.admin import groups
 from chalicelib.base import message
 from chalicelib.base.limits import SEGMENT_FULL_BYTES
-from chalicelib.consuming import claim, picking, settle, settlement
-from chalicelib.cursors import changes, cursor, lease, receipt, retries
-from chalicelib.cursors import retry_moves as steps
-from chalicelib.cursors.changes import Change
+from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
+from chalicelib.cursors import cursor, cursor_writes, lease, receipt, retries
+from chalicelib.cursors.cursor_writes import Change
+from chalicelib.cursors.retries import bring_back
 from chalicelib.dead_letters import bury, redrive
 from chalicelib.log import payloads, segment, writer
 from chalicelib.producing import produce
@@ -134,32 +134,32 @@ def keys_that_wander() -> Any:
 def claims_past_the_end() -> Any:
     """A claim may pass the end that the claimer has seen."""
 
-    return patch.object(picking, "not_beyond", lambda _: Change())
+    return patch.object(claim_plan, "not_beyond", lambda _: Change())
 
 
 @planted
 def claims_that_pass_what_others_sifted() -> Any:
     """What a filter passes is counted from wherever the cursor stands by then."""
-    return patch.object(picking, "stays_at", lambda _: Change())
+    return patch.object(claim_plan, "stays_at", lambda _: Change())
 
 
 @planted
 def ordered_queues_that_do_not_wait() -> Any:
     """Messages of an ordered group are given out while others before them are held."""
-    return patch.object(picking, "is_held", lambda *_: False)
+    return patch.object(claim_plan, "is_held", lambda *_: False)
 
 
 @planted
 def ordered_claims_that_race() -> Any:
     """Two claims of an ordered queue may both win, after looks that found it free."""
-    true = picking.take
+    true = claim_plan.take
     return patch.object(claim, "take", lambda *args: true(*args[:-1], False))
 
 
 @planted
 def claims_that_forget_the_cap() -> Any:
     """What others have claimed since does not count against the cap."""
-    true = picking.pick
+    true = claim_plan.pick
 
     def pick(seen: Any, group: Any, end: int, *args: Any) -> Any:
         picked = true(seen, group, end, *args)
@@ -171,7 +171,7 @@ def claims_that_forget_the_cap() -> Any:
 @planted
 def takeovers_without_a_fence() -> Any:
     """A lease is taken over although it was acked, or taken over, since it was seen."""
-    return patch.object(picking, "move", lambda *args: without(changes.move(*args), SizeIs))
+    return patch.object(claim_plan, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
@@ -189,24 +189,24 @@ def takeovers_that_are_a_little_early() -> Any:
 @planted
 def claims_that_what_is_redriven_passes() -> Any:
     """What comes back from the dead meanwhile does not count against the cap."""
-    return patch.object(picking, "no_redrive_since", lambda _: Change())
+    return patch.object(claim_plan, "no_redrive_since", lambda _: Change())
 
 
 @planted
 def acks_that_a_takeover_forgets() -> Any:
     """A takeover delivers what was acked of the lease."""
-    return patch.object(picking, "runs", lambda indexes: lease.runs(range(max(indexes) + 1) if indexes else []))
+    return patch.object(claim_plan, "runs", lambda indexes: lease.runs(range(max(indexes) + 1) if indexes else []))
 
 
 @planted
 def attempts_that_begin_anew() -> Any:
     """A message that is taken over is at its first attempt again."""
-    true = picking.take
+    true = claim_plan.take
 
     def take(*args: Any) -> Change:
         made = true(*args)
         for effect in made.effects:
-            if isinstance(effect, changes.Set) and isinstance(effect.value, list) and len(effect.value) == 4:
+            if isinstance(effect, cursor_writes.Set) and isinstance(effect.value, list) and len(effect.value) == 4:
                 effect.value[3] = 1
         return made
 
@@ -219,13 +219,13 @@ def attempts_that_begin_anew() -> Any:
 @planted
 def moves_without_a_fence() -> Any:
     """A message is nacked or extended although its lease has lost it since."""
-    return patch.object(settlement, "move", lambda *args: without(changes.move(*args), SizeIs))
+    return patch.object(receipt_batch, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
 def acks_of_a_whole_lease_without_its_size() -> Any:
     """The last ack removes the lease although others have marked it since."""
-    return patch.object(settlement, "ack", lambda *args: without(changes.ack(*args), SizeIs))
+    return patch.object(receipt_batch, "ack", lambda *args: without(cursor_writes.ack(*args), SizeIs))
 
 
 @planted
@@ -241,18 +241,21 @@ def acks_by_offset() -> Any:
         for _, shown in self.receipts:
             for each in self.cursor.owing:
                 if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
-                    change += changes.ack(each, [shown.offset - each.start])
+                    change += cursor_writes.ack(each, [shown.offset - each.start])
         return change, {}
 
     return together(
-        patch.object(settlement.Settlement, "standing", standing), patch.object(settlement.Settlement, "acks", acks)
+        patch.object(receipt_batch.ReceiptBatch, "standing", standing),
+        patch.object(receipt_batch.ReceiptBatch, "acks", acks),
     )
 
 
 @planted
 def beliefs_taken_for_truth() -> Any:
     """What an instance remembers of a cursor decides what a receipt is worth."""
-    return patch.object(settlement.Settlement, "is_confirmed", property(lambda _: True, lambda _self, _value: None))
+    return patch.object(
+        receipt_batch.ReceiptBatch, "is_confirmed", property(lambda _: True, lambda _self, _value: None)
+    )
 
 
 @planted
@@ -266,9 +269,9 @@ def nacks_that_settle() -> Any:
     """A nacked message leaves its lease and goes nowhere."""
 
     def move(old: Any, indexes: Any, new: Any) -> Change:
-        return changes.move(old, indexes, [] if any(each.parked for each in new) else new)
+        return cursor_writes.move(old, indexes, [] if any(each.parked for each in new) else new)
 
-    return patch.object(settlement, "move", move)
+    return patch.object(receipt_batch, "move", move)
 
 
 @planted
@@ -332,7 +335,7 @@ def pruning_of_what_has_run_out() -> Any:
     return together(
         patch.object(cursor.Cursor, "inert", property(inert)),
         patch.object(claim, "INERT_MAX", 0),
-        patch.object(settlement, "INERT_MAX", 0),
+        patch.object(receipt_batch, "INERT_MAX", 0),
     )
 
 
@@ -342,7 +345,7 @@ def pruning_of_what_has_run_out() -> Any:
 @planted
 def epochs_that_nobody_looks_at() -> Any:
     """What is from before a reset still counts."""
-    true = changes.write
+    true = cursor_writes.write
 
     def write(seen: Any, change: Any) -> Write:
         made = true(seen, change)
@@ -357,14 +360,14 @@ def epochs_that_nobody_looks_at() -> Any:
     return together(
         patch.object(settle, "write", write),
         patch.object(claim, "write", write),
-        patch.object(settlement.Settlement, "standing", standing),
+        patch.object(receipt_batch.ReceiptBatch, "standing", standing),
     )
 
 
 @planted
 def resets_that_keep_leases() -> Any:
     """A reset moves the cursor, and leases from before go on."""
-    true = changes.reset
+    true = cursor_writes.reset
 
     def reset(seen: Any, offset: int) -> Write:
         made = true(seen, offset)
@@ -381,7 +384,7 @@ def receipts_refused_while_they_live() -> Any:
 
     def acknowledge(self: Any, topic: Any, group: str, settlements: Any) -> list[Any]:
         texts = [text for each in settlements for text, _ in each.receipts]
-        return [settlement.Failure(text, settlement.LEASE_LOST) for text in texts]
+        return [receipt_batch.Failure(text, receipt_batch.LEASE_LOST) for text in texts]
 
     return patch.object(settle.Settler, "acknowledge", acknowledge)
 
@@ -407,11 +410,13 @@ def burials_in_two_writes() -> Any:
         chosen = bury._first(exhausted)
         now = self._runtime.now()
         try:
-            self._store.write(changes.write(seen, changes.buried(chosen, sum(len(each) for _, each in chosen))))
+            self._store.write(
+                cursor_writes.write(seen, cursor_writes.buried(chosen, sum(len(each) for _, each in chosen)))
+            )
             for old, indexes in chosen:
                 for index in indexes:
                     place = (group, seen, queue, old.start + index, old.attempt, reason, now)
-                    letter = bury.Letter.new(*place)
+                    letter = bury.DeadLetter.new(*place)
                     self._store.write(bury.dead.put(letter, letter.key in self._there(seen, [letter])))
         except bury.Refused:
             chosen = []
@@ -426,7 +431,7 @@ def burials_without_a_fence() -> Any:
     """A message is buried although it was acked since its lease was seen."""
 
     def buried(*args: Any) -> Change:
-        return without(changes.buried(*args), SizeIs)
+        return without(cursor_writes.buried(*args), SizeIs)
 
     return patch.object(bury, "buried", buried)
 
@@ -457,13 +462,17 @@ def redrives_of_what_is_alive() -> Any:
 @planted
 def redrives_that_keep_the_letter() -> Any:
     """What is redriven is dead still."""
-    return patch.object(redrive.dead, "remove", lambda letter: Write(letter.key, (), (changes.Add(("again",), 1),)))
+    return patch.object(
+        redrive.dead_letter, "remove", lambda letter: Write(letter.key, (), (cursor_writes.Add(("again",), 1),))
+    )
 
 
 @planted
 def deaths_that_count_twice() -> Any:
     """A letter that takes the place of an older one counts again."""
-    return patch.object(bury, "buried", lambda chosen, _: changes.buried(chosen, sum(len(each[1]) for each in chosen)))
+    return patch.object(
+        bury, "buried", lambda chosen, _: cursor_writes.buried(chosen, sum(len(each[1]) for each in chosen))
+    )
 
 
 # -- retry pages ------------------------------------------------------------------------------------------------------
@@ -474,7 +483,7 @@ def pages_that_nobody_notes() -> Any:
     """Retries go into a page, and the cursor does not know of it."""
 
     def put_away(*args: Any) -> Write:
-        made = steps.put_away(*args)
+        made = put_away(*args)
         return dataclasses.replace(made, effects=made.effects[1:])
 
     return patch.object(retries, "put_away", put_away)
@@ -483,7 +492,7 @@ def pages_that_nobody_notes() -> Any:
 @planted
 def pages_that_come_back_twice() -> Any:
     """Two pops at once bring back one page."""
-    return patch.object(retries, "bring_back", lambda *args: without(steps.bring_back(*args), changes.Exists))
+    return patch.object(retries, "bring_back", lambda *args: without(bring_back(*args), cursor_writes.Exists))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.cursors import changes
-from chalicelib.dead_letters import dead, letters
+from chalicelib.cursors import cursor_writes
+from chalicelib.dead_letters import dead_letter, queue
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted
 
@@ -14,13 +14,13 @@ from tests.simulation.mutants import planted
 @planted
 def purges_that_do_not_count() -> Any:
     """The letters go, and the cursor counts them still."""
-    return patch.object(letters, "purged", lambda cursor, _: changes.purged(cursor, 0))
+    return patch.object(queue, "purged", lambda cursor, _: cursor_writes.purged(cursor, 0))
 
 
 @planted
 def purges_that_do_nothing() -> Any:
     """A purge is answered, and all that was dead is there."""
-    return patch.object(letters.Letters, "purge", lambda *_: 0)
+    return patch.object(queue.DeadLetterQueue, "purge", lambda *_: 0)
 
 
 @planted
@@ -28,12 +28,12 @@ def purges_of_what_is_gone() -> Any:
     """A letter is counted as purged though it was redriven, or purged, since it was read."""
 
     class Unguarded:
-        """The module `dead`, but for one thing."""
+        """The module `dead_letter`, but for one thing."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(dead, name)
+            return getattr(dead_letter, name)
 
         def remove(self, letter: Any) -> Write:
-            return Write(dead.remove(letter).key, (), (RemoveItem(),))
+            return Write(dead_letter.remove(letter).key, (), (RemoveItem(),))
 
-    return patch.object(letters, "dead", Unguarded())
+    return patch.object(queue, "dead_letter", Unguarded())

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming import pop
-from chalicelib.consuming.sieve import Sieve
+from chalicelib.consuming.skip import Skipper
 from chalicelib.cursors.cursor import Cursor
 from tests.simulation import world
 from tests.simulation.mutants import planted
@@ -40,4 +40,4 @@ def repeats_that_take_more() -> Any:
 @planted
 def heads_that_are_gone_unseen() -> Any:
     """What a log was not read for is taken for expired."""
-    return patch.object(Sieve, "_look_back", lambda *_: None)
+    return patch.object(Skipper, "_look_back", lambda *_: None)

@@ -8,9 +8,8 @@ from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
-from chalicelib.producing import dedup, deduplication
-from chalicelib.producing.dedup import Record
-from chalicelib.producing.deduplication import Deduplication
+from chalicelib.producing import dedup
+from chalicelib.producing.dedup import Deduplication, Record, claim
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import RemoveItem, Write
@@ -23,7 +22,7 @@ from tests.simulation.mutants import planted, together
 def dedup_ids_that_nobody_looks_up() -> Any:
     """Whoever comes takes the id."""
     return patch.object(
-        deduplication, "claim", lambda *args: dataclasses.replace(dedup.claim(*args), guards=(), landed=lambda _: False)
+        dedup, "claim", lambda *args: dataclasses.replace(claim(*args), guards=(), landed=lambda _: False)
     )
 
 
@@ -86,7 +85,7 @@ def dedup_ids_that_stand_for_a_second() -> Any:
         with patch.object(dedup, "DEDUP_MS", 1_000):
             return true(topic_id, dedup_id, record)
 
-    return patch.object(deduplication, "claim", claim)
+    return patch.object(dedup, "claim", claim)
 
 
 # -- messages that wait -----------------------------------------------------------------------------------------------
@@ -124,9 +123,9 @@ def decisions_that_nobody_carries_out() -> Any:
 @planted
 def promotions_before_they_are_due() -> Any:
     """What is due in a while is delivered now."""
-    true = chain.Decisions.standing
+    true = chain.DecisionChain.standing
     return patch.object(
-        chain.Decisions,
+        chain.DecisionChain,
         "standing",
         lambda self, topic, queue, until_ms: true(self, topic, queue, until_ms + 800),
     )

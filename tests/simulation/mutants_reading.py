@@ -9,8 +9,8 @@ from unittest.mock import patch
 from chalicelib.consuming import claim
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.delivery import Deliverer
-from chalicelib.consuming.sieve import Sieve
-from chalicelib.cursors import changes
+from chalicelib.consuming.skip import Skipper
+from chalicelib.cursors import cursor_writes
 from chalicelib.table.writes import SizeIs
 from tests.simulation.mutants import planted, without
 
@@ -18,7 +18,7 @@ from tests.simulation.mutants import planted, without
 @planted
 def leases_given_back_without_a_fence() -> Any:
     """A call that cannot read its messages gives them back though another call of the attempt delivers them."""
-    return patch.object(claim, "move", lambda *args: without(changes.move(*args), SizeIs))
+    return patch.object(claim, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
@@ -59,14 +59,14 @@ def losses_that_are_settled_silently() -> Any:
 @planted
 def losses_that_a_filter_passes() -> Any:
     """A message whose payload is gone is taken for one that the group does not want."""
-    true = Sieve._sifted
+    true = Skipper._sifted
 
     def sifted(self: Any, view: Any, queue: int, cursor: Any) -> Any:
         offsets, wanted = true(self, view, queue, cursor)
         stored = self._reader.stored(view.topic, queue, view.chains[queue], wanted)
         return offsets, [each.offset for each in stored if not each.message.is_lost]
 
-    return patch.object(Sieve, "_sifted", sifted)
+    return patch.object(Skipper, "_sifted", sifted)
 
 
 @planted

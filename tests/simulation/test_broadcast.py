@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.consuming import look
+from chalicelib.consuming import view
 from chalicelib.cursors import broadcast
 from tests.simulation.broadcast import play
 
@@ -19,8 +19,8 @@ def test_every_consumer_gets_everything_and_begins_each_queue_anew_or_not_at_all
 
 def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two consumers have the same cursors."""
-    real = look.keys.consumer
-    monkeypatch.setattr(look.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
+    real = view.keys.consumer
+    monkeypatch.setattr(view.keys, "consumer", lambda name: real("ann" if name == "bob" else name))
 
 
 def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:

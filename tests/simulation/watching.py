@@ -12,7 +12,6 @@ import orjson
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.catalogue import alarm
-from chalicelib.catalogue.alarm_state import alarm_key
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from chalicelib.store import Keys
@@ -75,7 +74,7 @@ def read_told(service: Service, history: History) -> None:
 
 def untold(service: Service, topic: Topic, group: str, history: History) -> Iterator[str]:
     """Where the store does not remember: it counts its changes."""
-    found = service.store.read([Keys([alarm_key(service.catalogue.group(topic, group))], strong=True)])[0]
+    found = service.store.read([Keys([service.catalogue.group(topic, group).alarm_key], strong=True)])[0]
     changes, told = found[0]["n"] if found else 0, len(history.alarms_told.get(group, ()))
     if changes != told:
         yield f"the alarm of {group} changed {changes} times, and was told of {told} times"

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from chalicelib.cursors import changes
+from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
 from chalicelib.log import segment
@@ -39,7 +39,7 @@ def at_once(act: Callable[[int], T], threads: int = THREADS) -> list[T]:
 
 def standing(store: Store, key: Key, *leases: Lease, start: int = 0) -> Cursor:
     """A cursor with these leases."""
-    made = store.write(changes.create(Cursor.fresh(key, start)))
+    made = store.write(cursor_writes.create(Cursor.fresh(key, start)))
     if leases:
         made = store.write(change(key, *(Set(lease.path, lease.listed()) for lease in leases)))
     return Cursor.of(made)
@@ -157,7 +157,9 @@ def test_no_two_claims_overlap_and_none_passes_the_end(store: Store, key: Key) -
         while True:
             token = f"t{number}-{len(got)}"
             count = 1 + (number + len(got)) % 4
-            taking = changes.write(start, changes.claim(token, count, None, NOW) + changes.not_beyond(end - count))
+            taking = cursor_writes.write(
+                start, cursor_writes.claim(token, count, None, NOW) + cursor_writes.not_beyond(end - count)
+            )
             try:
                 got.append(Cursor.of(store.write(taking)).leases[token])
             except Refused as refused:
@@ -181,7 +183,7 @@ def test_one_of_many_takes_over_a_lease(store: Store, key: Key) -> None:
 
         def take(number: int, place: Cursor = place, old: Lease = old) -> bool:
             new = Lease(f"new-{number}", 0, 3, NOW + 1, 2)
-            return is_applied(store, changes.write(place, changes.move(old, old.owed, [new])))
+            return is_applied(store, cursor_writes.write(place, cursor_writes.move(old, old.owed, [new])))
 
         winners = [number for number, won in enumerate(at_once(take)) if won]
         item = found(store, place.key)
@@ -196,7 +198,7 @@ def test_one_of_many_takes_over_a_parked_lease(store: Store, key: Key) -> None:
 
     def take(number: int) -> bool:
         new = Lease(f"new-{number}", 0, 3, NOW + 1, 2)
-        return is_applied(store, changes.write(place, changes.move(old, old.owed, [new])))
+        return is_applied(store, cursor_writes.write(place, cursor_writes.move(old, old.owed, [new])))
 
     assert at_once(take).count(True) == 1
     item = found(store, key)
@@ -207,7 +209,9 @@ def test_one_of_many_takes_over_a_parked_lease(store: Store, key: Key) -> None:
 def test_acks_of_one_lease_do_not_hinder_each_other(store: Store, key: Key) -> None:
     lease = Lease("t", 0, THREADS, NOW, 1)
     place = standing(store, key, lease, start=THREADS)
-    assert all(at_once(lambda number: is_applied(store, changes.write(place, changes.ack(lease, [number])))))
+    assert all(
+        at_once(lambda number: is_applied(store, cursor_writes.write(place, cursor_writes.ack(lease, [number]))))
+    )
     item = found(store, key)
     assert item is not None
     assert Cursor.of(item).leases["t"].acked == set(range(THREADS))
@@ -221,8 +225,8 @@ def test_an_ack_and_a_takeover_never_both_win_a_message(store: Store, key: Key) 
 
         def act(number: int, place: Cursor = place, lease: Lease = lease) -> bool:
             if number % 2:
-                return is_applied(store, changes.write(place, changes.ack(lease, lease.owed)))
+                return is_applied(store, cursor_writes.write(place, cursor_writes.ack(lease, lease.owed)))
             new = Lease(f"new-{number}", 0, 4, NOW + 1, 2)
-            return is_applied(store, changes.write(place, changes.move(lease, lease.owed, [new])))
+            return is_applied(store, cursor_writes.write(place, cursor_writes.move(lease, lease.owed, [new])))
 
         assert at_once(act).count(True) == 1

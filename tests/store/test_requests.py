@@ -22,7 +22,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from chalicelib.base.call import one_call
+from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.base.runtime import Runtime

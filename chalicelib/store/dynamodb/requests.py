@@ -26,7 +26,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.base.runtime import Runtime
@@ -111,7 +111,7 @@ class Requests:
 
     def write(self, request: Callable[[], T]) -> Trying[T]:
         """Like `put`, for what others can see: that it may have landed is noted."""
-        return self.put(request, call.has_written)
+        return self.put(request, deadline.has_written)
 
     def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> Trying[T]:
         """Sends until it is answered or there is no time left. Raises StoreUnavailable, and any answer that no repeat
@@ -151,8 +151,8 @@ class _Patience:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         now = runtime.uptime()
-        self._give_up_at = call.give_up_at_ms(now)
-        self._give_up_in_doubt_at = call.give_up_at_ms(now, in_doubt=True)
+        self._give_up_at = deadline.give_up_at_ms(now)
+        self._give_up_in_doubt_at = deadline.give_up_at_ms(now, in_doubt=True)
         self._pause_ms = STORE_PAUSE_MS_MIN
 
     def wait(self, in_doubt: bool = False) -> Trying[None]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from chalicelib.base import call
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.runtime import Runtime
 from chalicelib.store import Outcome, Range, Read
@@ -91,7 +91,7 @@ class DynamoStore:
                     _landed(write, reason)
                     return
             raise
-        call.has_written()
+        deadline.has_written()
 
     def put_all(self, items: Sequence[Item]) -> None:
         self._write_batch([{"PutRequest": {"Item": typed_item(item)}} for item in items])
@@ -158,7 +158,7 @@ class DynamoStore:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
             return _landed(write, error.response) or {}
-        call.has_written()
+        deadline.has_written()
         return plain_item(answer.get("Attributes", {}))
 
     def _request(self, write: Write) -> tuple[Callable[..., Any], dict[str, Any]]:

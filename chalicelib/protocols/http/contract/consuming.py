@@ -14,7 +14,7 @@ from chalicelib.base.limits import (
     RESPONSE_JSON_BYTES_MAX,
     WAIT_MS_MAX,
 )
-from chalicelib.consuming.settlement import LEASE_LOST, RECEIPT_INVALID
+from chalicelib.consuming.receipt_batch import LEASE_LOST, RECEIPT_INVALID
 from chalicelib.protocols.http.contract.messages import BODIES, MESSAGE, MESSAGE_FIELDS, ONE_BODY
 from chalicelib.protocols.http.contract.operation import Body, Family, Operation
 from chalicelib.protocols.http.contract.values import (

@@ -16,7 +16,7 @@ from chalicelib.catalogue.rate import Window
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.broadcast import Consumers, completed
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.known import Beliefs
+from chalicelib.cursors.cursor_cache import CursorCache
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, stored_at
 from chalicelib.log.segment import Segment
@@ -72,14 +72,14 @@ class View:
         return min(since, default=None)
 
 
-class Looker:
+class ViewReader:
     def __init__(
         self,
         store: Store,
         runtime: Runtime,
         catalogue: Catalogue,
         reader: LogReader,
-        beliefs: Beliefs,
+        cache: CursorCache,
         promoter: Promoter,
         consumers: Consumers,
     ) -> None:
@@ -87,7 +87,7 @@ class Looker:
         self._runtime = runtime
         self._catalogue = catalogue
         self._reader = reader
-        self._beliefs = beliefs
+        self._cache = cache
         self._promoter = promoter
         self._consumers = consumers
 
@@ -95,7 +95,7 @@ class Looker:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
         Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
         at_ms = self._runtime.now()
-        believed = self._beliefs.group(topic.id, group)
+        believed = self._cache.group(topic.id, group)
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
         guessed = self._reader.guess(self._guess(topic, believed, consumer, count))
         asked = _asked(topic, group, believed, consumer, strong)
@@ -115,7 +115,7 @@ class Looker:
             if not self._consumers.admits(settings, cursors, strong):
                 return self.look(topic, group, count, consumer_id, strong=True)
         for cursor in cursors:
-            self._beliefs.learn(cursor)
+            self._cache.learn(cursor)
         wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
         key = settings.window_key
         window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
@@ -131,7 +131,7 @@ class Looker:
         if settings is None:
             return []
         whose = consumer if settings.is_broadcast else ""
-        believed = [self._beliefs.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
+        believed = [self._cache.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
         return [want(topic, queue, cursor, count) for queue, cursor in enumerate(believed) if cursor]
 
     def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
@@ -139,7 +139,7 @@ class Looker:
         key = keys.group(topic.id, group)
         found = next((Group.of(topic.id, group, item) for item in items if item["sk"] == key.sk), None)
         settings = found or self._catalogue.group(topic, group)
-        self._beliefs.learn_group(settings)
+        self._cache.learn_group(settings)
         return settings
 
 

@@ -12,7 +12,7 @@ _LEASES_MAX = 200_000
 """Some 400 bytes each; a cursor counts as one more."""
 
 
-class Beliefs:
+class CursorCache:
     def __init__(self) -> None:
         self._cursors: BoundedCache[Cursor] = BoundedCache(_LEASES_MAX, size_of=lambda cursor: 1 + len(cursor.leases))
         self._groups: BoundedCache[Group] = BoundedCache()

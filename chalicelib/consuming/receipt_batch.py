@@ -19,8 +19,8 @@ from chalicelib.base.limits import (
     PRUNED_ALONE_MAX,
     TAKEOVERS_MAX,
 )
-from chalicelib.cursors.changes import Change, ack, ends, forget, has_room, move, prune
 from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.cursor_writes import Change, ack, ends, forget, has_room, move, prune
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table.writes import Item, Key
@@ -47,7 +47,7 @@ class Failure:
 
 
 @dataclass(slots=True)
-class Settlement:
+class ReceiptBatch:
     """The receipts of one call that belong to one cursor, with what is known of it so far."""
 
     cursor: Cursor

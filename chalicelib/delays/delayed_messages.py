@@ -12,7 +12,7 @@ from chalicelib.base.message import ENTRY_ID_BYTES, Stored, parse_delayed_id
 from chalicelib.base.response_size import Space
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.chain import Decisions
+from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
 from chalicelib.delays.writer import Waiting
 from chalicelib.log.joiner import LogJoiner
@@ -24,9 +24,9 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
 
-class Delayed:
+class DelayedMessages:
     def __init__(
-        self, store: Store, runtime: Runtime, payloads: Payloads, decisions: Decisions, joiner: LogJoiner
+        self, store: Store, runtime: Runtime, payloads: Payloads, decisions: DecisionChain, joiner: LogJoiner
     ) -> None:
         self._store = store
         self._runtime = runtime

@@ -6,21 +6,21 @@ from dataclasses import replace
 
 from chalicelib.base.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
 from chalicelib.base.runtime import Runtime
-from chalicelib.consuming.look import View, want
-from chalicelib.consuming.picking import Pick
+from chalicelib.consuming.claim_plan import Pick
+from chalicelib.consuming.view import View, want
 from chalicelib.cursors.cursor import Cursor
+from chalicelib.log.offsets import Offsets
 from chalicelib.log.reader import LogReader, entries, within_reach
-from chalicelib.log.timeline import Timeline
 
 _GROWTH = 4
-"""How much further the sieve looks each time that it has not found enough."""
+"""How much further the skipper looks each time that it has not found enough."""
 
 
-class Sieve:
-    def __init__(self, runtime: Runtime, reader: LogReader, timeline: Timeline) -> None:
+class Skipper:
+    def __init__(self, runtime: Runtime, reader: LogReader, log_offsets: Offsets) -> None:
         self._runtime = runtime
         self._reader = reader
-        self._timeline = timeline
+        self._log_offsets = log_offsets
 
     def sift(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
         """The same, with as many fresh messages that the group is to be given, as far as they are found among the next
@@ -96,7 +96,7 @@ class Sieve:
         """To where nothing before can be unexpired, however far that is; at least what was looked at. An entry may have
         come late, and be older than those before it: the search could take it for their age too."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
-        first = self._timeline.surely_older(view.topic, queue, unexpired_ms - ENTRY_LATE_MS)
+        first = self._log_offsets.surely_older(view.topic, queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
         return replace(picked, fresh=count, passed=range(count))
 

@@ -17,11 +17,11 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.changes import purged
+from chalicelib.cursors.cursor_writes import purged
 from chalicelib.cursors.lease import runs
-from chalicelib.dead_letters import dead
-from chalicelib.dead_letters.dead import Letter
-from chalicelib.delays.waiting import Delayed
+from chalicelib.dead_letters import dead_letter
+from chalicelib.dead_letters.dead_letter import DeadLetter
+from chalicelib.delays.delayed_messages import DelayedMessages
 from chalicelib.log.reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
 from chalicelib.store import Keys, Range, Read, Store
@@ -37,7 +37,7 @@ BEGINNING: Place = (0, 0, "")
 @dataclass(frozen=True, slots=True)
 class DeadMessage:
     stored: Stored
-    letter: Letter
+    letter: DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class DeadPage:
     rest: Place | None
 
 
-class Letters:
+class DeadLetterQueue:
     def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, reader: LogReader, delayed: Delayed
+        self, store: Store, runtime: Runtime, catalogue: Catalogue, reader: LogReader, delayed: DelayedMessages
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -71,18 +71,18 @@ class Letters:
         rest = (*unread, "") if unread else next((_place(letter) for letter in letters[limit:]), None)
         return DeadPage(messages, rest)
 
-    def read(self, group: Group, since: Place, limit: int) -> list[Letter]:
+    def read(self, group: Group, since: Place, limit: int) -> list[DeadLetter]:
         """The first letters from a place on, by queue and offset."""
         first = keys.dead(group.topic_id, group.id, *since)
         items = self._store.read([Range(first.pk, first.sk, keys.LAST, limit=limit, strong=True)])[0]
-        return [Letter.of(item) for item in items]
+        return [DeadLetter.of(item) for item in items]
 
-    def again(self, letters: Sequence[Letter]) -> list[Letter]:
+    def again(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
         """Those of them that are still there, as they are now."""
         items = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
-        return [Letter.of(item) for item in items]
+        return [DeadLetter.of(item) for item in items]
 
-    def named(self, topic: Topic, group: Group, message_ids: Sequence[str]) -> list[Letter]:
+    def named(self, topic: Topic, group: Group, message_ids: Sequence[str]) -> list[DeadLetter]:
         """The letters of these messages, each once, in a broadcast group of all consumers. Raises MessageNotFound when
         one has none."""
         parsed = {text: parse_message_id(text) or self._delayed.place(topic, text) for text in message_ids}
@@ -90,7 +90,7 @@ class Letters:
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
         ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]
         found = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
-        letters = [Letter.of(item) for items in found for item in items]
+        letters = [DeadLetter.of(item) for items in found for item in items]
         dead = {(letter.queue, letter.offset) for letter in letters}
         chains = self._chains(topic, sorted(dead))
         for text, place in parsed.items():
@@ -125,26 +125,28 @@ class Letters:
                 break
         return count
 
-    def _purged(self, topic: Topic, group: Group, letters: list[Letter], until_ms: int) -> int:
+    def _purged(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> int:
         """How many of these letters, all of one cursor, went."""
         while letters and self._runtime.uptime() <= until_ms:
             try:
                 cursor = group.cursor_key(letters[0].queue, letters[0].consumer)
-                self._store.write_together([purged(cursor, len(letters)), *map(dead.remove, letters)])
+                self._store.write_together([purged(cursor, len(letters)), *map(dead_letter.remove, letters)])
                 return len(letters)
             except Refused:
                 self._catalogue.group(topic, group.name)
                 letters = self.again(letters)
         return 0
 
-    def _messages(self, topic: Topic, letters: Sequence[Letter]) -> tuple[list[DeadMessage], tuple[int, int] | None]:
+    def _messages(
+        self, topic: Topic, letters: Sequence[DeadLetter]
+    ) -> tuple[list[DeadMessage], tuple[int, int] | None]:
         """The messages of these letters that can be read, and the first place for which a response has no room; what
         lies behind that is not read."""
         chains = self._chains(topic, sorted({(letter.queue, letter.offset) for letter in letters}))
         found: list[DeadMessage] = []
         left_bytes = RESPONSE_JSON_BYTES_MAX
         for queue, grouped in groupby(letters, key=lambda letter: letter.queue):
-            by_offset: dict[int, list[Letter]] = {}
+            by_offset: dict[int, list[DeadLetter]] = {}
             for letter in grouped:
                 by_offset.setdefault(letter.offset, []).append(letter)
             wanted = [offset for offset in by_offset if entry_at(chains[queue], offset)]
@@ -172,18 +174,18 @@ class Letters:
         return chains
 
 
-def by_cursor(letters: Sequence[Letter]) -> list[list[Letter]]:
+def by_cursor(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
     """The letters that each cursor counts, in offset order."""
     ordered = sorted(letters, key=lambda letter: (letter.queue, letter.consumer, letter.offset))
     return [list(own) for _, own in groupby(ordered, key=lambda letter: (letter.queue, letter.consumer))]
 
 
-def after(letter: Letter) -> Place:
+def after(letter: DeadLetter) -> Place:
     """The place behind a letter, before every other."""
     return letter.queue, letter.offset, letter.consumer + keys.AFTER
 
 
-def _place(letter: Letter) -> Place:
+def _place(letter: DeadLetter) -> Place:
     return letter.queue, letter.offset, letter.consumer
 
 

@@ -16,7 +16,7 @@ from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveIte
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """`epoch`: of the cursor when the message died. Within one epoch a message dies once, unless it is redriven."""
 
     key: Key
@@ -28,13 +28,15 @@ class Letter:
     dead_at_ms: int
 
     @classmethod
-    def of(cls, item: Item) -> Letter:
+    def of(cls, item: Item) -> DeadLetter:
         key = key_of(item)
         queue, offset = keys.place_of_dead(key)
         return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
 
     @classmethod
-    def new(cls, group: Group, cursor: Cursor, queue: int, offset: int, attempts: int, reason: str, now: int) -> Letter:
+    def new(
+        cls, group: Group, cursor: Cursor, queue: int, offset: int, attempts: int, reason: str, now: int
+    ) -> DeadLetter:
         key = keys.dead(group.topic_id, group.id, queue, offset, cursor.consumer)
         return cls(key, queue, offset, cursor.epoch, attempts, reason, now)
 
@@ -44,7 +46,7 @@ class Letter:
         return keys.consumer_of_dead(self.key)
 
 
-def put(letter: Letter, is_another: bool) -> Write:
+def put(letter: DeadLetter, is_another: bool) -> Write:
     """`is_another`: the message has a letter already, from before a reset, and this takes its place."""
     return Write(
         letter.key,
@@ -59,7 +61,7 @@ def put(letter: Letter, is_another: bool) -> Write:
     )
 
 
-def remove(letter: Letter) -> Write:
+def remove(letter: DeadLetter) -> Write:
     """Takes away the letter that was seen, and none that was written since."""
     guards = (Equals(("epoch",), letter.epoch), Equals(("dead_at_ms",), letter.dead_at_ms))
     return Write(letter.key, guards, (RemoveItem(),))

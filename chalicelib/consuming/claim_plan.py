@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import Group
-from chalicelib.cursors.changes import (
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import (
     Change,
     claim,
     move,
@@ -21,7 +22,6 @@ from chalicelib.cursors.changes import (
     pass_by,
     stays_at,
 )
-from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.log.segment import Segment
 

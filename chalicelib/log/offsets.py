@@ -1,4 +1,5 @@
-"""Finds where in a log an instant is: a binary search over offsets, all queues at once."""
+"""Finds offsets in logs: where each log ends, where it begins, and where an instant is (a binary search, all queues at
+once)."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from dataclasses import dataclass
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.reader import LogReader, Want, entries
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.log.tails import ends
-from chalicelib.store import Store
+from chalicelib.store import Range, Store
+from chalicelib.table import keys
 
 
 @dataclass(slots=True)
@@ -21,10 +22,28 @@ class _Search:
     high: int
 
 
-class Timeline:
+class Offsets:
     def __init__(self, store: Store, reader: LogReader) -> None:
         self._store = store
         self._reader = reader
+
+    def ends(self, topic: Topic) -> list[int]:
+        """For each queue the offset that its next message gets. One round trip, one read unit a queue."""
+        newest = [
+            Range(topic.log(queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
+            for queue in range(topic.queues)
+        ]
+        return [Segment.of(found[0]).end if found else 0 for found in self._store.read(newest)]
+
+    def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
+        """The same for several topics, half a read unit a queue; an end may be stale."""
+        places = [(place, queue) for place, topic in enumerate(topics) for queue in range(topic.queues)]
+        logs = [topics[place].log(queue) for place, queue in places]
+        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True) for log in logs]
+        found: list[list[int]] = [[] for _ in topics]
+        for (place, _), items in zip(places, self._store.read(newest) if newest else [], strict=True):
+            found[place].append(Segment.of(items[0]).end if items else 0)
+        return found
 
     def firsts(self, topic: Topic, now: int) -> list[int]:
         """For each queue the offset of its first message that has not expired."""
@@ -37,7 +56,7 @@ class Timeline:
         """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
 
         Messages stored within the clocks' skew of each other may stand on either side."""
-        return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(ends(self._store, topic))], at_ms)
+        return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(self.ends(topic))], at_ms)
 
     def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
         """An offset of a queue before which all is older than this.
@@ -45,7 +64,7 @@ class Timeline:
         An entry that was decided on comes late into the log when nobody carries that out for long, and is then much
         older than those before it: the search may end behind it. Nothing else of the kind is near, as there is one
         decision at a time, so whether it did, the entry before tells."""
-        end = ends(self._store, topic)[queue]
+        end = self.ends(topic)[queue]
         while True:
             [first] = self._found(topic, [_Search(queue, 0, end)], at_ms)
             last = self._entry_before(topic, queue, first)
