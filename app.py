@@ -9,6 +9,15 @@ from chalicelib.protocols.http.application import application
 app = application()
 
 
+def _start_embedded() -> None:
+    from local import embedded  # which is not deployed
+
+    embedded.start()
+
+
+wiring.embed_with(_start_embedded)
+
+
 @app.schedule("rate(1 minute)")
 def revive(_event: Any) -> dict[str, Any]:
     return wiring.api().revive()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from chalicelib.api import Api
@@ -31,6 +32,7 @@ class _Instance:
 
     lock = threading.Lock()
     api: Api | None = None
+    start_embedded: Callable[[], None] | None = None
 
 
 def api() -> Api:
@@ -63,15 +65,18 @@ def use(api: Api | None) -> None:
     _Instance.api = api
 
 
+def embed_with(start: Callable[[], None]) -> None:
+    """Says how the embedded store is started, which is not deployed. Called once, by `app.py`."""
+    _Instance.start_embedded = start
+
+
 def store() -> Store:
     from chalicelib.store.dynamodb import client, table
     from chalicelib.store.dynamodb.store import DynamoStore
 
     name, bucket = os.environ.get("DECANT_TABLE", TABLE_DEFAULT), os.environ.get("DECANT_BUCKET")
-    if is_embedded():
-        from chalicelib.store import embedded
-
-        embedded.start()
+    if is_embedded() and _Instance.start_embedded:
+        _Instance.start_embedded()
     dynamodb = client.dynamodb()
     if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(dynamodb, name)

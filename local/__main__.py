@@ -88,17 +88,17 @@ def offer_store(port: int) -> Endpoint | None:
     """The embedded store as a DynamoDB endpoint; None where the store is a real one, which has an endpoint."""
     if not wiring.is_embedded():
         return None
-    from chalicelib.store import embedded_wire
+    from local.embedded import wire
 
     chosen = os.environ.get("DYNAMODB_PORT")
     wanted = port_of(chosen, "DYNAMODB_PORT") if chosen else (port + 1) % (PORT_MAX + 1)
     try:
-        offered = Endpoint(wanted, embedded_wire.answer)
+        offered = Endpoint(wanted, wire.answer)
     except OSError as error:
         if chosen:
             reason = "it is taken" if error.errno == EADDRINUSE else error.strerror
             raise Unstartable(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
-        offered = Endpoint(0, embedded_wire.answer)
+        offered = Endpoint(0, wire.answer)
     endpoint.start(offered)
     return offered
 

@@ -56,7 +56,7 @@ def open_store() -> str:
 
 
 def _start_embedded() -> None:
-    from chalicelib.store import embedded  # brings moto, which an endpoint can do without
+    from local import embedded  # brings moto, which an endpoint can do without
 
     os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto answers for the addresses of AWS only
     embedded.start()

@@ -18,7 +18,7 @@ from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import Table
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.store import embedded
+from local import embedded
 
 SCHEMA: Any = {
     "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],

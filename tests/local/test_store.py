@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -13,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.emulators import ROOT
 from tests.local.test_server import refusal, running
 
 PREFIX = "com.amazonaws.dynamodb.v20120810#"
@@ -91,3 +95,12 @@ def test_a_store_that_refuses_its_caller_is_asked_once(refused: str) -> None:
     with endpoint(answering) as (url, asked):
         assert "the token is invalid" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=url)
     assert asked[refused] == 1
+
+
+def test_chalice_local_starts_the_embedded_store_at_the_first_request() -> None:
+    first = "import sys, app; from chalicelib import wiring; assert 'moto' not in sys.modules"
+    program = f"{first}; wiring.api().put_topic('t', {{}})"
+    unset = ("AWS_ENDPOINT_URL_DYNAMODB", "DECANT_STORE")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
+    environment |= {"AWS_CHALICE_CLI_MODE": "true", "AWS_EC2_METADATA_DISABLED": "true"}
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, check=True)

@@ -7,7 +7,7 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from chalicelib.store.embedded_wire import OPERATIONS
+from local.embedded.wire import OPERATIONS
 from tests.emulators import client_of
 from tests.local.test_server import refusal, running
 

@@ -13,9 +13,9 @@ import orjson
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
-from chalicelib.store import embedded, embedded_wire
 from chalicelib.store.dynamodb import table as tables
-from local import endpoint
+from local import embedded, endpoint
+from local.embedded import wire
 from spark.exporting import main
 from spark.reading.manifest import Export, read_export
 from spark.writing.state import State
@@ -25,7 +25,7 @@ from tests.emulators import client_of, free_port
 @pytest.fixture(scope="module")
 def embedded_endpoint() -> Iterator[str]:
     embedded.start()
-    offered = endpoint.Endpoint(0, embedded_wire.answer)
+    offered = endpoint.Endpoint(0, wire.answer)
     serving = endpoint.start(offered)
     yield offered.url
     offered.shutdown()

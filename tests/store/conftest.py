@@ -8,11 +8,12 @@ import boto3
 import pytest
 
 from chalicelib.base.runtime import system
-from chalicelib.store import Store, embedded
+from chalicelib.store import Store
 from chalicelib.store.dynamodb import client, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Key
+from local import embedded
 
 TABLE = "contract"
 BUCKET = "contract"

@@ -1,4 +1,4 @@
-"""DynamoDB and S3 inside this process, for a laptop and for tests: moto, mended from outside. Nothing here is deployed.
+"""DynamoDB and S3 inside this process, for a laptop and for tests: moto, mended from outside.
 
 What moto 5.2 does, what is done about it, and what one call then takes over boto3, with 40 000 items in 4 partitions:
 
@@ -32,8 +32,7 @@ from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Node  # type: i
 from moto.dynamodb.parsing.expressions import UpdateExpressionParser  # type: ignore[attr-defined]
 from moto.dynamodb.responses import DynamoHandler, DynamoResult
 
-from chalicelib.store import embedded_expressions as expressions
-from chalicelib.store import embedded_tables as tables
+from local.embedded import expressions, tables
 
 _ITEM_ACTIONS = {"GetItem", "BatchGetItem", "Query", "Scan", "PutItem", "UpdateItem", "DeleteItem"}
 
