@@ -10,22 +10,36 @@ from hypothesis import settings
 
 from tests import emulators
 
-settings.register_profile("decant", deadline=None)  # a busy machine is not a defect
+settings.register_profile("decant", deadline=None, max_examples=50)  # a busy machine is not a defect
 settings.load_profile("decant")
 
-IN_ONE_PROCESS = ("tests/spark/",)
+IN_ONE_PROCESS = "tests/spark/"
 """One session serves all tests that want Spark: it takes seconds to start, and a gigabyte."""
+
+ONE_BY_ONE = "tests/simulation/"
+"""Whose tests share nothing, and may take long."""
+
+DEAR = (IN_ONE_PROCESS, ONE_BY_ONE, "tests/model/", "tests/local/", "tests/load/", "tests/service/")
+"""Come first, so that no process has much to do when the others have nothing left."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: [not item.nodeid.startswith(part) for part in DEAR])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`pytest -n 2`: each process takes the next test, or all of the next that belong in one process, these first."""
+    """`pytest -n 2`: each process takes the next file, so that its fixtures are made once; or all that belongs in one
+    process; or a test that stands alone."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return next((folder for folder in IN_ONE_PROCESS if nodeid.startswith(folder)), nodeid)
+            if nodeid.startswith(IN_ONE_PROCESS):
+                return IN_ONE_PROCESS
+            return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
 
+    config.option.loadscopereorder = False
     return Scheduling(config, log)
 
 

@@ -177,7 +177,7 @@ class History:
                 assert self.cursor.standing(token, self.cursor.leases[token].start, offset) is Standing.OWED
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
     history = History(seed)
@@ -187,7 +187,7 @@ def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
         history.check()
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.integers(0, 2**32))
 def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
     history = History(seed)

@@ -38,7 +38,7 @@ CHECKS = [
 
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
-fuzzed = settings(max_examples=15, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
+fuzzed = settings(max_examples=10, derandomize=True, database=None, deadline=None, suppress_health_check=SLOW)
 
 each_operation = pytest.mark.parametrize("operation", operations())
 each_fallible = pytest.mark.parametrize("operation", [each for each in operations() if can_be_invalid(each)])

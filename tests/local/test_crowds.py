@@ -16,7 +16,8 @@ from local.connections import HasHungUp, Server
 from local.request import Answer, Head
 from tests.local.test_server import Running, running
 
-CROWD = 3_000
+CROWD = 1_500
+"""More connections than `select` could watch."""
 THREADS_OF_A_CROWD_MAX = 200
 """Far more than a server has that is asked by one client at a time, far fewer than a crowd."""
 

@@ -213,12 +213,6 @@ def test_an_unreachable_endpoint_is_one_clear_line() -> None:
     assert endpoint in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
 
 
-def test_an_endpoint_that_never_answers_is_given_up() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert endpoint in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
-
-
 def test_what_is_no_endpoint_is_one_clear_line() -> None:
     assert "nonsense" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB="nonsense")
 

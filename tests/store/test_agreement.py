@@ -107,7 +107,7 @@ def cases(draw: st.DrawFn) -> tuple[dict[str, Any] | None, tuple[Guard, ...], tu
 
 
 @pytest.mark.parametrize("store", ["embedded", "dynoxide"], indirect=True)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), together=st.booleans())
 def test_a_write_has_the_same_outcome_as_in_memory(store: Store, case: Any, together: bool) -> None:
     item, guards, changes = case
