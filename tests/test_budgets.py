@@ -163,7 +163,7 @@ def test_a_batch_with_dedup_ids_costs_two_units_for_each_and_its_entry() -> None
     assert within(cost, 2 * 100 + 7, 0, 3), cost
 
 
-def test_an_index_of_keys_costs_a_unit_for_each_key_of_an_entry_and_nothing_where_there_is_none() -> None:
+def test_a_key_index_costs_a_unit_per_key_of_an_entry_and_nothing_without() -> None:
     indexed, plain = Shop(), Shop()
     indexed.producer.put_topic("t", {"index_keys": True})
     indexed.clock.ms += 6_000
@@ -262,7 +262,7 @@ def test_an_ack_that_rides_in_the_next_pop_is_free() -> None:
         assert cost_with_ack == cost
 
 
-def test_a_pop_of_a_broadcast_group_costs_half_a_read_unit_more_however_many_consumers_there_are() -> None:
+def test_a_broadcast_pop_costs_half_a_read_unit_more_with_any_consumers() -> None:
     costs = []
     for consumers in (0, 200):
         shop = Shop()
@@ -317,7 +317,7 @@ def test_the_cost_of_a_pop_does_not_depend_on_the_number_of_groups() -> None:
     assert alone == crowded
 
 
-def test_the_cost_of_a_produce_does_not_depend_on_the_number_of_groups_nor_the_backlog() -> None:
+def test_the_cost_of_a_produce_depends_on_neither_groups_nor_backlog() -> None:
     shops = (backlog(0), backlog(10, [f"g{number}" for number in range(49)] + ["g"]), backlog(50_000))
     costs = [[shop.produce(orders(10, 200, seed)) for seed in range(5)] for shop in shops]
     assert costs[0] == costs[1] == costs[2]

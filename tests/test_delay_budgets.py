@@ -73,7 +73,7 @@ def test_a_pop_where_nothing_is_due_looks_for_it_in_the_same_round_trip() -> Non
     assert costs[1].read_units <= costs[0].read_units + QUEUES / 2
 
 
-def test_the_cost_of_delivering_does_not_depend_on_how_much_waits_and_was_delivered() -> None:
+def test_the_cost_of_a_delivery_does_not_depend_on_how_much_waits() -> None:
     costs = []
     for count in (0, 3_000):
         shop = delaying_shop()

@@ -59,6 +59,7 @@ TECHNOLOGIES = {
 }
 """What may be imported only there."""
 
+TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
 
 COLD_START_RATIO_MAX = 8
@@ -132,6 +133,8 @@ def _name(path: Path) -> str:
 
 PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
+
+TESTS = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if path.parent.name != "spark"]
 
 NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
 MODULES = _modules()
@@ -271,6 +274,12 @@ def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Mo
     if module.name == "chalicelib.store":
         verbs = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
         assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_of_tests_are_short_sentences(path: Path) -> None:
+    names = {node.name for node in ast.walk(_parsed(path)) if isinstance(node, ast.FunctionDef)}
+    assert {name for name in names if name.startswith("test_") and len(name) > TEST_NAME_MAX} == set()
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

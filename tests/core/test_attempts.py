@@ -49,7 +49,7 @@ def test_a_late_receipt_does_not_touch_another_message_of_the_same_attempt(verb:
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_late_receipt_does_not_count_for_a_later_delivery_of_the_same_attempt(verb: str) -> None:
+def test_a_late_receipt_does_not_settle_a_later_delivery_of_its_attempt(verb: str) -> None:
     queue = Queue(1)
     [old] = queue.pop(attempt_id="a")
     queue.expire()
@@ -79,7 +79,7 @@ def test_a_repeated_ack_does_not_touch_what_the_attempt_took_since(verb: str, sa
 
 
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
-def test_a_receipt_of_long_ago_does_not_count_for_what_the_attempt_took_since(verb: str) -> None:
+def test_an_old_receipt_does_not_settle_what_its_attempt_took_since(verb: str) -> None:
     """When nothing in the cursor remembers the first lease any more."""
     queue = Queue(1)
     [old] = queue.pop(attempt_id="a")

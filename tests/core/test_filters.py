@@ -112,7 +112,7 @@ def test_what_goes_through_a_value_pays_for_each_place_that_it_is_in(stage: str,
 
 @pytest.mark.parametrize("seen", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("stage", [*GROWING, *NESTING])
-def test_a_growing_expression_that_is_stored_matches_nothing_and_costs_little(stage: str, seen: Message) -> None:
+def test_a_stored_expression_that_grows_matches_nothing_and_costs_little(stage: str, seen: Message) -> None:
     stored = Filter.of(as_stored(f"{stages('tag', stage)}|to_string(@)").text)
     assert stored.wants(seen) is False
     assert counted(lambda: stored.wants(seen)) <= CALLS_PER_STEP * steps_max(seen)

@@ -39,7 +39,7 @@ def filled(base: int, entries: list[Entry]) -> tuple[Item | None, list[Entry]]:
 
 
 @given(st.integers(0, 10**6), st.lists(ENTRIES, min_size=1, max_size=40, unique_by=lambda entry: entry.id))
-def test_a_segment_is_full_for_its_writers_when_it_is_sealed_for_its_readers(base: int, entries: list[Entry]) -> None:
+def test_writers_find_a_segment_full_when_readers_find_it_sealed(base: int, entries: list[Entry]) -> None:
     item, refused = filled(base, entries)
     assert item is not None
     segment = Segment.of(item)

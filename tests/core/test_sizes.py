@@ -71,8 +71,6 @@ def test_a_write_costs_one_unit_for_each_started_kilobyte(size: int, units: int)
 
 
 @pytest.mark.parametrize(("size", "units"), [(0, 1), (1, 1), (4_096, 1), (4_097, 2), (8_192, 2), (8_193, 3)])
-def test_a_read_costs_one_unit_for_each_started_four_kilobytes_and_half_if_it_may_be_stale(
-    size: int, units: int
-) -> None:
+def test_a_read_costs_a_unit_per_started_4_kib_and_half_if_it_may_be_stale(size: int, units: int) -> None:
     assert read_units(size, strong=True) == units
     assert read_units(size, strong=False) == units / 2

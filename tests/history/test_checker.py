@@ -99,9 +99,7 @@ def test_an_ack_that_lost_does_not_settle() -> None:
         (350, Reset("g", 300, 400), set()),
     ],
 )
-def test_an_ack_from_before_a_reset_settles_nothing_that_the_reset_brings_back(
-    ack_at_ms: int, reset: Reset, wrong: set[str]
-) -> None:
+def test_an_ack_from_before_a_reset_settles_nothing_after_it(ack_at_ms: int, reset: Reset, wrong: set[str]) -> None:
     ack = settled("ack", "r", ack_at_ms)
     assert found(history(delivered("r", 100, 900), settled=[ack], resets=[reset], drained={"g": set()})) == wrong
 

@@ -49,9 +49,7 @@ def state(group: Group) -> Any:
     return group.progress()["alarm_state"]
 
 
-def test_a_backlog_is_told_when_it_reaches_the_threshold_and_again_when_it_is_below(
-    topic: Topic, desk: Desk, clock: Clock
-) -> None:
+def test_an_alarm_is_raised_at_the_threshold_and_cleared_below_it(topic: Topic, desk: Desk, clock: Clock) -> None:
     group = topic.group("billing", alarm={"ready": 3})
     topic.produce("a", "b")
     assert (desk.check(), desk.told(), state(group)) == (0, [], "cleared")
@@ -129,9 +127,7 @@ def test_a_filter_of_the_topic_of_alarms_tells_them_apart(client: Client, topic:
 
 
 @pytest.mark.parametrize("mode", ["clustering", "broadcast"])
-def test_retries_and_expired_leases_that_are_due_count_as_progress_counts_them(
-    topic: Topic, desk: Desk, clock: Clock, mode: str
-) -> None:
+def test_due_retries_and_expired_leases_count_as_ready(topic: Topic, desk: Desk, clock: Clock, mode: str) -> None:
     group = topic.group("billing", alarm={"ready": 2}, mode=mode, invisible_ms=5_000)
     topic.produce("a", "b")
     messages = group.take(2, consumer_id="x")

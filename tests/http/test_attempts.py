@@ -8,7 +8,7 @@ from chalicelib.base.limits import MIB
 from tests.http.client import Client, Clock, Group, Topic, bodies, offsets, receipts
 
 
-def test_the_same_attempt_again_returns_the_same_messages_with_the_same_receipts(topic: Topic, group: Group) -> None:
+def test_a_repeated_attempt_returns_the_same_messages_and_receipts(topic: Topic, group: Group) -> None:
     topic.produce(*"abcde")
     first = group.pop(max_messages=3, attempt_id="x")
     assert group.pop(max_messages=3, attempt_id="x") == first

@@ -28,7 +28,7 @@ TEXTS = st.recursive(SCALARS, lambda inner: objects(inner) | st.lists(inner).map
 
 
 @given(objects(TEXTS))
-def test_exactly_what_has_a_name_twice_is_refused_and_the_rest_is_read_as_it_is(text: str) -> None:
+def test_only_objects_with_a_duplicate_name_are_refused(text: str) -> None:
     repeated: list[str] = []
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -235,7 +235,7 @@ def test_neighbours_share_a_lease_and_thousands_are_redriven_in_one_call(topic: 
     assert came == list(range(12 * 256))
 
 
-def test_a_cursor_takes_no_more_leases_than_it_has_room_for_and_the_rest_remains(
+def test_a_redrive_takes_what_the_cursor_has_room_for_and_leaves_the_rest(
     topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leases_max = REDRIVEN_LEASES_MAX // 4  # to die one by one takes long

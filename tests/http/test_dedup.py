@@ -63,7 +63,7 @@ def test_after_five_minutes_an_id_stands_for_a_new_message(topic: Topic) -> None
     assert bodies(topic.read()["messages"]) == ["a", "c"]
 
 
-def test_the_five_minutes_count_from_the_first_request_and_not_from_its_repeats(topic: Topic) -> None:
+def test_the_five_minutes_count_from_the_first_request_not_its_repeats(topic: Topic) -> None:
     for _ in range(3):
         topic.produce("a", dedup_id="x")
         topic.client.clock.sleep(DEDUP_MS // 2)
@@ -73,7 +73,7 @@ def test_the_five_minutes_count_from_the_first_request_and_not_from_its_repeats(
 # -- batches ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_second_message_with_an_id_in_one_batch_gets_the_first_ones_result(client: Client) -> None:
+def test_the_second_message_with_an_id_in_a_batch_gets_the_first_result(client: Client) -> None:
     topic = client.topic("orders", queues=3)
     results = topic.produce(
         {"body": "a", "dedup_id": "x", "queue": 1}, {"body": "b"}, {"body": "c", "dedup_id": "x", "queue": 2}
@@ -83,7 +83,7 @@ def test_the_second_message_with_an_id_in_one_batch_gets_the_first_ones_result(c
     assert sorted(bodies(topic.read()["messages"])) == ["a", "b"]
 
 
-def test_of_a_batch_only_what_is_new_is_stored_and_the_rest_answered_as_before(topic: Topic) -> None:
+def test_a_batch_stores_new_messages_only_and_repeats_earlier_answers(topic: Topic) -> None:
     first = topic.produce(*[{"body": str(number), "dedup_id": str(number)} for number in range(0, 10, 2)])
     results = topic.produce(
         *[{"body": str(number), "dedup_id": str(number)} for number in range(10)], {"body": "plain"}
@@ -164,9 +164,7 @@ def test_a_produce_that_failed_anywhere_is_repeated_and_stored_once(
     assert [stored[each["message_id"]] for each in first] == [each["body"] for each in batch]
 
 
-def test_a_caller_that_dies_before_its_append_has_it_done_by_who_repeats_the_request(
-    store: TroubledStore, client: Client, topic: Topic
-) -> None:
+def test_a_repeat_finishes_the_append_of_a_caller_that_died(store: TroubledStore, client: Client, topic: Topic) -> None:
     store.before = lambda verb, about: RuntimeError("died") if verb == "write" and about.key.pk[:4] == "log#" else None
     client.post(f"{topic.path}/messages", messages=[{"body": "a", "dedup_id": "x"}])
     store.before = unavailable()
@@ -195,7 +193,7 @@ def test_who_is_helped_meanwhile_gives_the_same_answer(store: TroubledStore, cli
     assert "b" not in bodies(topic.read()["messages"])
 
 
-def test_when_the_record_stands_and_the_append_fails_the_outcome_is_unknown(
+def test_an_append_that_fails_after_its_record_has_an_unknown_outcome(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:
     batch = [{"body": "a", "dedup_id": "x", "queue": 0}]
@@ -207,7 +205,7 @@ def test_when_the_record_stands_and_the_append_fails_the_outcome_is_unknown(
     assert answer.json["outcome"] == "unknown"
 
 
-def test_when_the_record_surely_failed_nothing_is_stored_and_the_answer_says_no_more(
+def test_a_record_that_surely_failed_stores_nothing_and_is_known_to_fail(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:
     store.before = unavailable("write")

@@ -393,7 +393,7 @@ def test_a_topic_that_is_made_again_has_no_old_delays(client: Client, clock: Clo
     assert bodies(drained(group)) == ["new"]
 
 
-def test_a_delayed_message_for_a_topic_that_is_gone_is_refused_by_every_instance(client: Client) -> None:
+def test_every_instance_refuses_a_delayed_message_for_a_deleted_topic(client: Client) -> None:
     topic = client.topic("t")
     other = Topic(client.another(), "t")
     other.produce("a", delay_ms=100)

@@ -75,9 +75,7 @@ def test_of_a_batch_the_unkeyed_hop_and_the_others_are_said_to_have_failed(store
     assert third["offset"] == first["offset"] + 1
 
 
-def test_what_hops_does_not_tear_apart_what_the_same_request_has_in_another_queue(
-    store: TroubledStore, client: Client
-) -> None:
+def test_a_hop_does_not_split_what_the_request_sends_to_another_queue(store: TroubledStore, client: Client) -> None:
     """Its offsets there would not follow on each other, if others wrote in between."""
     topic = client.topic("pairs", queues=2)
     queue = sticky(topic)
@@ -114,9 +112,7 @@ def test_after_some_queues_have_failed_it_is_the_store(store: TroubledStore, top
 # -- keeping away -----------------------------------------------------------------------------------------------------
 
 
-def test_an_instance_keeps_away_from_a_queue_that_failed_until_its_time_is_over(
-    store: TroubledStore, client: Client
-) -> None:
+def test_an_instance_avoids_a_failed_queue_until_its_time_is_over(store: TroubledStore, client: Client) -> None:
     topic = client.topic("pairs", queues=2)
     queue = sticky(topic)
     store.before = throttled_queue(queue)

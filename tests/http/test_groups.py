@@ -205,7 +205,7 @@ def test_a_group_that_begins_with_the_latest_sees_only_what_comes_after_it(clien
 @pytest.mark.parametrize(
     ("start", "first"), [(0, 0), (-1, 0), (1, 1), (10, 1), (11, 2), (450, 45), (990, 99), (991, 100)]
 )
-def test_a_group_that_begins_at_an_instant_sees_what_was_stored_then_or_later(
+def test_a_group_that_starts_at_an_instant_sees_messages_stored_since(
     topic: Topic, clock: Clock, start: int, first: int
 ) -> None:
     for number in range(100):
@@ -471,7 +471,7 @@ def busy(client: Client, clock: Clock) -> Busy:
         ({"at_ms": START_MS + 20, "queue": None, "offset": None}, 2),
     ],
 )
-def test_a_reset_moves_every_queue_and_drops_leases_and_retries_but_not_the_dead(
+def test_a_reset_drops_leases_and_retries_and_keeps_dead_letters(
     busy: Busy, clock: Clock, to: Any, begins: int
 ) -> None:
     group = busy.group

@@ -48,7 +48,7 @@ def test_one_key_in_several_queues_is_found_in_all_by_time(topic: Topic) -> None
     assert found(topic, "k") == [str(number) for number in range(9)]
 
 
-def test_what_was_stored_in_one_millisecond_by_one_instance_keeps_its_order(topic: Topic) -> None:
+def test_messages_of_one_millisecond_and_instance_keep_their_order(topic: Topic) -> None:
     for number in range(30):
         topic.produce({"body": str(number), "key": "k"})
     assert found(topic, "k") == [str(number) for number in range(30)]

@@ -141,7 +141,7 @@ def test_look_ups_leave_a_lost_message_out(topic: Topic, store: Payloads, fresh:
     assert fresh.get(f"/topics/t/messages/{lost_id}").problem == (404, "MessageNotFound")
 
 
-def test_a_message_that_lost_its_payload_while_it_waited_does_not_hold_up_the_others(
+def test_a_delayed_message_without_its_payload_does_not_block_the_others(
     topic: Topic, store: Payloads, fresh: Client
 ) -> None:
     group = topic.group("g").seen_by(fresh)
@@ -156,7 +156,7 @@ def test_a_message_that_lost_its_payload_while_it_waited_does_not_hold_up_the_ot
     assert [letter["reason"] for letter in dead(group)] == [REASON]
 
 
-def test_an_instance_that_has_not_heard_of_a_deletion_says_so_and_buries_nothing(
+def test_an_instance_with_a_stale_cache_of_a_deleted_topic_buries_nothing(
     topic: Topic, store: Payloads, fresh: Client
 ) -> None:
     group = topic.group("g").seen_by(fresh)

@@ -139,7 +139,7 @@ def test_pages_of_a_deleted_group_are_removed(topic: Topic, group: Group, client
     assert items(client, "retry#") == []
 
 
-def test_a_dead_message_that_waits_in_a_page_since_a_reset_is_not_delivered_twice(
+def test_a_dead_message_in_a_page_is_not_delivered_twice_after_a_reset(
     topic: Topic, group: Group, client: Client, clock: Clock
 ) -> None:
     topic.produce(*["x"] * 100)

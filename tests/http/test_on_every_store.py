@@ -294,7 +294,7 @@ class Throttled:
         return trouble if isinstance(trouble, StoreUnavailable) else self._inner.write_each([write])[0]
 
 
-def test_an_unkeyed_message_goes_to_another_queue_while_its_own_is_throttled(store: Store, clock: Clock) -> None:
+def test_an_unkeyed_message_goes_to_another_queue_while_one_is_throttled(store: Store, clock: Clock) -> None:
     throttled = Throttled(store)
     client = Client(throttled, clock, seed=uuid4().int)  # type: ignore[arg-type]
     topic = client.topic(f"t{uuid4().hex}", queues=2)
@@ -311,7 +311,7 @@ def test_an_unkeyed_message_goes_to_another_queue_while_its_own_is_throttled(sto
     assert sorted(found) == [[], ["a"], ["b", "c", "d"]]
 
 
-def test_a_message_in_a_transaction_of_its_sender_is_delivered_when_that_commits(
+def test_a_message_sent_in_a_callers_transaction_is_delivered_on_commit(
     store: Store, client: Client, topic: Topic, group: Group
 ) -> None:
     item = client.api.outbox_item(topic.name, {"body": "paid", "key": "k"})

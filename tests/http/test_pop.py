@@ -244,9 +244,7 @@ def test_a_pop_gives_at_most_4_mib_of_bodies_and_the_rest_later(
     assert group.totals() == (0, 7, 0, 0)
 
 
-def test_messages_too_large_for_one_response_come_back_too_after_they_expired(
-    topic: Topic, group: Group, clock: Clock
-) -> None:
+def test_expired_messages_too_large_for_one_response_come_back_too(topic: Topic, group: Group, clock: Clock) -> None:
     for number in range(6):
         topic.produce(str(number) * (MIB + MIB // 2))
     first = [offsets(group.pop(max_messages=256)["messages"]) for _ in range(3)]
@@ -257,7 +255,7 @@ def test_messages_too_large_for_one_response_come_back_too_after_they_expired(
     assert {each["attempt"] for messages in again for each in messages} == {2}
 
 
-def test_many_expired_leases_of_large_messages_come_back_as_far_as_they_fit(
+def test_expired_leases_of_large_messages_come_back_as_far_as_they_fit(
     topic: Topic, group: Group, clock: Clock
 ) -> None:
     for number in range(60):
@@ -351,7 +349,7 @@ def test_a_pop_acks_what_came_from_other_queues(client: Client) -> None:
     assert group.totals() == (0, 1, 0, 0)
 
 
-def test_a_pop_stays_with_the_queue_that_it_acks_while_no_other_waits_much_longer(client: Client, clock: Clock) -> None:
+def test_a_pop_stays_with_the_queue_it_acks_unless_another_waits_longer(client: Client, clock: Clock) -> None:
     topic = client.topic("orders", queues=4)
     group = topic.group("billing")
     topic.produce("a", queue=1)
@@ -389,9 +387,7 @@ def test_a_pop_says_which_of_its_acks_did_not_count(topic: Topic, group: Group, 
     assert bodies(popped["messages"]) == ["b"]
 
 
-def test_a_pop_does_not_redeliver_what_it_acks_though_the_lease_has_expired(
-    topic: Topic, group: Group, clock: Clock
-) -> None:
+def test_a_pop_does_not_redeliver_what_it_acks_from_an_expired_lease(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a", "b")
     first = group.take_one()
     clock.sleep(30_000)
@@ -399,9 +395,7 @@ def test_a_pop_does_not_redeliver_what_it_acks_though_the_lease_has_expired(
     assert (bodies(popped["messages"]), popped["acked"]) == (["b"], 1)
 
 
-def test_a_pop_that_acks_part_of_an_expired_lease_still_finds_the_rest_of_it(
-    topic: Topic, group: Group, clock: Clock
-) -> None:
+def test_a_pop_that_acks_part_of_an_expired_lease_gets_the_rest(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abc")
     first = group.take(3)
     clock.sleep(30_000)
@@ -409,9 +403,7 @@ def test_a_pop_that_acks_part_of_an_expired_lease_still_finds_the_rest_of_it(
     assert (bodies(popped["messages"]), popped["acked"]) == (["b", "c"], 1)
 
 
-def test_a_pop_that_acks_part_of_an_expired_lease_takes_the_rest_of_it_before_what_is_new(
-    topic: Topic, group: Group, clock: Clock
-) -> None:
+def test_the_rest_of_an_expired_lease_comes_before_new_messages(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abcde")
     first = group.take(3)
     clock.sleep(30_000)

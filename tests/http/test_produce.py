@@ -21,7 +21,7 @@ def in_base64(data: bytes) -> dict[str, Any]:
 # -- where messages go ------------------------------------------------------------------------------------------------
 
 
-def test_results_are_in_the_order_given_and_offsets_of_a_queue_are_consecutive(client: Client) -> None:
+def test_results_are_in_the_order_given_and_offsets_are_consecutive(client: Client) -> None:
     topic = client.topic("orders", queues=3)
     first = [topic.client.post(f"{topic.path}/messages", messages=_to(2, 0, 2, 1, 0, 2)).json]
     second = [topic.client.post(f"{topic.path}/messages", messages=_to(0, 2)).json]
@@ -76,7 +76,7 @@ def test_an_explicit_queue_wins_over_the_key(client: Client) -> None:
     assert [each["queue"] for each in made] == [0, 1, 2, 3]
 
 
-def test_messages_without_a_key_go_to_one_queue_of_the_topic_and_lose_nothing(client: Client) -> None:
+def test_a_batch_without_keys_goes_to_one_queue_and_loses_nothing(client: Client) -> None:
     topic = client.topic("orders", queues=4)
     made = topic.produce(*["x"] * 30)
     assert len({each["queue"] for each in made}) == 1
@@ -149,7 +149,7 @@ def test_bytes_of_4_mib_come_back(topic: Topic, group: Group) -> None:
     assert group.take_one()["body_base64"] == message["body_base64"]
 
 
-def test_a_message_with_everything_at_its_limit_fits_what_lambda_may_answer(topic: Topic, group: Group) -> None:
+def test_a_message_with_every_field_at_its_limit_fits_a_lambda_response(topic: Topic, group: Group) -> None:
     message = {
         **in_base64(random.Random(5).randbytes(4 * MIB)),
         "key": "\x01" * 256,
@@ -294,7 +294,7 @@ def test_a_bad_message_is_refused_and_its_batch_stores_nothing(client: Client, m
     assert topic.read()["messages"] == []
 
 
-def test_every_bad_message_of_a_batch_is_listed_and_the_first_names_the_problem(topic: Topic) -> None:
+def test_a_batch_error_lists_every_bad_message_and_names_the_first(topic: Topic) -> None:
     batch = [{"body": "a"}, {"bodi": "a"}, {"body": "b"}, {"body": ""}, {"body": "a", "key": 5}]
     answer = topic.client.post(f"{topic.path}/messages", messages=batch)
     assert answer.problem == (400, "UnknownField")

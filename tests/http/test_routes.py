@@ -23,7 +23,7 @@ PATHS = documented.document()["paths"]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
-def test_every_route_is_documented_and_every_documented_operation_has_a_route() -> None:
+def test_routes_and_documented_operations_are_the_same() -> None:
     routes = {(method, path) for path, methods in app.routes.items() for method in methods}
     assert routes == set(documented.operations())
 
@@ -36,9 +36,7 @@ def test_the_service_serves_its_own_document(client: Client) -> None:
     ("method", "path"),
     [(method, path) for path, known in PATHS.items() for method in METHODS if method.lower() not in known],
 )
-def test_a_method_that_a_path_does_not_have_is_405_and_says_which_are_allowed(
-    client: Client, method: str, path: str
-) -> None:
+def test_a_method_that_a_path_lacks_is_405_and_lists_the_allowed_ones(client: Client, method: str, path: str) -> None:
     answer = client.ask(method, path.format(topic="orders", group="billing", message_id="x"))
     assert answer.problem == (405, "MethodNotAllowed")
     assert answer.headers["Allow"] == ", ".join(sorted(each.upper() for each in PATHS[path]))

@@ -103,9 +103,7 @@ def test_a_late_ack_is_lost_once_someone_else_has_the_message(topic: Topic, grou
     assert failed(group.seen_by(group.client.another()).ack(late)) == ["LeaseLost"]
 
 
-def test_a_late_ack_of_a_lease_that_was_taken_over_in_part_counts_for_the_rest(
-    topic: Topic, group: Group, clock: Clock
-) -> None:
+def test_a_late_ack_of_a_lease_taken_over_in_part_counts_for_the_rest(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abc")
     late = group.take(3)
     clock.sleep(30_000)
@@ -394,9 +392,7 @@ def test_a_nack_after_expiry_counts_until_someone_else_has_the_message(
 
 
 @pytest.mark.parametrize("verb", ["nack", "extend"])
-def test_the_old_and_the_new_receipt_of_a_message_in_one_call_are_told_apart(
-    topic: Topic, group: Group, verb: str
-) -> None:
+def test_an_old_and_a_new_receipt_of_a_message_in_one_call_differ(topic: Topic, group: Group, verb: str) -> None:
     topic.produce("a")
     old = group.take_one()["receipt"]
     new = group.extend(old)["extended"][0]["new_receipt"]
@@ -498,7 +494,7 @@ def test_256_scattered_messages_are_extended_in_one_call(topic: Topic, group: Gr
     assert group.ack(*[each["new_receipt"] for each in answer["extended"]])["acked"] == 256
 
 
-def test_an_extension_after_expiry_counts_until_someone_else_has_the_message(
+def test_an_extension_after_expiry_counts_until_the_message_is_taken_over(
     topic: Topic, group: Group, clock: Clock
 ) -> None:
     topic.produce("a")

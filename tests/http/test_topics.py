@@ -173,7 +173,7 @@ def test_deleting_a_topic_leaves_nothing_but_the_end_of_its_log(client: Client, 
 # -- what another instance believes of it -----------------------------------------------------------------------------
 
 
-def test_another_instance_finds_what_belongs_to_a_topic_made_again_a_moment_ago(client: Client) -> None:
+def test_another_instance_finds_groups_of_a_topic_just_made_again(client: Client) -> None:
     old = client.topic("orders", queues=2)
     old.produce("a", queue=1)
     other = client.another()

@@ -86,7 +86,7 @@ def test_a_store_that_throttles_everything_is_503_and_nothing_has_changed(
 
 @pytest.mark.parametrize("number", range(1, 8))
 @pytest.mark.parametrize(("method", "path", "body"), [*WRITES, POP_WITH_ACK])
-def test_a_call_that_fails_on_the_way_says_so_when_it_has_changed_something(
+def test_a_call_that_fails_after_a_change_has_an_unknown_outcome(
     store: TroubledStore,
     client: Client,
     topic: Topic,
@@ -159,7 +159,7 @@ def test_a_produce_whose_payload_could_not_be_stored_has_stored_nothing(
     assert topic.read()["messages"] == []
 
 
-def test_a_message_of_a_produce_with_an_unknown_outcome_is_there_or_not_but_never_half(
+def test_a_produce_with_an_unknown_outcome_stores_all_or_nothing(
     store: TroubledStore, client: Client, topic: Topic
 ) -> None:
     path = f"{topic.path}/messages"
@@ -186,7 +186,7 @@ def test_what_a_failed_pop_leased_comes_back_by_itself(
     assert group.take_one()["attempt"] == 2
 
 
-def test_what_a_pop_leased_comes_back_by_itself_when_it_could_not_read_the_payload(
+def test_messages_whose_payload_a_pop_could_not_read_come_back(
     store: TroubledStore, client: Client, topic: Topic, group: Group
 ) -> None:
     topic.produce("a")
@@ -211,9 +211,7 @@ def test_an_attempt_that_failed_is_repeated_and_loses_nothing(
     assert [(each["body"], each["attempt"]) for each in group.take(2, attempt_id="x")] == [("b", 1), ("c", 1)]
 
 
-def test_an_ack_of_two_queues_of_which_one_fails_is_503_and_can_be_repeated(
-    store: TroubledStore, client: Client
-) -> None:
+def test_an_ack_that_fails_in_one_of_two_queues_is_503_and_repeatable(store: TroubledStore, client: Client) -> None:
     topic = client.topic("orders", queues=2)
     group = topic.group("billing")
     for queue in (0, 1):
@@ -238,7 +236,7 @@ BATCH = [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}, {"body": "c", "qu
 
 
 @pytest.mark.parametrize("prefer", ["", "return=minimal"])
-def test_when_one_of_two_queues_fails_the_answer_is_207_and_says_what_is_stored(
+def test_a_produce_that_fails_in_one_of_two_queues_is_207_with_results(
     store: TroubledStore, client: Client, two_queues: Topic, prefer: str
 ) -> None:
     store.before = throttled_queue(1)
@@ -268,7 +266,7 @@ def test_when_all_queues_fail_the_answer_is_503(store: TroubledStore, client: Cl
     assert two_queues.read()["messages"] == []
 
 
-def test_when_all_queues_fail_and_one_may_have_stored_the_outcome_is_unknown(
+def test_a_produce_that_may_have_stored_something_has_an_unknown_outcome(
     store: TroubledStore, client: Client, two_queues: Topic
 ) -> None:
     store.before, store.after = throttled_queue(0), throttled_queue(1, outcome="unknown")
@@ -280,7 +278,7 @@ def test_when_all_queues_fail_and_one_may_have_stored_the_outcome_is_unknown(
 
 
 @pytest.mark.parametrize(("method", "path", "body"), REQUESTS)
-def test_a_defect_is_500_with_an_id_to_look_up_in_the_log_and_nothing_of_the_inside(
+def test_a_defect_is_500_with_an_id_from_the_log_and_no_internals(
     store: TroubledStore,
     client: Client,
     taken: list[str],

@@ -52,7 +52,7 @@ def threads_of(running: Running) -> int:
 
 
 @pytest.mark.parametrize("says", [b"", b"GET /he", b"PUT /topics/a HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
-def test_a_crowd_that_sends_no_whole_request_takes_no_threads_and_goes_unnoticed(many_files: None, says: bytes) -> None:
+def test_a_crowd_of_incomplete_requests_takes_no_threads(many_files: None, says: bytes) -> None:
     with running() as server:
         with crowd(server.port, says):
             assert server.ask("GET", "/health")[0] == 200

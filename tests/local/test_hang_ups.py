@@ -95,7 +95,7 @@ def popped(answer: bytes) -> list[Any]:
     return found
 
 
-def test_a_message_that_comes_after_its_client_closed_goes_to_another_at_once(server: Running) -> None:
+def test_a_message_that_comes_after_its_client_closed_goes_to_another(server: Running) -> None:
     prepared(server, "closed")
     polling(server, "closed").close()
     produce(server, "closed")
@@ -124,7 +124,7 @@ def test_a_client_that_has_sent_its_next_request_still_waits_for_this_one(server
     assert answers.count(b"HTTP/1.1 200") == 2
 
 
-def test_a_client_that_only_says_that_it_sends_no_more_gets_its_answer_at_once(server: Running) -> None:
+def test_a_client_that_shuts_its_sending_side_gets_its_answer_at_once(server: Running) -> None:
     prepared(server, "half")
     with contextlib.closing(polling(server, "half")) as connection:
         connection.shutdown(socket.SHUT_WR)

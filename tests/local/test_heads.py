@@ -86,9 +86,7 @@ def test_a_request_line_without_a_version_that_is_spoken_is_refused(server: Runn
         b"a: \0",
     ],
 )
-def test_a_line_that_is_no_header_is_refused_and_not_taken_for_the_end_of_the_headers(
-    server: Running, line: bytes
-) -> None:
+def test_a_line_that_is_not_a_header_is_refused_and_does_not_end_headers(server: Running, line: bytes) -> None:
     raw = put("unset").replace(b"Content-Length", line + b"\r\nContent-Length")
     assert in_raw(server.say(raw)) == (400, "InvalidField")
     assert server.ask("GET", "/topics/unset")[0] == 404
@@ -99,7 +97,7 @@ def test_a_head_that_is_too_large_is_refused(server: Running, header: bytes) -> 
     assert in_raw(server.say(b"GET /health HTTP/1.1\r\n" + header + b"\r\n\r\n")) == (400, "InvalidField")
 
 
-def test_headers_are_refused_once_they_are_too_many_and_not_when_the_last_has_come(server: Running) -> None:
+def test_too_many_headers_are_refused_before_the_last_has_come(server: Running) -> None:
     answer = server.say(b"GET /health HTTP/1.1\r\n" + b"x:1\r\n" * 101)
     assert in_raw(answer) == (400, "InvalidField")
     assert b"more than 99 headers" in answer

@@ -133,7 +133,7 @@ def test_of_two_checks_each_may_stop_after_any_request(scene: Scene) -> None:
         assert fresh.verdict() == scene.expected, f"at {first} and {second}; goes on: {goes_on}"
 
 
-def test_a_check_that_sleeps_while_the_alarm_turns_and_turns_tells_nothing_twice(scene: Scene) -> None:
+def test_a_check_that_sleeps_while_an_alarm_changes_sends_nothing_twice(scene: Scene) -> None:
     """However often the alarm has changed meanwhile: what is told alternates, and ends with what is so."""
     for request in range(1, requests_of(checking(scene.copy())) + 1):
         fresh = scene.copy()

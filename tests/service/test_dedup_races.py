@@ -15,7 +15,7 @@ from tests.instances import instance as at_a_virtual_time
 Instance = Callable[[], Api]
 
 
-def test_of_eight_that_send_one_id_at_once_one_is_stored_and_all_get_its_place(instance: Instance, topic: str) -> None:
+def test_eight_senders_of_one_id_at_once_store_one_and_all_get_its_place(instance: Instance, topic: str) -> None:
     instance().put_topic(topic, {"queues": 4})
     apis = [instance() for _ in range(8)]
     for round_ in range(5):

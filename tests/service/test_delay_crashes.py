@@ -155,7 +155,7 @@ def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str
 
 
 @pytest.mark.parametrize("count", [1, 10, 11, 22])  # eleven fill a segment
-def test_what_was_decided_long_ago_hides_nothing_from_a_pop_that_passes_what_has_expired(count: int) -> None:
+def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: int) -> None:
     scene = Scene.__new__(Scene)
     scene.store, scene.now, scene.random = Quiet(), 1_000_000, Random(1)
     service = scene.instance()

@@ -53,7 +53,7 @@ def test_it_hears_that_the_topic_is_gone(instances: tuple[Api, Api], before: int
             ask()
 
 
-def test_it_hears_so_too_where_it_had_filled_a_segment_and_would_begin_the_next() -> None:
+def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
     one.put_topic("t", {"queues": 1})
@@ -139,7 +139,7 @@ class Slow(MemoryStore):
         return super().read(reads)
 
 
-def test_a_deletion_that_takes_long_ends_in_time_and_the_sweep_goes_on_with_it() -> None:
+def test_a_long_deletion_stops_in_time_and_the_sweep_continues_it() -> None:
     clock = Clock()
     store = Slow(clock)
     api = with_groups(store, clock, 300)

@@ -127,7 +127,7 @@ def test_a_group_that_lags_behind_the_beginning_goes_on_with_what_is_left(
     assert bodies(world.take(group="later")) == ["new", "new"]
 
 
-def test_a_log_that_has_lost_most_of_its_messages_begins_with_the_first_that_has_not_expired(world: World) -> None:
+def test_a_log_that_lost_most_messages_begins_with_the_first_unexpired(world: World) -> None:
     world.produce(*["gone"] * 5 * PER_SEGMENT)
     world.clock.sleep(GONE_MS)
     world.produce(*["expired"] * 5)
@@ -149,7 +149,7 @@ def test_a_reset_to_what_is_gone_begins_with_what_is_left(world: World) -> None:
     assert world.api.get_topic("t")["queue_offsets"][0]["first_offset"] == 5 * PER_SEGMENT
 
 
-def test_a_retry_of_a_message_that_is_gone_is_settled_and_others_are_delivered(world: World) -> None:
+def test_a_retry_of_an_expired_message_is_settled_and_others_are_delivered(world: World) -> None:
     world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
     taken = world.take(3)
     receipts = [each["receipt"] for each in taken]
@@ -162,7 +162,7 @@ def test_a_retry_of_a_message_that_is_gone_is_settled_and_others_are_delivered(w
     assert (found["ready"], found["in_flight"], found["retrying"], found["dead"]) == (0, 1, 0, 0)
 
 
-def test_the_pop_that_settles_what_is_gone_of_an_ordered_group_delivers_what_comes_after(world: World) -> None:
+def test_an_ordered_pop_settles_expired_messages_and_delivers_the_next(world: World) -> None:
     world.group("h", ordered=True)
     world.produce(BIG, *["small"] * 2 * PER_SEGMENT)
     taken = world.take(3, "h")
@@ -215,7 +215,7 @@ def test_of_what_was_decided_about_waiting_messages_the_newest_stays(world: Worl
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_message_can_be_read_for_the_retention_it_was_stored_under_unless_that_was_lowered(seed: int) -> None:
+def test_a_message_is_readable_for_its_retention_unless_that_was_lowered(seed: int) -> None:
     """However often the retention changes, whether messages lie in the log or in payload items, and also after
     DynamoDB has removed those whose time is over."""
     world, random, kept_ms = World(), Random(seed), KEPT_MS
@@ -239,7 +239,7 @@ def test_a_message_can_be_read_for_the_retention_it_was_stored_under_unless_that
     assert world.progress()["dead"] == 0
 
 
-def test_what_an_instance_stores_that_does_not_know_of_a_raise_yet_is_not_taken_for_lost(world: World) -> None:
+def test_messages_stored_before_a_raise_is_known_are_not_taken_for_lost(world: World) -> None:
     unaware = world.another()
     unaware.produce("t", {"messages": [{"body": BIG}]})
     world.api.put_topic("t", {"retention_ms": 20 * DAY_MS})

@@ -59,7 +59,7 @@ def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
     return [each["offset"] for each in found], [each["receipt"] for each in found]
 
 
-def test_the_cap_holds_when_a_lease_that_is_acked_in_the_call_is_taken_over(store: Interrupted, clock: Clock) -> None:
+def test_the_cap_holds_when_a_lease_acked_in_the_call_is_taken_over(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, 40, max_in_flight=10, invisible_ms=1_000), instance(store, clock, 7)
     _, receipts = pop(api, 10)
     clock.ms += 995
@@ -108,7 +108,7 @@ def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock
     assert second[0] == list(range(8))
 
 
-def test_an_ack_that_rode_along_is_not_sent_again_when_the_pop_claims_twice(store: Interrupted, clock: Clock) -> None:
+def test_an_ack_in_a_pop_is_not_sent_again_when_the_pop_claims_twice(store: Interrupted, clock: Clock) -> None:
     api = prepared(store, clock, 60, invisible_ms=1_000)
     for _ in range(30):
         pop(api, 1)
@@ -131,7 +131,7 @@ def test_many_leases_are_buried_together(store: Interrupted, clock: Clock) -> No
     assert TAKEOVERS_MAX < DEAD_TOGETHER_MAX
 
 
-def test_what_came_again_after_a_reset_is_acked_although_it_was_dead_before(store: Interrupted, clock: Clock) -> None:
+def test_a_message_a_reset_brings_back_is_acked_though_it_was_dead_before(store: Interrupted, clock: Clock) -> None:
     api = prepared(store, clock, 10, max_attempts=1)
     _, receipts = pop(api, 1)
     api.nack("t", "g", {"receipts": receipts})

@@ -38,9 +38,7 @@ class Place:
 
 @pytest.mark.parametrize("queues", [1, 4])
 @pytest.mark.parametrize("consumers", [1, 4])
-def test_a_thousand_messages_over_five_seconds_come_once_each_never_early_and_hardly_late(
-    consumers: int, queues: int
-) -> None:
+def test_a_thousand_delayed_messages_come_once_never_early_and_hardly_late(consumers: int, queues: int) -> None:
     place = Place(seed=queues)
     due: dict[str, int] = {}
     late: list[int] = []

@@ -40,9 +40,7 @@ def test_an_instance_stays_with_one_queue_until_that_fails(choice: QueueChoice) 
     assert choice.unkeyed(TOPIC) != queue
 
 
-def test_a_queue_that_fails_again_is_kept_away_from_twice_as_long_up_to_a_minute(
-    choice: QueueChoice, clock: Clock
-) -> None:
+def test_a_queue_that_fails_again_is_avoided_twice_as_long_up_to_a_minute(choice: QueueChoice, clock: Clock) -> None:
     times = []
     for _ in range(9):
         choice.failed(TOPIC.log(2))

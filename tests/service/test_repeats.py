@@ -32,7 +32,7 @@ def _is_weak(read: Read) -> bool:
     return not read.strong and all(name.startswith("log#") for name in names)
 
 
-def test_a_repeat_answers_all_that_the_attempt_holds_though_its_reads_show_the_past() -> None:
+def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None:
     store, clock = LateStore(), Clock()
     api = instance(store, clock)
     api.put_topic("t", {"queues": 1})

@@ -13,7 +13,7 @@ from tests.simulation.broadcast import play
 SEEDS = 150
 
 
-def test_every_consumer_gets_everything_and_begins_each_queue_anew_or_not_at_all() -> None:
+def test_every_consumer_gets_everything_and_restarts_a_queue_or_does_not() -> None:
     assert {seed: found for seed in range(SEEDS) if (found := play(seed))} == {}
 
 

@@ -31,7 +31,7 @@ def test_all_of_the_table_is_exported_first() -> None:
     assert due([], LONG, NOW) == [Span(None, TODAY)]
 
 
-def test_a_table_that_can_be_restored_only_since_today_is_exported_as_it_was_then() -> None:
+def test_a_table_restorable_only_since_today_is_exported_as_of_then() -> None:
     assert due([], Restorable(TODAY + HOUR_MS, NOW), NOW) == [Span(None, TODAY + HOUR_MS)]
 
 
@@ -56,7 +56,7 @@ def test_just_after_midnight_the_day_is_not_over_yet() -> None:
 
 
 @given(st.integers(MINUTE_MS, 34 * DAY_MS))
-def test_whatever_was_missed_spans_follow_each_other_and_are_as_long_as_aws_wants(missed_ms: int) -> None:
+def test_export_spans_follow_each_other_and_are_as_long_as_aws_requires(missed_ms: int) -> None:
     end = TODAY - missed_ms
     wanted = due([Span(None, end)], LONG, NOW)
     for span in wanted:

@@ -214,7 +214,7 @@ def test_trouble_that_lasts_does_not_dispel_the_doubt_about_an_earlier_try(stori
     assert raised.value.outcome_unknown
 
 
-def test_a_process_that_was_stopped_between_two_tries_does_not_repeat_a_late_write(
+def test_a_process_stopped_between_two_tries_does_not_repeat_a_late_write(
     storing: Storing, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleep = clock.sleep

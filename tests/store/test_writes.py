@@ -223,7 +223,7 @@ def test_putting_replaces_the_whole_item(store: Store, key: Key) -> None:
     assert found(store, key) == item
 
 
-def test_more_items_are_removed_than_one_request_takes_whether_they_are_there_or_not(store: Store, key: Key) -> None:
+def test_removals_span_several_requests_and_allow_absent_items(store: Store, key: Key) -> None:
     store.put_all([{"pk": key.pk, "sk": f"{number:02d}"} for number in range(0, 60, 2)])
     kept = put(store, Key(key.pk, "99"), n=1)
     store.remove_all([Key(key.pk, f"{number:02d}") for number in range(60)])
