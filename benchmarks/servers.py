@@ -17,7 +17,7 @@ from unittest import mock
 from chalicelib.base.runtime import system
 from chalicelib.store.dynamodb import client, table
 from chalicelib.store.dynamodb.store import DynamoStore
-from tests.emulators import DYNOXIDE, ROOT, dynoxide, free_port
+from tests.support.emulators import DYNOXIDE, ROOT, dynoxide, free_port
 
 START_SECONDS = 30
 """A slow machine imports moto for some seconds."""

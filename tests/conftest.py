@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import emulators
+from tests.support import emulators
 
 settings.register_profile("decant", deadline=None, max_examples=50)  # a busy machine is not a defect
 settings.load_profile("decant")

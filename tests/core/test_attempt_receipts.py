@@ -9,7 +9,8 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.store.memory import MemoryStore
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 
 class Queue:

@@ -1,4 +1,5 @@
-"""Sizes and units, by DynamoDB's own examples and at their steps. `test_budgets` compares them with an emulator."""
+"""Sizes and units, by DynamoDB's own examples and at their steps. `tests/budgets/test_meter.py` compares them with an
+emulator."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schemathesis import APIOperation, Case, GenerationMode
 
 from tests.fuzz.world import GROUP, QUEUES, TOPIC, World, known
-from tests.http import documented
+from tests.support import documented
 
 BASE_URL = "http://decant"
 

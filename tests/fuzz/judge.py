@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS
-from tests.http import documented
-from tests.http.client import Answer
+from tests.support import documented
+from tests.support.client import Answer
 
 UNPROVOKED = {500, 503}
 """Documented, but a sound service on a sound store has no reason for them."""

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.fuzz.cases import can_be_invalid, document_of, invalid, likely, operations, prepared, valid
 from tests.fuzz.judge import judge
 from tests.fuzz.world import World
-from tests.http.client import Answer
+from tests.support.client import Answer
 
 CHECKS = [
     not_a_server_error,

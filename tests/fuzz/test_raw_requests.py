@@ -14,8 +14,8 @@ from tests.fuzz.cases import NAMES
 from tests.fuzz.judge import judge, judge_unrouted
 from tests.fuzz.test_documented_requests import fuzzed
 from tests.fuzz.world import World, known
-from tests.http import documented
-from tests.http.client import Answer
+from tests.support import documented
+from tests.support.client import Answer
 
 OPERATIONS = {each["operationId"]: place for place, each in documented.operations().items()}
 WITH_BODY = [name for name, place in OPERATIONS.items() if "requestBody" in documented.operations()[place]]

@@ -13,7 +13,7 @@ from app import app
 from chalicelib import wiring
 from chalicelib.store.memory import MemoryStore
 from local.server import Gateway
-from tests.http.client import Answer, Client, Group
+from tests.support.client import Answer, Client, Group
 
 TOPIC = "orders"
 GROUP = "billing"

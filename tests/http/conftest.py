@@ -6,7 +6,8 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.store.memory import MemoryStore
-from tests.http.client import Client, Clock, Group, Topic
+from tests.support.client import Client, Group, Topic
+from tests.support.clock import Clock
 
 
 @pytest.fixture

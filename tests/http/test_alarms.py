@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.client import Client, Clock, Group, Json, Topic
+from tests.support.client import Client, Group, Json, Topic
+from tests.support.clock import Clock
 
 
 class Desk:

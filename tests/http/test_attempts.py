@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.base.limits import MIB
-from tests.http.client import Client, Clock, Group, Topic, bodies, offsets, receipts
+from tests.support.client import Client, Group, Topic, bodies, offsets, receipts
+from tests.support.clock import Clock
 
 
 def test_a_repeated_attempt_returns_the_same_messages_and_receipts(topic: Topic, group: Group) -> None:

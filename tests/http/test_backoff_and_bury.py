@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.client import Client, Clock, Group, Topic, failed, receipts
+from tests.support.client import Client, Group, Topic, failed, receipts
+from tests.support.clock import Clock
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
-from tests.http.client import Client, Group, Topic
+from tests.support.client import Client, Group, Topic
 
 MALFORMED = {
     "truncated": b'{"queues": 4',

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS, RECEIPT_CHARS_MAX
-from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets
+from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets
+from tests.support.clock import Clock
 
 KEPT = 365 * DAY_MS
 

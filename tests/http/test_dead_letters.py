@@ -10,8 +10,9 @@ import pytest
 from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
 from chalicelib.dead_letters import redrive as redrive_module
 from chalicelib.table.writes import Key
-from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.store.strict import StrictStore
+from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts
+from tests.support.clock import Clock
 
 
 def dead(group: Group, **query: Any) -> Json:

@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
-from tests.http.client import Client, Topic, bodies
-from tests.http.troubled_store import Trouble, TroubledStore, unavailable, unknown
+from tests.support.client import Client, Topic, bodies
+from tests.support.troubled_store import Trouble, TroubledStore, unavailable, unknown
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 
 from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, PROMOTED_MAX
 from chalicelib.base.message import message_id
-from tests.http.client import START_MS, Client, Clock, Group, Json, Topic, bodies
+from tests.support.client import Client, Group, Json, Topic, bodies
+from tests.support.clock import START_MS, Clock
 
 
 def waiting(topic: Topic, **query: Any) -> Json:

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MAX, HOPS_MAX, ISOLATED_MS_MIN
-from tests.http.client import Client, Topic, bodies
-from tests.http.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
+from tests.support.client import Client, Topic, bodies
+from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
 
 QUEUES = 8
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.client import Client, Group, Json, Topic, bodies, offsets
+from tests.support.client import Client, Group, Json, Topic, bodies, offsets
 
 EU = {"expression": "tag == 'a' && properties.region == 'eu'"}
 

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from chalicelib.base.limits import BACKOFF_MS
-from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed
+from tests.support.client import Client, Group, Topic, bodies, failed
+from tests.support.clock import START_MS, Clock
 
 DEFAULTS = {
     "start": "earliest",

@@ -12,8 +12,8 @@ from chalicelib import wiring
 from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.producing.hooks import SendHooks
-from tests.http.client import Client, Topic, bodies
-from tests.http.troubled_store import TroubledStore, throttled_queue, unavailable
+from tests.support.client import Client, Topic, bodies
+from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
 
 Calls = list[tuple[Any, ...]]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import CALL_MS_MAX, ENTRY_LATE_MS
-from tests.http.client import Client, Topic, bodies
-from tests.http.troubled_store import TroubledStore, from_request, unavailable, unknown
+from tests.support.client import Client, Topic, bodies
+from tests.support.troubled_store import TroubledStore, from_request, unavailable, unknown
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import MIB, OFFSET_MAX, RESPONSE_JSON_BYTES_MAX
-from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, offsets
+from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.clock import START_MS, Clock
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from chalicelib.consuming.claim import UNREADABLE_MS
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
-from tests.http.client import Client, Group, Topic, bodies, offsets
-from tests.orders import noise
+from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.orders import noise
 
 REASON = "the message was lost: its payload is gone from the store, or damaged"
 

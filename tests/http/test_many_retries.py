@@ -9,8 +9,9 @@ import pytest
 from chalicelib.base.limits import PARKED_MAX, RETRY_PAGE_LEASES
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
-from tests.http.client import Client, Clock, Group, Json, Topic, failed, offsets, receipts
 from tests.store.strict import StrictStore
+from tests.support.client import Client, Group, Json, Topic, failed, offsets, receipts
+from tests.support.clock import Clock
 
 HOUR_MS = 3_600_000
 COUNT = 300

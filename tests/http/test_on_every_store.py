@@ -17,9 +17,10 @@ from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb import outbox
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.table.writes import Item, Write
-from tests.http.client import Client, Clock, Group, Json, Topic, bodies, failed
-from tests.http.troubled_store import Trouble, throttled_queue, unavailable
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store
+from tests.support.client import Client, Group, Json, Topic, bodies, failed
+from tests.support.clock import Clock
+from tests.support.troubled_store import Trouble, throttled_queue, unavailable
 
 __all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
 

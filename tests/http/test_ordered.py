@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.client import Client, Clock, Group, Topic, bodies, failed, offsets
+from tests.support.client import Client, Group, Topic, bodies, failed, offsets
+from tests.support.clock import Clock
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from chalicelib.base.limits import MIB, RESPONSE_JSON_BYTES_MAX
-from tests.http.client import START_MS, Client, Clock, Group, Topic, bodies, failed, offsets, receipts
+from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
+from tests.support.clock import START_MS, Clock
 
 EMPTY = {"messages": [], "acked": 0, "failed": []}
 

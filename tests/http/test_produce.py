@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import MIB
-from tests.http.client import START_MS, Client, Group, Topic, bodies, offsets
+from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.clock import START_MS
 
 EVERY_BYTE = bytes(range(256))
 

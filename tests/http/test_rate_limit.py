@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.client import Client, Clock, Group, Topic
+from tests.support.client import Client, Group, Topic
+from tests.support.clock import Clock
 
 
 def taken_over(ms: int, clock: Clock, *groups: Group, step_ms: int = 20, **ask: object) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.catalogue.topic import RAISES_MAX
-from tests.http.client import Client, Clock, Group, Topic, bodies, offsets
+from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.clock import Clock
 
 KEPT_MS = 60_000
 

@@ -12,9 +12,9 @@ from app import app
 from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
 from local.server import Gateway, NoSuchPath
-from tests.http import documented
-from tests.http.client import Answer, Client, receipts
-from tests.http.troubled_store import TroubledStore, broken, throttled_queue, unavailable
+from tests.support import documented
+from tests.support.client import Answer, Client, receipts
+from tests.support.troubled_store import TroubledStore, broken, throttled_queue, unavailable
 
 ANSWERS = [
     (each["operationId"], int(status)) for each in documented.operations().values() for status in each["responses"]

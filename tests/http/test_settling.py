@@ -8,7 +8,8 @@ import random
 import pytest
 
 from chalicelib.base.limits import BACKOFF_MS, WITNESSES_MAX
-from tests.http.client import Client, Clock, Group, Topic, bodies, failed, offsets, receipts
+from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
+from tests.support.clock import Clock
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.client import START_MS, Client, Clock, Topic, failed
+from tests.support.client import Client, Topic, failed
+from tests.support.clock import START_MS, Clock
 
 
 def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:

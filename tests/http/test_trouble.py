@@ -10,8 +10,8 @@ import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys
-from tests.http.client import Answer, Client, Group, Topic, bodies, receipts
-from tests.http.troubled_store import (
+from tests.support.client import Answer, Client, Group, Topic, bodies, receipts
+from tests.support.troubled_store import (
     Trouble,
     TroubledStore,
     broken,

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.emulators import DYNOXIDE, dynoxide
 from tests.load.run import Plan, play, summary
+from tests.support.emulators import DYNOXIDE, dynoxide
 
 ROUND_SECONDS = 5
 """How long one run goes on before the next begins, with a topic and a seed of its own: the checker compares everything

@@ -15,7 +15,6 @@ from chalicelib.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from chalicelib.store.dynamodb import table
-from tests.emulators import ROOT, client_of
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
 from tests.history.facts import History, Rules
@@ -24,6 +23,7 @@ from tests.load.aftermath import Outside, Watch, drain
 from tests.load.clock import sleep
 from tests.load.proxy import Faults, Proxy
 from tests.load.worker import STOP_SECONDS, TABLE, Job, Worker, command, impatient, instance
+from tests.support.emulators import ROOT, client_of
 
 CLOCKS_DIFFER_BY_MS = 0
 """All processes read the clock of one machine: the checker need not be lenient."""

@@ -11,9 +11,9 @@ from botocore.exceptions import ConnectionClosedError
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from chalicelib.store.dynamodb import table
-from tests.emulators import client_of
 from tests.load.proxy import ALL, KINDS, NONE, Faults, Proxy
 from tests.load.worker import TABLE
+from tests.support.emulators import client_of
 
 
 @contextmanager

@@ -23,9 +23,9 @@ from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
-from tests.instances import SIGNING_KEY
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
+from tests.support.instances import SIGNING_KEY
 
 TABLE = "load"
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.emulators import ROOT
 from tests.local.test_server import refusal, running
+from tests.support.emulators import ROOT
 
 PREFIX = "com.amazonaws.dynamodb.v20120810#"
 THROTTLED = (400, {"__type": f"{PREFIX}ThrottlingException", "message": "too many"})

@@ -1,7 +1,7 @@
 """A server as `make run` starts it, HTTP, and the machine's clock: what waits comes once, and never early.
 
-How late it comes is bound in virtual time by `tests/service/test_delay_lateness.py`, and measured by `benchmarks`: here it
-would be a figure of the machine, and of what else runs on it."""
+How late it comes is bound in virtual time by `tests/service/test_delay_lateness.py`, and measured by `benchmarks`: here
+it would be a figure of the machine, and of what else runs on it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from tests.emulators import ROOT, client_of, dynoxide, free_port
+from tests.support.emulators import ROOT, client_of, dynoxide, free_port
 
 START_SECONDS = 30
 """A slow machine imports moto for some seconds."""

@@ -8,8 +8,8 @@ import socket
 from urllib.parse import urlsplit
 
 from local.embedded.wire import OPERATIONS
-from tests.emulators import client_of
 from tests.local.test_server import refusal, running
+from tests.support.emulators import client_of
 
 
 def endpoint_in(banner: str) -> str:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from chalicelib import wiring
-from tests.http.client import START_MS, Answer, Client
 from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor, Ticket
 from tests.model.model import DEFAULTS, Group, Json, Model, Topic, details
 from tests.model.popping import Pop, asked
+from tests.support.client import Answer, Client
+from tests.support.clock import START_MS
 
 BELIEVED_MS = 5_000
 """How long an instance may believe what it read about a topic."""

@@ -17,9 +17,10 @@ from chalicelib.delays.promoter import Promoter
 from chalicelib.service import Service, build
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Refused, Write
-from tests.instances import SIGNING_KEY, Clock
-from tests.instances import instance as instance_of
-from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
+from tests.support.clock import Clock
+from tests.support.instances import SIGNING_KEY
+from tests.support.instances import instance as instance_of
+from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
 
 
 def told(api: Api, topic: str) -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 
 class LateStore(MemoryStore):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from chalicelib.store import Store
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 KEPT_MS = 60_000
 

@@ -6,7 +6,8 @@ import pytest
 
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.store.memory import MemoryStore
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 SET_BACK_MS = 20_000
 

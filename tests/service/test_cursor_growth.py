@@ -18,7 +18,8 @@ from chalicelib.base.limits import (
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item, Key, Set, Write
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 
 def cursor_of(store: MemoryStore) -> Item:

@@ -9,8 +9,8 @@ from chalicelib.api import Api
 from chalicelib.base.limits import DEDUP_MS
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Refused, Write
-from tests.instances import Clock
-from tests.instances import instance as at_a_virtual_time
+from tests.support.clock import Clock
+from tests.support.instances import instance as at_a_virtual_time
 
 Instance = Callable[[], Api]
 

@@ -15,7 +15,7 @@ from chalicelib.base.message import Message
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim import Pop
 from chalicelib.service import Service, build
-from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
+from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
 
 _KEY = b"0123456789abcdef"
 _LARGE = 3_000

@@ -10,9 +10,9 @@ from chalicelib.api import Api
 from chalicelib.base.runtime import Runtime
 from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
-from tests.instances import SIGNING_KEY
-from tests.simulation.scheduler import Scheduler
-from tests.test_budgets import DistantStore
+from tests.support.distant_store import DistantStore
+from tests.support.instances import SIGNING_KEY
+from tests.support.scheduler import Scheduler
 
 MESSAGES, OVER_MS = 1_000, 5_000
 P99_MS = 250

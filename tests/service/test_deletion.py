@@ -12,8 +12,9 @@ from chalicelib.base.limits import GROUP_DETAILS_MAX, SEGMENT_FULL_BYTES
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
-from tests.instances import Clock, instance
-from tests.orders import noise
+from tests.support.clock import Clock
+from tests.support.instances import instance
+from tests.support.orders import noise
 
 
 @pytest.fixture

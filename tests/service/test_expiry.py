@@ -18,7 +18,8 @@ from chalicelib.producing.produce import Produced
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 KEPT_MS = 10 * HOUR_MS
 GONE_MS = KEPT_MS + EXPIRED_KEPT_MS

@@ -17,7 +17,8 @@ from chalicelib.store import Outcome
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Add, Item, Remove, RemoveItem, Set, Write
 from tests.history.checker import SKEW_MS
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 QUEUES = 3
 Place = tuple[int, int]

@@ -10,7 +10,8 @@ from chalicelib.api import Api
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Add, Item, Write
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 
 class Interrupted(MemoryStore):

@@ -10,7 +10,7 @@ from chalicelib.base.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.queue_choice import QueueChoice
-from tests.instances import Clock
+from tests.support.clock import Clock
 
 TOPIC = Topic("orders", "tid", 4, 0)
 

@@ -14,7 +14,8 @@ from chalicelib.base.limits import IDLE_CONSUMER_MS, SWEEP_MS
 from chalicelib.store import Range
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
-from tests.instances import Clock, instance
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 GROUP = {"invisible_ms": 1_000, "max_attempts": 1}
 

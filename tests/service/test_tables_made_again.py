@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.runtime import Runtime
 from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
-from tests.instances import Clock
+from tests.support.clock import Clock
 
 
 class Table(MemoryStore):
@@ -22,7 +19,7 @@ class Table(MemoryStore):
 
 def instance(store: Table, clock: Clock, seed: int) -> Api:
     """Without a configured key: they share the one in the table."""
-    return Api(build(store, Runtime(clock.now, clock.sleep, Random(seed).randbytes, clock.uptime)))
+    return Api(build(store, clock.runtime(seed)))
 
 
 def popped(api: Api) -> str:

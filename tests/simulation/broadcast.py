@@ -22,7 +22,7 @@ from chalicelib.cursors import broadcast
 from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
-from tests.simulation.scheduler import Killed, Scheduler
+from tests.support.scheduler import Killed, Scheduler
 
 CONSUMERS = ("ann", "bob", "eve")
 PROCESSES, POPS, MESSAGES, QUEUES = 2, 8, 16, 2

@@ -23,8 +23,8 @@ from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
-from tests.simulation.stopping import Quiet, StoppingStore, Work, die_after, finish, stop_after
 from tests.simulation.watching import read_told, untold
+from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, stop_after
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Refused, Write
-from tests.simulation.scheduler import Killed, Scheduler
+from tests.support.scheduler import Killed, Scheduler
 
 T = TypeVar("T")
 

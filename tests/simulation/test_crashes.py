@@ -18,7 +18,7 @@ from tests.simulation.crashes import (
     after_two_crashes,
     work,
 )
-from tests.simulation.stopping import requests_of
+from tests.support.stopping import requests_of
 
 
 @pytest.fixture(scope="module")

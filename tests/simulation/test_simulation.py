@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.emulators import ROOT
 from tests.simulation.faulty_store import ALL, NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
@@ -26,6 +25,7 @@ from tests.simulation.plans import (
     Plan,
 )
 from tests.simulation.world import World, play
+from tests.support.emulators import ROOT
 
 SEEDS = 2_000
 SEEDS_A_TEST = 250

@@ -29,8 +29,8 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
-from tests.simulation.scheduler import Endless, Killed, Scheduler
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
+from tests.support.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
 

@@ -9,8 +9,8 @@ from typing import Any
 from chalicelib.catalogue import topic as topics
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table import keys
-from tests.http.client import Client, Json, Topic
 from tests.http.test_dead_letters import bury, redrive
+from tests.support.client import Client, Json, Topic
 
 DAY_MS = 86_400_000
 

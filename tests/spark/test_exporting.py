@@ -19,7 +19,7 @@ from local.embedded import wire
 from spark.exporting import main
 from spark.reading.manifest import Export, read_export
 from spark.writing.state import State
-from tests.emulators import client_of, free_port
+from tests.support.emulators import client_of, free_port
 
 
 @pytest.fixture(scope="module")

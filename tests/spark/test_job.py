@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from spark.errors import BadInput
 from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, Run, instant, main
 from spark.jobs import audit, backlog, cost, dead_letters, delays, messages, pipeline, search, traffic
-from tests.emulators import ROOT
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
+from tests.support.emulators import ROOT
 
 
 def _job(ends: Callable[[], Outcome]) -> Job:

@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 
 from spark.frame.job import main
 from spark.jobs import compact, pipeline, replay, search
-from tests.http.client import Client, Json
 from tests.spark.exports import ID, write_items
 from tests.spark.service import World, busy_world
+from tests.support.client import Client, Json
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from spark.errors import BadInput
 from spark.replaying.journal import Journal
 from spark.replaying.sending import DEDUP_SURE_MS, PROPERTY, SETTLED_MS, Clock, Sender
 from spark.replaying.service import Refused, Service, Unavailable
-from tests.http.client import Client
+from tests.support.client import Client
 
 ABOUT = {"run": "r1", "topic": "copy"}
 MINUTE = 60_000

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from spark.exporting import main as export
 from spark.frame.job import main
 from spark.jobs import backlog, messages, report
-from tests.emulators import ROOT
 from tests.local.test_server import running
+from tests.support.emulators import ROOT
 
 
 def test_from_the_first_message_to_the_report(

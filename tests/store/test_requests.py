@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import repeat
-from random import Random
 from typing import Any, cast
 
 import pytest
@@ -25,11 +24,11 @@ from botocore.exceptions import (
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
-from chalicelib.base.runtime import Runtime
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import typed_item
 from chalicelib.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
+from tests.support.clock import Clock
 
 URL = "http://dynamodb"
 KEY = Key("p", "s")
@@ -64,22 +63,6 @@ class ScriptedClient:
         return send
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-        self.slept: list[int] = []
-
-    def now(self) -> int:
-        return self.ms
-
-    def uptime(self) -> int:
-        return self.ms - 1_699_999_000_000
-
-    def sleep(self, ms: int) -> None:
-        self.slept.append(ms)
-        self.ms += ms
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -96,8 +79,7 @@ def storing(clock: Clock) -> Storing:
         *script: Answer | Answering, forever: Answer | Answering | None = None
     ) -> tuple[DynamoStore, ScriptedClient]:
         client = ScriptedClient(repeat(forever) if forever is not None else script)
-        runtime = Runtime(clock.now, clock.sleep, Random(0).randbytes, clock.uptime)
-        return DynamoStore(cast("Any", client), "table", runtime), client
+        return DynamoStore(cast("Any", client), "table", clock.runtime()), client
 
     return make
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from chalicelib.api import Api
 from chalicelib.base.errors import InvalidField, MessageNotFound
 from chalicelib.base.limits import BATCH_MESSAGES_MAX
-from tests.instances import Clock, instance
 from tests.store.strict import StrictStore
+from tests.support.clock import Clock
+from tests.support.instances import instance
 
 REFUSED_PLACES = ["\x80", "é", "\x7f", "\U0010ffff", "x" * 1_100]
 REFUSED_IDS = ["-1", "f" * 900, "f" * 4_000]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import json
-import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -16,43 +12,14 @@ from chalice.test import Client as ChaliceClient
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.base.runtime import Runtime
 from chalicelib.service import build
 from chalicelib.store.memory import MemoryStore
-from tests.http import documented
+from tests.support import documented
+from tests.support.clock import Clock
 
 Json = dict[str, Any]
 
-START_MS = 1_767_225_600_000
-
 _gateway = ChaliceClient(app)
-
-
-class Clock:
-    """Time passes only by `sleep`, which runs on its way what was planned by `at`."""
-
-    def __init__(self) -> None:
-        self.ms = START_MS
-        self.set_back_ms = 0
-        """By how much somebody has set back the clock on the wall."""
-        self._plans: list[tuple[int, int, Callable[[], Any]]] = []
-        self._numbers = itertools.count()
-
-    def now(self) -> int:
-        return self.ms - self.set_back_ms
-
-    def uptime(self) -> int:
-        return self.ms - START_MS + 12_345
-
-    def at(self, ms: int, action: Callable[[], Any]) -> None:
-        heapq.heappush(self._plans, (ms, next(self._numbers), action))
-
-    def sleep(self, ms: int) -> None:
-        end = self.ms + ms
-        while self._plans and self._plans[0][0] <= end:
-            self.ms, _, action = heapq.heappop(self._plans)
-            action()
-        self.ms = end
 
 
 @dataclass(frozen=True)
@@ -82,8 +49,7 @@ class Client:
         self.store = store or MemoryStore()
         self.clock = clock or Clock()
         self.seed = seed
-        runtime = Runtime(self.clock.now, self.clock.sleep, random.Random(seed).randbytes, self.clock.uptime)
-        self.api = Api(build(self.store, runtime))
+        self.api = Api(build(self.store, self.clock.runtime(seed)))
 
     def another(self) -> Client:
         return Client(self.store, self.clock, self.seed + 1)

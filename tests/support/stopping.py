@@ -12,7 +12,7 @@ from chalicelib.base.errors import DecantError
 from chalicelib.store import Outcome, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
-from tests.simulation.scheduler import Killed
+from tests.support.scheduler import Killed
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_budgets import Shop, backlog
+from tests.budgets.shop import Shop, backlog
 
 HOUR_MS = 3_600_000
 

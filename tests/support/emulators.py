@@ -19,7 +19,7 @@ import pytest
 from botocore.config import Config
 from mypy_boto3_dynamodb import DynamoDBClient
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DYNOXIDE = ROOT / ".emulators/node_modules/@dynoxide/linux-x64/dynoxide"
 
 START_SECONDS = 10

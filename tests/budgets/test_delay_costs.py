@@ -1,4 +1,4 @@
-"""What delayed messages cost, counted as in `test_budgets`: a topic of 4 queues, warm instances."""
+"""What delayed messages cost, counted as in `test_hot_path`: a topic of 4 queues, warm instances."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.base.limits import PROMOTED_MAX
 from chalicelib.store.meter import Meter
-from tests.orders import noise, orders
-from tests.test_budgets import QUEUES, Shop, within
+from tests.budgets.shop import QUEUES, Shop, within
+from tests.support.orders import noise, orders
 
 LONG_MS, SHORT_MS = 3_600_000, 1_000
 

@@ -2,7 +2,7 @@
 
 They are as compressible as the messages that `facts.md` measured (zlib level 6, bytes per message alone, in tens, in
 hundreds: 1 KB 541, 394, 343; short ones, in hundreds, 0.285 of their length), so that budgets in kilobytes mean
-something. `test_budgets` holds them to it.
+something. `tests/budgets/test_meter.py` holds them to it.
 """
 
 from __future__ import annotations

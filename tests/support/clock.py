@@ -1,0 +1,48 @@
+"""A clock for tests, which only sleeping moves."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from chalicelib.base.runtime import Runtime
+
+START_MS = 1_767_225_600_000
+UPTIME_MS = 12_345
+"""At the start. Instants of the two clocks must not be taken for each other."""
+
+
+class Clock:
+    """Time passes only by `sleep`, which runs on its way what was planned by `at`."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+        self.slept: list[int] = []
+        self.set_back_ms = 0
+        """By how much somebody has set back the clock on the wall."""
+        self._plans: list[tuple[int, int, Callable[[], Any]]] = []
+        self._numbers = itertools.count()
+
+    def now(self) -> int:
+        return self.ms - self.set_back_ms
+
+    def uptime(self) -> int:
+        return self.ms - START_MS + UPTIME_MS
+
+    def at(self, ms: int, action: Callable[[], Any]) -> None:
+        heapq.heappush(self._plans, (ms, next(self._numbers), action))
+
+    def sleep(self, ms: int) -> None:
+        self.slept.append(ms)
+        end = self.ms + ms
+        while self._plans and self._plans[0][0] <= end:
+            self.ms, _, action = heapq.heappop(self._plans)
+            action()
+        self.ms = end
+
+    def runtime(self, seed: int = 0) -> Runtime:
+        """This clock, and chance from a seed."""
+        return Runtime(self.now, self.sleep, Random(seed).randbytes, self.uptime)
