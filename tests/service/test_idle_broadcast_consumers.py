@@ -158,7 +158,7 @@ def test_what_is_begun_is_ended_though_the_clock_of_the_next_is_behind() -> None
         assert places(instance(store, clock, 9)) == (EVERYTHING if writes else Counter()), writes
 
 
-def test_a_cursor_that_is_forgotten_a_moment_before_its_consumer_comes_back_costs_no_other_message() -> None:
+def test_a_cursor_forgotten_as_its_consumer_returns_loses_no_other_message() -> None:
     """All cursors are of one instant, and the clock of the pop is behind: then some queues go on, others begin anew."""
     for writes in range(QUEUES + 1):
         store, clock = Watched(), Clock()
