@@ -1,4 +1,4 @@
-"""The checker finds what is wrong, and nothing else: histories of a message or two, as literals."""
+"""The checker finds what is wrong, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,32 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.checker import SKEW_MS, violations
-from tests.history.facts import Cancelled, Delivered, History, Reset, Rules, Sent, Settled
-
-PLACE = (0, 0)
-
-
-def history(*deliveries: Delivered, **more: object) -> History:
-    """Of one message that was sent, stored, and came in these leases."""
-    made = History(sent=[Sent("a", None, 0, PLACE)], delivered=list(deliveries), log={PLACE: "a"}, ends={0: 1})
-    made.drained = {"g": {PLACE}}
-    for name, value in more.items():
-        setattr(made, name, value)
-    return made
-
-
-def delivered(receipt: str, at_ms: int, until_ms: int, attempt: int = 1, began_ms: int | None = None) -> Delivered:
-    began = at_ms - 10 if began_ms is None else began_ms
-    return Delivered("g", PLACE, "a", "id", attempt, began, at_ms, until_ms, receipt)
-
-
-def settled(verb: str, receipt: str, at_ms: int, outcome: str = "ok", until_ms: int = 0) -> Settled:
-    return Settled(verb, "g", PLACE, receipt, at_ms - 10, at_ms, outcome, until_ms)
-
-
-def found(judged: History) -> set[str]:
-    return {violation.split(":")[0] for violation in violations(judged)}
+from tests.history.checker import SKEW_MS
+from tests.history.examples import PLACE, delivered, found, history, settled
+from tests.history.facts import Cancelled, Delivered, History, Reset, Rules, Sent
 
 
 def test_one_lease_after_the_other_is_fine() -> None:

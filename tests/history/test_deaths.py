@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.history.examples import PLACE, delivered, found, history, settled
 from tests.history.facts import Attempted, Redrive, Rules
 from tests.history.pops import REQUESTS_MS_MAX
-from tests.history.test_checker import PLACE, delivered, found, history, settled
 
 GONE = "the message was lost: its payload is gone from the store"
 NOBODY_GOT_IT = "what_nobody_got_does_not_die"

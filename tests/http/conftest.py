@@ -5,18 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib import wiring
-from chalicelib.store.memory import MemoryStore
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore
 
 
 @pytest.fixture
-def store() -> MemoryStore:
-    return MemoryStore()
+def store() -> TroubledStore:
+    """Without any trouble, until a test makes some."""
+    return TroubledStore()
 
 
 @pytest.fixture
-def client(store: MemoryStore) -> Iterator[Client]:
+def client(store: TroubledStore) -> Iterator[Client]:
     yield Client(store)
     wiring.use(None)
 

@@ -13,12 +13,6 @@ from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, unavailable, unknown
 
-
-@pytest.fixture
-def store() -> TroubledStore:
-    return TroubledStore()
-
-
 BIG = random.Random(1).randbytes(3_000).hex()
 
 

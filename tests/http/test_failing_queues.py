@@ -16,11 +16,6 @@ QUEUES = 8
 
 
 @pytest.fixture
-def store() -> TroubledStore:
-    return TroubledStore()
-
-
-@pytest.fixture
 def topic(client: Client) -> Topic:
     return client.topic("orders", queues=QUEUES)
 

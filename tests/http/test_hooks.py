@@ -19,11 +19,6 @@ Calls = list[tuple[Any, ...]]
 
 
 @pytest.fixture
-def store() -> TroubledStore:
-    return TroubledStore()
-
-
-@pytest.fixture
 def hooks(client: Client) -> SendHooks:
     return client.api._service.hooks
 

@@ -13,11 +13,6 @@ from tests.support.troubled_store import TroubledStore, from_request, unavailabl
 
 
 @pytest.fixture
-def store() -> TroubledStore:
-    return TroubledStore()
-
-
-@pytest.fixture
 def topic(client: Client) -> Topic:
     assert client.put("/topics/orders", queues=3, index_keys=True).status == 201
     return Topic(client, "orders")

@@ -21,12 +21,6 @@ from tests.support.troubled_store import (
     unknown,
 )
 
-
-@pytest.fixture
-def store() -> TroubledStore:
-    return TroubledStore()
-
-
 REQUESTS = [
     ("GET", "/topics", None),
     ("PUT", "/topics/others", {}),

@@ -6,21 +6,17 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
-from random import Random
 
 import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import DecantError
-from chalicelib.base.runtime import Runtime
 from chalicelib.delays.promoter import Promoter
-from chalicelib.service import Service, build
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Refused, Write
 from tests.support.clock import Clock
-from tests.support.instances import SIGNING_KEY
 from tests.support.instances import instance as instance_of
-from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
+from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
 
 def told(api: Api, topic: str) -> list[str]:
@@ -56,14 +52,12 @@ def test_every_store_tells_of_a_crossing_once_however_many_check(instance: Calla
     one.put_group(topic, "g", {"alarm": {}})
 
 
-class Scene:
+class Scene(Stage):
     """A group whose alarm is to be raised, or (`raised`) was, and is to be cleared; the topic of alarms is there, or is
     not yet."""
 
     def __init__(self, raised: bool) -> None:
-        self.store = Quiet()
-        self.now = 1_000_000
-        self.random = Random(1)
+        super().__init__()
         self.raised = raised
         api = Api(self.instance())
         api.put_topic("t", {"queues": 2})
@@ -73,15 +67,6 @@ class Scene:
             api.check()
             self.drain(api)
         self.now += 1_000
-
-    def copy(self) -> Scene:
-        other = Scene.__new__(Scene)
-        other.store, other.now, other.random, other.raised = self.store.copy(), self.now, Random(2), self.raised
-        return other
-
-    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
-        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 1_000)
-        return build(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
 
     def fill(self, api: Api) -> None:
         api.produce("t", {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]})
@@ -102,9 +87,6 @@ class Scene:
     @property
     def expected(self) -> list[str]:
         return ["raised", "cleared"] if self.raised else ["raised"]
-
-    def _sleep(self, ms: int) -> None:
-        self.now += ms
 
 
 def checking(scene: Scene) -> Work:

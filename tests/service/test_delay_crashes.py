@@ -6,18 +6,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from itertools import islice, product
-from random import Random
+from typing import Self
 
 import pytest
 
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.message import Message
-from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim import Pop
-from chalicelib.service import Service, build
-from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, requests_of, stop_after
+from chalicelib.service import Service
+from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
-_KEY = b"0123456789abcdef"
 _LARGE = 3_000
 _DELAYS_MS = (100, 100, 200, 300, 90_000)
 
@@ -25,13 +23,11 @@ EVERY = 3
 """Of all pairs of points only one in so many is tried, other ones for other operations."""
 
 
-class Scene:
+class Scene(Stage):
     """A topic of one queue with some messages that are due, large ones among them, and one that is not for long."""
 
     def __init__(self) -> None:
-        self.store = Quiet()
-        self.now = 1_000_000
-        self.random = Random(1)
+        super().__init__()
         self.answers: list[tuple[str, str]] = []
         service = self.instance()
         self.topic, _ = service.topics.put("t", {"queues": 1})
@@ -47,15 +43,10 @@ class Scene:
         self.topic = service.catalogue.current_topic("t")
         self.now += 400
 
-    def copy(self) -> Scene:
-        other = Scene.__new__(Scene)
-        other.store, other.now, other.random, other.answers = self.store.copy(), self.now, Random(2), []
-        other.topic, other.ids = self.topic, self.ids
+    def copy(self) -> Self:
+        other = super().copy()
+        other.answers = []
         return other
-
-    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
-        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 1_000)
-        return build(StoppingStore(self.store, stop), runtime, _KEY)
 
     def grow(self, service: Service) -> None:
         """Other messages fill some segments of the log."""
@@ -92,9 +83,6 @@ class Scene:
                 wrong.append(f"{message_id} was cancelled twice")
         waiting, _ = service.delayed.page(self.topic, 100, None)
         return wrong + [f"{each.message_id} still waits" for each in waiting]
-
-    def _sleep(self, ms: int) -> None:
-        self.now += ms
 
 
 Operation = Callable[[Scene, Service], object]
@@ -157,7 +145,7 @@ def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str
 @pytest.mark.parametrize("count", [1, 10, 11, 22])  # eleven fill a segment
 def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: int) -> None:
     scene = Scene.__new__(Scene)
-    scene.store, scene.now, scene.random = Quiet(), 1_000_000, Random(1)
+    Stage.__init__(scene)
     service = scene.instance()
     scene.topic, _ = service.topics.put("t", {"queues": 1, "retention_ms": 60_000})
     service.groups.put(scene.topic, "g", {})
@@ -185,8 +173,7 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
 
 def _is_decided(scene: Scene, request: int) -> bool:
     """Whether who dies after this request of a delivery has decided on it, and done no more."""
-    fresh = Scene.__new__(Scene)
-    fresh.store, fresh.now, fresh.random, fresh.topic = scene.store.copy(), scene.now, Random(2), scene.topic
+    fresh = Stage.copy(scene)
     die_after(work(fresh, "forward"), request)
     written = [pk for pk, items in fresh.store._items.items() if items]
     return any(pk.startswith("promotions#") for pk in written)

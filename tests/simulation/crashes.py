@@ -10,25 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from random import Random
-from typing import TypeVar
+from typing import Self
 
 from chalicelib.base.errors import DecantError, TopicNotFound
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import alarm
-from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Pop
-from chalicelib.service import Service, build
+from chalicelib.service import Service
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, History, Place, Purge, Redrive, Rules
 from tests.simulation.watching import read_told, untold
-from tests.support.stopping import Quiet, StoppingStore, Work, die_after, finish, stop_after
+from tests.support.stopping import Stage, Work, die_after, finish, stop_after
 
-T = TypeVar("T")
-
-_KEY = b"0123456789abcdef"
 _LARGE = 3_000
 
 QUIET_MS = 30_000
@@ -46,46 +40,39 @@ class Held:
     last_attempt: list[Delivered]
 
 
-class Scene:
-    def __init__(
-        self, store: Quiet, history: History, held: Held, topic: Topic, now: int, seed: int, waits: bool
-    ) -> None:
-        self._waits = waits
-        self.store, self.history, self.held, self.topic, self.now = store, history, held, topic, now
-        self._random = Random(seed)
-        self._producers = 0
-
-    @classmethod
-    def set_up(cls, waits: bool = False) -> Scene:
+class Scene(Stage):
+    def __init__(self, waits: bool = False) -> None:
         """`waits`: with messages that wait, and what goes with them."""
-        scene = cls(Quiet(), History(), Held([], [], [], [], []), Topic("t", "", 0, 0), 1_000_000, seed=1, waits=waits)
-        service = scene.instance()
-        scene.topic, _ = service.topics.put("t", {"queues": 1})
+        super().__init__()
+        self._waits = waits
+        self._producers = 0
+        self.history, self.held = History(), Held([], [], [], [], [])
+        service = self.instance()
+        self.topic, _ = service.topics.put("t", {"queues": 1})
         service.topics.put(alarm.TOPIC, {"queues": 1})
-        service.groups.put(scene.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
-        service.groups.put(scene.topic, "spare", {"max_attempts": 2})
-        scene.history.rules["g"] = Rules(2, 1_000)
-        caller = scene.caller(service)
+        service.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
+        service.groups.put(self.topic, "spare", {"max_attempts": 2})
+        self.history.rules["g"] = Rules(2, 1_000)
+        caller = self.caller(service)
         for number, size in enumerate((0, _LARGE, 300, 300, 0, _LARGE)):
             caller.send([f"s-{number}.{part}" for part in range(3)], ["k"] * 3, "x" * size)
-        scene.held.last_attempt = _popped(caller, 2, 1_000)
-        scene.now += 1_000
-        scene.held.last_attempt = _popped(caller, 2, 60_000)
-        scene.held.lost = _popped(caller, 3, 1_000)
-        scene.now += 1_000
-        scene.held.live = _popped(scene.caller(scene.instance()), 3, 60_000)
-        scene.held.partly_acked = _popped(caller, 3, 60_000)
-        caller.ack(scene.held.partly_acked[1:2])
+        self.held.last_attempt = _popped(caller, 2, 1_000)
+        self.now += 1_000
+        self.held.last_attempt = _popped(caller, 2, 60_000)
+        self.held.lost = _popped(caller, 3, 1_000)
+        self.now += 1_000
+        self.held.live = _popped(self.caller(self.instance()), 3, 60_000)
+        self.held.partly_acked = _popped(caller, 3, 60_000)
+        caller.ack(self.held.partly_acked[1:2])
         _popped(caller, 3, 1_000)
-        scene.now += 1_000
+        self.now += 1_000
         _popped(caller, 3, 1_000)
-        scene.held.ran_out = _popped(caller, 2, 1_000)
-        scene.now += 1_000
-        caller.nack(_popped(scene.caller(scene.instance()), 1, 60_000), 500)
-        service.consumer.pop(scene.topic, "spare", Pop(2, 1_000))
+        self.held.ran_out = _popped(caller, 2, 1_000)
+        self.now += 1_000
+        caller.nack(_popped(self.caller(self.instance()), 1, 60_000), 500)
+        service.consumer.pop(self.topic, "spare", Pop(2, 1_000))
         if waits:
-            scene._wait(caller)
-        return scene
+            self._wait(caller)
 
     def _wait(self, caller: Caller) -> None:
         caller.send(["s-6.0", "s-6.1", "s-6.2"], ["k"] * 3, "", ["taken", None, None])
@@ -94,16 +81,10 @@ class Scene:
         caller.send(["s-7.0", "s-7.1"], [None] * 2, "", (), [self.now + ms for ms in (5, 5_000)])
         self.now += 10
 
-    def copy(self) -> Scene:
-        """With chance of its own: ids that were made once are not made again."""
-        return Scene(self.store.copy(), self.history.copy(), self.held, self.topic, self.now, 2, self._waits)
-
-    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
-        return build(
-            StoppingStore(self.store, stop),
-            Runtime(lambda: self.now, self._sleep, self._random.randbytes, lambda: self.now - 900_000),
-            _KEY,
-        )
+    def copy(self) -> Self:
+        other = super().copy()
+        other.history = self.history.copy()
+        return other
 
     def caller(self, service: Service) -> Caller:
         return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=self._waits)
@@ -149,9 +130,6 @@ class Scene:
             self.now += 70_000  # what a caller leased that died
         self.history.drained["g"] = came
         read_dead(service, self.topic, "g", self.history)
-
-    def _sleep(self, ms: int) -> None:
-        self.now += ms
 
 
 def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:

@@ -23,12 +23,12 @@ from tests.support.stopping import requests_of
 
 @pytest.fixture(scope="module")
 def scene() -> Scene:
-    return Scene.set_up()
+    return Scene()
 
 
 @pytest.fixture(scope="module")
 def later() -> Scene:
-    return Scene.set_up(waits=True)
+    return Scene(waits=True)
 
 
 def test_the_scenes_themselves_are_clean(scene: Scene, later: Scene) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from copy import copy
+from random import Random
+from typing import Self, TypeVar
 
 from greenlet import getcurrent, greenlet
 
 from chalicelib.base.errors import DecantError
+from chalicelib.base.runtime import Runtime
+from chalicelib.service import Service, build
 from chalicelib.store import Outcome, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
+from tests.support.instances import SIGNING_KEY
 from tests.support.scheduler import Killed
 
 T = TypeVar("T")
@@ -82,6 +87,29 @@ class Quiet(MemoryStore):
 
     def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
         pass
+
+
+class Stage:
+    """A store that can be copied, a clock that stands still, and chance from a seed, for callers that stop."""
+
+    def __init__(self) -> None:
+        self.store = Quiet()
+        self.now = 1_000_000
+        self.random = Random(1)
+
+    def copy(self) -> Self:
+        """With chance of its own: ids that were made once are not made again."""
+        other = copy(self)
+        other.store, other.random = self.store.copy(), Random(2)
+        return other
+
+    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
+        """A fresh process. `stop` is called after each of its requests to the store."""
+        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
+        return build(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
+
+    def _sleep(self, ms: int) -> None:
+        self.now += ms
 
 
 def requests_of(work: Work) -> int:
