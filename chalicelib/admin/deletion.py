@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import blob_names, payload_keys
 from chalicelib.log import segment
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Range, Store, found_items, raise_trouble
+from chalicelib.store import Range, found_items, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
 
@@ -26,9 +26,8 @@ _Span = tuple[str, str, str]
 
 
 class Deletion:
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, as far as there is time."""

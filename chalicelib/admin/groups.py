@@ -10,21 +10,20 @@ from typing import Any
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import GroupNotFound, InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import group
 from chalicelib.catalogue.alarm import AlarmState
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.view import all_cursors_of, cursors_of
-from chalicelib.cursors.broadcast import Consumers, place_of
+from chalicelib.cursors import Cursors
+from chalicelib.cursors.broadcast import place_of
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
-from chalicelib.cursors.retries import Retries
-from chalicelib.log.offsets import Offsets
-from chalicelib.log.reader import LogReader, Want, stored_at
-from chalicelib.store import Range, Store
+from chalicelib.log import Log
+from chalicelib.log.reader import Want, stored_at
+from chalicelib.store import Range
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
@@ -51,25 +50,11 @@ class OneQueue:
 
 
 class Groups:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        reader: LogReader,
-        log_offsets: Offsets,
-        purge: Deletion,
-        retries: Retries,
-        consumers: Consumers,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._reader = reader
-        self._log_offsets = log_offsets
-        self._purge = purge
-        self._retries = retries
-        self._consumers = consumers
+    def __init__(self, env: Env, log: Log, cursors: Cursors, deletion: Deletion) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._deletion = env.catalogue, deletion
+        self._reader, self._log_offsets = log.reader, log.offsets
+        self._retries, self._consumers = cursors.retries, cursors.consumers
 
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
         """Creates the group, or changes the settings given. Returns it, and whether it is new."""
@@ -111,7 +96,7 @@ class Groups:
         with suppress(Refused):  # someone else was faster
             self._store.write_together(group.remove(gone))
         with suppress(StoreUnavailable):
-            self._purge.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
+            self._deletion.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and

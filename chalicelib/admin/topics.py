@@ -11,12 +11,10 @@ from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import checked_name
 from chalicelib.base.limits import PURGE_MS
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.offsets import Offsets
-from chalicelib.store import Store
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
@@ -35,14 +33,13 @@ class TopicDetails:
 
 
 class Topics:
-    def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, log_offsets: Offsets, purge: Deletion
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._log_offsets = log_offsets
-        self._purge = purge
+    def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._log_offsets, self._deletion = env.catalogue, log_offsets, deletion
+
+    def ends(self, topics: Sequence[Topic]) -> list[list[int]]:
+        """For each topic where the log of each queue ends; an end may be stale."""
+        return self._log_offsets.ends_of(topics)
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         """Creates the topic, or changes the settings given. Returns it, and whether it is new."""
@@ -82,4 +79,4 @@ class Topics:
         except Refused:
             return  # someone else was faster
         with suppress(StoreUnavailable):
-            self._purge.topic(found, self._runtime.uptime() + PURGE_MS)
+            self._deletion.topic(found, self._runtime.uptime() + PURGE_MS)

@@ -25,14 +25,14 @@ class Consuming(Operations):
     def pop(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         ask = _pop(Fields(body, _POP_FIELDS))
-        popped = self._in_topic(name, lambda found: self._service.consumer.pop(found, group_name, ask))
+        popped = self._in_topic(name, lambda found: self._service.consuming.pop(found, group_name, ask))
         return views.popped(name, popped, len(ask.ack))
 
     @operation
     def ack(self, name: str, group_name: str, body: Json) -> Json:
         checked_name("group", group_name)
         receipts = _receipts(Fields(body, {"receipts"}))
-        failed = self._in_topic(name, lambda found: self._service.settler.ack(found, group_name, receipts))
+        failed = self._in_topic(name, lambda found: self._service.consuming.ack(found, group_name, receipts))
         return {"acked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
     @operation
@@ -43,7 +43,7 @@ class Consuming(Operations):
         delay_ms = fields.integer("delay_ms", 0, NACK_DELAY_MS_MAX)
         reason = _reason(fields)
         failed = self._in_topic(
-            name, lambda found: self._service.settler.nack(found, group_name, receipts, delay_ms, reason)
+            name, lambda found: self._service.consuming.nack(found, group_name, receipts, delay_ms, reason)
         )
         return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
 
@@ -53,7 +53,7 @@ class Consuming(Operations):
         fields = Fields(body, {"receipts", "reason"})
         receipts = _receipts(fields)
         reason = _reason(fields)
-        failed = self._in_topic(name, lambda found: self._service.settler.bury(found, group_name, receipts, reason))
+        failed = self._in_topic(name, lambda found: self._service.consuming.bury(found, group_name, receipts, reason))
         return {"buried": len(receipts) - len(failed), "failed": views.failures(failed)}
 
     @operation
@@ -65,7 +65,7 @@ class Consuming(Operations):
         if invisible_ms is None:
             raise fields.wrong("invisible_ms", f"given: an integer from 1 to {INVISIBLE_MS_MAX}")
         extended, failed = self._in_topic(
-            name, lambda found: self._service.settler.extend(found, group_name, receipts, invisible_ms)
+            name, lambda found: self._service.consuming.extend(found, group_name, receipts, invisible_ms)
         )
         return {"extended": views.extended(extended), "failed": views.failures(failed)}
 

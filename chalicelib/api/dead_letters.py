@@ -19,7 +19,7 @@ class DeadLetters(Operations):
         found = self._current_topic(name)
         limit, token = page_of(parameters(query))
         since = _since(token, found.queues)
-        page = self._service.letters.page(found, group_name, limit, since)
+        page = self._service.dead_letters.queue.page(found, group_name, limit, since)
         rest = None if page.rest is None else _token(page.rest)
         return {"messages": [views.dead_message(name, each) for each in page.messages], "next": rest}
 
@@ -29,13 +29,13 @@ class DeadLetters(Operations):
             "message_ids", BATCH_MESSAGES_MAX, ID_CHARS_MAX, chars_min=1
         )
         found = self._current_topic(name)
-        redrive = self._service.redrive
+        redrive = self._service.dead_letters.redrive
         done = redrive.all(found, group_name) if message_ids is None else redrive.some(found, group_name, message_ids)
         return {"redriven": done.redriven, "remaining": done.remaining}
 
     @operation
     def purge_dead(self, name: str, group_name: str) -> Json:
-        return {"purged": self._service.letters.purge(self._current_topic(name), group_name)}
+        return {"purged": self._service.dead_letters.queue.purge(self._current_topic(name), group_name)}
 
 
 def _token(place: Place) -> str:

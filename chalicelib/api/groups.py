@@ -19,28 +19,28 @@ class Groups(Operations):
         checked_name("group", group_name)
         settings = group.parse_settings(body)
         found = self._current_topic(name)
-        _, is_new = self._service.groups.put(found, group_name, settings)
-        return views.group_details(name, self._service.groups.details(found, group_name)), is_new
+        _, is_new = self._service.admin.groups.put(found, group_name, settings)
+        return views.group_details(name, self._service.admin.groups.details(found, group_name)), is_new
 
     @operation
     def get_group(self, name: str, group_name: str) -> Json:
-        return views.group_details(name, self._service.groups.details(self._current_topic(name), group_name))
+        return views.group_details(name, self._service.admin.groups.details(self._current_topic(name), group_name))
 
     @operation
     def list_groups(self, name: str, query: Mapping[str, str]) -> Json:
         limit, token = page_of(parameters(query))
-        found, rest = self._service.groups.page(self._current_topic(name), limit, token)
+        found, rest = self._service.admin.groups.page(self._current_topic(name), limit, token)
         return {"groups": [views.group_totals(name, each) for each in found], "next": rest}
 
     @operation
     def delete_group(self, name: str, group_name: str) -> None:
-        self._service.groups.delete(self._current_topic(name), group_name)
+        self._service.admin.groups.delete(self._current_topic(name), group_name)
 
     @operation
     def reset(self, name: str, group_name: str, body: Json) -> Json:
         found = self._current_topic(name)
         to = _reset_target(Fields(body, {"to"}), found.queues)
-        return views.group_details(name, self._service.groups.reset(found, group_name, to))
+        return views.group_details(name, self._service.admin.groups.reset(found, group_name, to))
 
 
 def _reset_target(fields: Fields, queues: int) -> str | int | OneQueue:

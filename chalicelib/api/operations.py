@@ -27,7 +27,7 @@ class Operations:
 
     def _topic(self, name: str) -> Topic:
         """As an instance believes it for a few seconds: for what is done often."""
-        return self._service.catalogue.topic(name)
+        return self._service.env.catalogue.topic(name)
 
     def _in_topic(self, name: str, operation: Callable[[Topic], T]) -> T:
         """Runs an operation on the topic as believed, and, when that has no such group, on the topic as it is."""
@@ -42,7 +42,7 @@ class Operations:
 
     def _current_topic(self, name: str) -> Topic:
         """As it is now: a group must not be made for a topic that was just replaced."""
-        return self._service.catalogue.current_topic(name)
+        return self._service.env.catalogue.current_topic(name)
 
 
 A = TypeVar("A", bound=Operations)
@@ -53,7 +53,7 @@ def operation(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A,
 
     @functools.wraps(method)
     def called(self: A, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with one_call(self._service.runtime.uptime()):
+        with one_call(self._service.env.runtime.uptime()):
             return method(self, *args, **kwargs)
 
     return called

@@ -1,1 +1,24 @@
 """Pop, and what settles its messages."""
+
+from __future__ import annotations
+
+from chalicelib.catalogue.env import Env
+from chalicelib.consuming.claim import Claimer
+from chalicelib.consuming.delivery import Deliverer
+from chalicelib.consuming.pop import Consumer
+from chalicelib.consuming.settle import Settler
+from chalicelib.consuming.view import ViewReader
+from chalicelib.cursors import Cursors
+from chalicelib.dead_letters import DeadLetters
+from chalicelib.delays import Delays
+from chalicelib.log import Log
+
+
+class Consuming:
+    def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays, dead_letters: DeadLetters) -> None:
+        settler = Settler(env, cursors, dead_letters.burial)
+        views = ViewReader(env, log.reader, cursors, delays.promoter)
+        claimer = Claimer(env, log, cursors, dead_letters.burial)
+        deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
+        self.pop = Consumer(env, views, claimer, deliverer, settler).pop
+        self.ack, self.nack, self.bury, self.extend = settler.ack, settler.nack, settler.bury, settler.extend

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.response_size import Space
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import ReceiptBatch, believe
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import View
+from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_cache import CursorCache
 from chalicelib.cursors.cursor_writes import Change, confirm, create, move, popped, prune, write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs
-from chalicelib.cursors.retries import Retries, due_page
+from chalicelib.cursors.retries import due_page
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.log.reader import LogReader, Want, wire_bytes, within_reach
+from chalicelib.log import Log
+from chalicelib.log.reader import Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
-from chalicelib.store import Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
@@ -76,23 +76,11 @@ class _Plan:
 
 
 class Claimer:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        reader: LogReader,
-        skipper: Skipper,
-        cache: CursorCache,
-        burial: Burial,
-        retries: Retries,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._reader = reader
-        self._skipper = skipper
-        self._cache = cache
+    def __init__(self, env: Env, log: Log, cursors: Cursors, burial: Burial) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._reader, self._skipper = log.reader, Skipper(env.runtime, log)
+        self._cache, self._retries = cursors.cache, cursors.retries
         self._burial = burial
-        self._retries = retries
 
     def within_reach(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Pick:
         """What a claim would take, but for what a filter would pass. Retries that are due come back from their page

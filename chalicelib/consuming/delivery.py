@@ -14,8 +14,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.base.message import Stored
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.settle import Settler
@@ -41,21 +40,9 @@ class Delivery:
 
 
 class Deliverer:
-    def __init__(
-        self,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        reader: LogReader,
-        claimer: Claimer,
-        settler: Settler,
-        receipts: Receipts,
-    ) -> None:
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._reader = reader
-        self._claimer = claimer
-        self._settler = settler
-        self._receipts = receipts
+    def __init__(self, env: Env, reader: LogReader, receipts: Receipts, claimer: Claimer, settler: Settler) -> None:
+        self._runtime, self._catalogue = env.runtime, env.catalogue
+        self._reader, self._receipts, self._claimer, self._settler = reader, receipts, claimer, settler
 
     def deliver(self, view: View, queue: int, claimed: Claimed) -> tuple[list[Delivery], bool]:
         """The messages that were claimed, in order, and whether some were not there and are settled now.

@@ -16,8 +16,7 @@ from chalicelib.base.limits import (
     PROMOTED_QUEUES_MAX,
 )
 from chalicelib.base.response_size import Space
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer, Pop
 from chalicelib.consuming.delivery import Deliverer, Delivery
@@ -25,7 +24,6 @@ from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import View, ViewReader
-from chalicelib.delays.promoter import Promoter
 
 
 @dataclass(slots=True)
@@ -43,25 +41,10 @@ class Popped:
 
 
 class Consumer:
-    def __init__(
-        self,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        promoter: Promoter,
-        views: ViewReader,
-        claimer: Claimer,
-        deliverer: Deliverer,
-        settler: Settler,
-        throttle: Throttle,
-    ) -> None:
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._promoter = promoter
-        self._views = views
-        self._claimer = claimer
-        self._deliverer = deliverer
-        self._settler = settler
-        self._throttle = throttle
+    def __init__(self, env: Env, views: ViewReader, claimer: Claimer, deliverer: Deliverer, settler: Settler) -> None:
+        self._runtime, self._catalogue = env.runtime, env.catalogue
+        self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
+        self._throttle = Throttle(env)
 
     def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Answers none only if none was ready in any queue
@@ -111,8 +94,7 @@ class Consumer:
             promoted.clear()
         queue = view.due(promoted)[0]
         promoted.add(queue)
-        self._promoter.promote(topic, queue)
-        self._views.look_again(view, queue, ask.max_messages)
+        self._views.promote(view, queue, ask.max_messages)
         return view
 
     def _wait(self, view: View, pause_ms: int) -> None:

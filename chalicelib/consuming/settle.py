@@ -7,20 +7,18 @@ from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, RETRY_PAGE_LEASES
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.late_acks import LateAcks
 from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure, Moved, Plan, ReceiptBatch, believe, unknown
+from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_cache import CursorCache
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
-from chalicelib.cursors.receipt import Receipt, Receipts
-from chalicelib.cursors.retries import Retries
+from chalicelib.cursors.receipt import Receipt
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.store import Keys, Outcome, Store, raise_trouble
+from chalicelib.store import Keys, Outcome, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Refused
 
@@ -35,24 +33,11 @@ class Extended:
 
 
 class Settler:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        receipts: Receipts,
-        cache: CursorCache,
-        burial: Burial,
-        retries: Retries,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._receipts = receipts
-        self._cache = cache
-        self._burial = burial
-        self._retries = retries
-        self._late_acks = LateAcks(store, retries)
+    def __init__(self, env: Env, cursors: Cursors, burial: Burial) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._burial = env.catalogue, burial
+        self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
+        self._late_acks = LateAcks(env.store, cursors.retries)
 
     def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages for good: those whose receipt is not among the failures."""

@@ -9,18 +9,17 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim_plan import Pick
 from chalicelib.consuming.view import View, want
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.log.offsets import Offsets
-from chalicelib.log.reader import LogReader, entries, within_reach
+from chalicelib.log import Log
+from chalicelib.log.reader import entries, within_reach
 
 _GROWTH = 4
 """How much further the skipper looks each time that it has not found enough."""
 
 
 class Skipper:
-    def __init__(self, runtime: Runtime, reader: LogReader, log_offsets: Offsets) -> None:
+    def __init__(self, runtime: Runtime, log: Log) -> None:
         self._runtime = runtime
-        self._reader = reader
-        self._log_offsets = log_offsets
+        self._reader, self._log_offsets = log.reader, log.offsets
 
     def sift(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
         """The same, with as many fresh messages that the group is to be given, as far as they are found among the next

@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.rate import Rate, Window
 from chalicelib.consuming.view import View
-from chalicelib.store import Store
 from chalicelib.table.writes import Refused
 
 
 class Throttle:
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
         """Windows in the future: when each begins, and since when, by `Runtime.uptime`, it has been so."""
 

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.limits import SIFTING_MS, UNKNOWN_ITEMS_MAX
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.rate import Window
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.broadcast import Consumers, completed
+from chalicelib.cursors import Cursors
+from chalicelib.cursors.broadcast import completed
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_cache import CursorCache
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, stored_at
 from chalicelib.log.segment import Segment
-from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
@@ -73,23 +72,10 @@ class View:
 
 
 class ViewReader:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        reader: LogReader,
-        cache: CursorCache,
-        promoter: Promoter,
-        consumers: Consumers,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._reader = reader
-        self._cache = cache
-        self._promoter = promoter
-        self._consumers = consumers
+    def __init__(self, env: Env, reader: LogReader, cursors: Cursors, promoter: Promoter) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
+        self._cache, self._consumers = cursors.cache, cursors.consumers
 
     def look(self, topic: Topic, group: str, count: int, consumer_id: str | None = None, strong: bool = False) -> View:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
@@ -123,8 +109,9 @@ class ViewReader:
         sift_until_ms = self._runtime.uptime() + SIFTING_MS
         return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms, sift_until_ms)
 
-    def look_again(self, view: View, queue: int, count: int) -> None:
-        """Reads on in the log of one queue, after something was put there."""
+    def promote(self, view: View, queue: int, count: int) -> None:
+        """Puts the first messages that are due in a queue into its log, and reads on there."""
+        self._promoter.promote(view.topic, queue)
         view.chains[queue] = self._reader.chains([want(view.topic, queue, view.cursors[queue], count)])[0]
 
     def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:

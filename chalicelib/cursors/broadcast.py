@@ -18,13 +18,13 @@ from itertools import groupby
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import IDLE_CONSUMER_MS, MOVED_TOGETHER_MAX, PRESENCE_MS
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.retries import Retries
-from chalicelib.store import Range, Store, raise_trouble
+from chalicelib.store import Range, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Guard, Item, Refused, Remove, RemoveItem, Set, Write
 
@@ -95,9 +95,8 @@ def _as_seen(cursor: Cursor) -> tuple[Guard, ...]:
 
 
 class Consumers:
-    def __init__(self, store: Store, runtime: Runtime, retries: Retries) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, retries: Retries) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._retries = retries
 
     def as_made_by(self, consumer_id: str, cursors: Sequence[Cursor]) -> list[Cursor]:

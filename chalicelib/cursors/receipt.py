@@ -15,8 +15,8 @@ import hmac
 from dataclasses import dataclass, fields
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.runtime import Runtime
-from chalicelib.store import Keys, Store
+from chalicelib.catalogue.env import Env
+from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Set, Write
 
@@ -85,10 +85,9 @@ class Receipts:
     table has another key; since its topics have new ids, their receipts are signed with that key.
     """
 
-    def __init__(self, store: Store, runtime: Runtime, configured: bytes | None) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._configured = configured
+    def __init__(self, env: Env, signing_key: bytes | None) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._configured = signing_key
         self._kept: BoundedCache[bytes] = BoundedCache()
 
     def sign(self, made: Receipt) -> str:

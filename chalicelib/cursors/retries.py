@@ -21,11 +21,11 @@ from chalicelib.base.limits import (
     RETRY_PAGES_MAX,
     RETRY_SOON_MS,
 )
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.cursors.cursor import Cursor, RetryPage
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import Lease, parked
-from chalicelib.store import Keys, Store
+from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import (
     Absent,
@@ -129,9 +129,8 @@ def after_bringing_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]
 class Retries:
     """Of each method, `place`: ids of topic and group, and the queue whose cursor it is."""
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
 
     def lighten(self, place: keys.Place, cursor: Cursor, rounds: int) -> Cursor:
         """Puts away what waits for long, in up to so many transactions. For cost alone: what fails is left as it is."""

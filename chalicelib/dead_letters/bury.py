@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from chalicelib.base.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import buried, write
 from chalicelib.cursors.lease import Lease
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.store import Keys, Store
+from chalicelib.store import Keys
 from chalicelib.table.writes import Key, Refused, key_of
 
 _EXPIRED = "the lease expired"
@@ -20,9 +20,8 @@ _EXPIRED = "the lease expired"
 
 
 class Burial:
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
 
     def bury_exhausted(
         self, group: Group, queue: int, cursor: Cursor, skip: Collection[str] = ()

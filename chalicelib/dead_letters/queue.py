@@ -13,8 +13,7 @@ from chalicelib.base.fields import shown
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, PURGED_TOGETHER_MAX, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored, carried_bytes, parse_message_id
 from chalicelib.base.response_size import Space
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor_writes import purged
@@ -24,7 +23,7 @@ from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.delays.delayed_messages import DelayedMessages
 from chalicelib.log.reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
-from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -49,14 +48,9 @@ class DeadPage:
 
 
 class DeadLetterQueue:
-    def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, reader: LogReader, delayed: DelayedMessages
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._reader = reader
-        self._delayed = delayed
+    def __init__(self, env: Env, reader: LogReader, delayed: DelayedMessages) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._reader, self._delayed = env.catalogue, reader, delayed
 
     def page(self, topic: Topic, name: str, limit: int, since: Place) -> DeadPage:
         """Up to `limit` dead messages from a place on, by queue and offset; fewer when a response would not hold them.

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor
@@ -18,7 +17,7 @@ from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.dead_letters.queue import BEGINNING, DeadLetterQueue, after, by_cursor
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -32,14 +31,9 @@ class Redriven:
 
 
 class Redrive:
-    def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, letters: DeadLetterQueue, retries: Retries
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._letters = letters
-        self._retries = retries
+    def __init__(self, env: Env, letters: DeadLetterQueue, retries: Retries) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._letters, self._retries = env.catalogue, letters, retries
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
         """Redrives these messages, as many as there is time and room for; none of them unless all are dead.

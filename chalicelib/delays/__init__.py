@@ -1,1 +1,18 @@
 """Messages that wait for their time, and the chain of decisions that delivers or cancels them."""
+
+from __future__ import annotations
+
+from chalicelib.catalogue.env import Env
+from chalicelib.delays.chain import DecisionChain
+from chalicelib.delays.delayed_messages import DelayedMessages
+from chalicelib.delays.promoter import Promoter
+from chalicelib.delays.writer import DelayWriter
+from chalicelib.log import Log
+
+
+class Delays:
+    def __init__(self, env: Env, log: Log) -> None:
+        decisions = DecisionChain(env.store, log)
+        self.writer = DelayWriter(env, log.payloads)
+        self.promoter = Promoter(env, log, decisions)
+        self.messages = DelayedMessages(env, log, decisions)

@@ -17,8 +17,7 @@ from chalicelib.delays.decision import (
     slot_of,
     waiting_ttl,
 )
-from chalicelib.log.joiner import LogJoiner
-from chalicelib.log.payloads import Payloads
+from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.log.writer import Tail
 from chalicelib.store import Keys, Range, Read, Store
@@ -29,10 +28,9 @@ _PAGE = 32
 
 
 class DecisionChain:
-    def __init__(self, store: Store, joiner: LogJoiner, payloads: Payloads) -> None:
+    def __init__(self, store: Store, log: Log) -> None:
         self._store = store
-        self._joiner = joiner
-        self._payloads = payloads
+        self._joiner, self._payloads = log.joiner, log.payloads
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
         """The newest decision about each of these queues. One round trip, one read unit a queue."""

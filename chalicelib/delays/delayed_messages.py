@@ -10,29 +10,24 @@ from chalicelib.base.fields import shown
 from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Stored, parse_delayed_id
 from chalicelib.base.response_size import Space
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
 from chalicelib.delays.writer import Waiting
-from chalicelib.log.joiner import LogJoiner
-from chalicelib.log.payloads import Payloads
+from chalicelib.log import Log
 from chalicelib.log.segment import Entry
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Range
 from chalicelib.store.paging import place_of, token_of
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
 
 class DelayedMessages:
-    def __init__(
-        self, store: Store, runtime: Runtime, payloads: Payloads, decisions: DecisionChain, joiner: LogJoiner
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._payloads = payloads
+    def __init__(self, env: Env, log: Log, decisions: DecisionChain) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._payloads, self._joiner = log.payloads, log.joiner
         self._decisions = decisions
-        self._joiner = joiner
 
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Waiting], str | None]:
         """Up to `limit` messages that wait, by when they are due, fewer when a response would not hold them; and the

@@ -8,17 +8,14 @@ from itertools import takewhile
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.message import ENTRY_ID_BYTES, LOST
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together
-from chalicelib.log import segment
-from chalicelib.log.key_index import KeyIndex
+from chalicelib.log import Log, segment
 from chalicelib.log.packing import pack
-from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
-from chalicelib.log.writer import LogWriter
-from chalicelib.store import Range, Read, Store
+from chalicelib.store import Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
@@ -29,21 +26,10 @@ def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
 
 
 class Promoter:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        decisions: DecisionChain,
-        writer: LogWriter,
-        payloads: Payloads,
-        index: KeyIndex,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, log: Log, decisions: DecisionChain) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._writer, self._payloads, self._index = log.writer, log.payloads, log.key_index
         self._decisions = decisions
-        self._writer = writer
-        self._payloads = payloads
-        self._index = index
 
     def glances(self, topic: Topic) -> list[Read]:
         """Reads of the first message that waits in each queue, for `first_due`; none where none ever waited."""

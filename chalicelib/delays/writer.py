@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue import topic
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait, waiting_ttl
 from chalicelib.log import segment
 from chalicelib.log.packing import pack
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
-from chalicelib.store import Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, Write
 
@@ -37,12 +35,10 @@ class Waiting:
         return delayed_id(self.entry_id, self.queue, self.due_ms)
 
 
-class Delays:
-    def __init__(self, store: Store, runtime: Runtime, catalogue: Catalogue, payloads: Payloads) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._payloads = payloads
+class DelayWriter:
+    def __init__(self, env: Env, payloads: Payloads) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._payloads = env.catalogue, payloads
 
     def ids(self, count: int) -> list[bytes]:
         """Ids for so many messages that wait, in ascending order: messages that are due at one time are delivered in

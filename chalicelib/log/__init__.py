@@ -1,1 +1,23 @@
 """The log of a queue: segments of entries, their payloads, reading and appending."""
+
+from __future__ import annotations
+
+from chalicelib.catalogue.env import Env
+from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.key_index import KeyIndex
+from chalicelib.log.offsets import Offsets
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.reader import LogReader
+from chalicelib.log.writer import LogWriter
+
+
+class Log:
+    """The logs of all queues."""
+
+    def __init__(self, env: Env) -> None:
+        self.payloads = Payloads(env.store)
+        self.reader = LogReader(env, self.payloads)
+        self.writer = LogWriter(env, self.payloads)
+        self.joiner = LogJoiner(env, self.writer)
+        self.offsets = Offsets(env.store, self.reader)
+        self.key_index = KeyIndex(env.store, self.writer)

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.segment import Entry, Segment, append
 from chalicelib.log.writer import LogWriter, Tail
-from chalicelib.store import Keys, Range, Store
+from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -23,9 +23,8 @@ _FIRST_PAGE, _PAGE = 2, 64
 
 
 class LogJoiner:
-    def __init__(self, store: Store, runtime: Runtime, writer: LogWriter) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, writer: LogWriter) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._writer = writer
 
     def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:

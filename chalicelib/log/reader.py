@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import Stored
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Keys, Range, Read, Store
+from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
@@ -53,9 +53,8 @@ class Seen:
 
 
 class LogReader:
-    def __init__(self, store: Store, runtime: Runtime, payloads: Payloads) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, payloads: Payloads) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._payloads = payloads
         self._sealed: BoundedCache[Segment] = BoundedCache(
             INSTANCE_CACHE_BYTES_MAX // 2,

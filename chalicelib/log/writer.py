@@ -9,11 +9,11 @@ from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append
-from chalicelib.store import Keys, Outcome, Range, Store
+from chalicelib.store import Keys, Outcome, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused, Write
 
@@ -38,9 +38,8 @@ class _Pending:
 
 
 class LogWriter:
-    def __init__(self, store: Store, runtime: Runtime, payloads: Payloads) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, payloads: Payloads) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._payloads = payloads
         self._tails: BoundedCache[Tail] = BoundedCache()
         self._crowded_until: BoundedCache[int] = BoundedCache()

@@ -30,17 +30,15 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import CROWDED_BYTES_MAX, DEDUP_INLINE_BYTES_MAX, DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
-from chalicelib.delays.writer import Delays
-from chalicelib.log.joiner import LogJoiner
-from chalicelib.log.key_index import KeyIndex
+from chalicelib.delays.writer import DelayWriter
+from chalicelib.log import Log
 from chalicelib.log.packing import pack
-from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, entry
-from chalicelib.log.writer import LogWriter, Tail
-from chalicelib.store import Keys, Store
+from chalicelib.log.writer import Tail
+from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
 
@@ -94,22 +92,9 @@ class Kept:
 
 
 class Deduplication:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        writer: LogWriter,
-        joiner: LogJoiner,
-        payloads: Payloads,
-        index: KeyIndex,
-        delays: Delays,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._writer = writer
-        self._joiner = joiner
-        self._payloads = payloads
-        self._index = index
+    def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._writer, self._joiner, self._payloads, self._index = log.writer, log.joiner, log.payloads, log.key_index
         self._delays = delays
 
     def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Kept]:

@@ -10,13 +10,12 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, HOPS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id, message_id
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.writer import Delays, Waiting
-from chalicelib.log.key_index import KeyIndex
+from chalicelib.delays.writer import DelayWriter, Waiting
+from chalicelib.log import Log
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry, entry
-from chalicelib.log.writer import LogWriter
 from chalicelib.producing.dedup import Deduplication, Kept
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
@@ -37,15 +36,12 @@ class Produced:
 
 
 class Producer:
-    def __init__(
-        self, runtime: Runtime, writer: LogWriter, index: KeyIndex, deduplication: Deduplication, delays: Delays
-    ) -> None:
-        self._runtime = runtime
-        self._writer = writer
-        self._index = index
-        self._deduplication = deduplication
+    def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
+        self._runtime = env.runtime
+        self._writer, self._index = log.writer, log.key_index
+        self._deduplication = Deduplication(env, log, delays)
         self._delays = delays
-        self._choice = QueueChoice(runtime, writer.is_crowded)
+        self._choice = QueueChoice(env.runtime, log.writer.is_crowded)
 
     def produce(self, topic: Topic, messages: Sequence[Sent]) -> list[Produced]:
         """Stores messages, those of one queue under consecutive offsets, and answers in the order given.

@@ -1,1 +1,15 @@
 """Looking messages up without leasing them."""
+
+from __future__ import annotations
+
+from chalicelib.catalogue.env import Env
+from chalicelib.delays import Delays
+from chalicelib.log import Log
+from chalicelib.reading.browse import Lookup
+from chalicelib.reading.by_key import KeyLookup
+
+
+class Reading:
+    def __init__(self, env: Env, log: Log, delays: Delays) -> None:
+        self.lookup = Lookup(env.runtime, log, delays.messages)
+        self.by_key = KeyLookup(env, log.reader)

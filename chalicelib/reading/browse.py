@@ -15,8 +15,8 @@ from chalicelib.base.response_size import Space
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.delayed_messages import DelayedMessages
-from chalicelib.log.offsets import Offsets
-from chalicelib.log.reader import LogReader, Want, within_reach
+from chalicelib.log import Log
+from chalicelib.log.reader import Want, within_reach
 from chalicelib.log.segment import Segment
 
 
@@ -30,11 +30,9 @@ class Found:
 
 
 class Lookup:
-    def __init__(self, runtime: Runtime, reader: LogReader, log_offsets: Offsets, delayed: DelayedMessages) -> None:
-        self._runtime = runtime
-        self._reader = reader
-        self._log_offsets = log_offsets
-        self._delayed = delayed
+    def __init__(self, runtime: Runtime, log: Log, delayed: DelayedMessages) -> None:
+        self._runtime, self._delayed = runtime, delayed
+        self._reader, self._log_offsets = log.reader, log.offsets
 
     def by_id(self, topic: Topic, message_id: str) -> Stored:
         """Raises MessageNotFound."""

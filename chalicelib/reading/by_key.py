@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from chalicelib.base.limits import ENTRY_LATE_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored
 from chalicelib.base.response_size import Space
-from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.reader import LogReader, Seen, Want
 from chalicelib.log.segment import Segment
-from chalicelib.store import Range, Store
+from chalicelib.store import Range
 from chalicelib.store.paging import place_of, token_of
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
@@ -39,9 +39,8 @@ class _Noted:
 
 
 class KeyLookup:
-    def __init__(self, store: Store, runtime: Runtime, reader: LogReader) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env, reader: LogReader) -> None:
+        self._store, self._runtime = env.store, env.runtime
         self._reader = reader
 
     def page(self, topic: Topic, key: str, limit: int, token: str | None) -> tuple[list[Stored], str | None]:

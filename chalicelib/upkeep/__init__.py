@@ -1,1 +1,1 @@
-"""What runs on a schedule."""
+"""Scheduled maintenance: what pops do anyway, for queues that nobody is polling, and what only saves cost."""

@@ -21,24 +21,20 @@ from dataclasses import dataclass
 
 import orjson
 
-from chalicelib.admin.groups import GroupDetails, Groups
-from chalicelib.admin.topics import Topics
+from chalicelib.admin import Admin
+from chalicelib.admin.groups import GroupDetails
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.progress import progress
+from chalicelib.delays import Delays
 from chalicelib.delays.decision import wait
-from chalicelib.delays.promoter import Promoter
-from chalicelib.delays.writer import Delays
-from chalicelib.log.offsets import Offsets
 from chalicelib.log.segment import Entry
 from chalicelib.producing.produce import queue_of_key
-from chalicelib.store import Store
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 
 
@@ -67,29 +63,15 @@ class Watched:
 
 
 class Alarms:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        catalogue: Catalogue,
-        topics: Topics,
-        groups: Groups,
-        log_offsets: Offsets,
-        delays: Delays,
-        promoter: Promoter,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._topics = topics
-        self._groups = groups
-        self._log_offsets = log_offsets
-        self._delays = delays
-        self._promoter = promoter
+    def __init__(self, env: Env, delays: Delays, admin: Admin) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue = env.catalogue
+        self._delays, self._promoter = delays.writer, delays.promoter
+        self._topics, self._groups = admin.topics, admin.groups
 
     def check(self, watched: Sequence[Watched]) -> int:
         """Tells of the groups among these that have crossed a threshold. Returns how many changed."""
-        found = self._log_offsets.ends_of([each.topic for each in watched])
+        found = self._topics.ends([each.topic for each in watched])
         now = self._runtime.now()
         loud = [each for each, ends in zip(watched, found, strict=True) if not each.is_calm(ends, now)]
         return sum(self._check(each.topic, each.group) for each in loud)

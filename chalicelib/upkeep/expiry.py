@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.dead_letters.queue import DeadLetterQueue
 from chalicelib.delays.decision import Decision, blob_names
 from chalicelib.delays.promoter import Promoter
 from chalicelib.log.segment import Segment
-from chalicelib.store import Range, Store
+from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, key_of
 
@@ -28,14 +27,9 @@ _GLANCE = 2
 
 
 class Expiry:
-    def __init__(
-        self, store: Store, runtime: Runtime, catalogue: Catalogue, promoter: Promoter, letters: DeadLetterQueue
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._catalogue = catalogue
-        self._promoter = promoter
-        self._letters = letters
+    def __init__(self, env: Env, promoter: Promoter, letters: DeadLetterQueue) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._catalogue, self._promoter, self._letters = env.catalogue, promoter, letters
 
     def trim(self, topic: Topic, until_ms: int) -> int:
         """Removes the expired beginning of each log, as far as there is time; returns how many items went. Costs half

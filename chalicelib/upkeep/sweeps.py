@@ -7,19 +7,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from chalicelib.admin.deletion import Deletion
+from chalicelib.admin import Admin
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import SWEEP_MS, TRIMMED_EVERY_MS
-from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import AlarmState
+from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.view import all_cursors_of
-from chalicelib.cursors.broadcast import Consumers
+from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.dead_letters.bury import Burial
-from chalicelib.delays.promoter import Promoter, first_due
-from chalicelib.store import Keys, Range, Store
+from chalicelib.dead_letters import DeadLetters
+from chalicelib.delays import Delays
+from chalicelib.delays.promoter import first_due
+from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Set, Write
 from chalicelib.upkeep.alarms import Alarms, Watched
@@ -47,9 +48,8 @@ class Swept:
 class Rounds:
     """A sweep goes through all topics, a page at a time; the next one begins where its time ran out."""
 
-    def __init__(self, store: Store, runtime: Runtime) -> None:
-        self._store = store
-        self._runtime = runtime
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
 
     def pages(self, sweep: str, until_ms: int, every_ms: int = 0) -> Iterator[list[Topic]]:
         """Pages of topics, from where the last sweep of this name stopped; to the last topic, or as long as there is
@@ -80,27 +80,13 @@ class Rounds:
 
 
 class Sweeps:
-    def __init__(
-        self,
-        store: Store,
-        runtime: Runtime,
-        purge: Deletion,
-        burial: Burial,
-        promoter: Promoter,
-        consumers: Consumers,
-        alarms: Alarms,
-        rounds: Rounds,
-        expiry: Expiry,
-    ) -> None:
-        self._store = store
-        self._runtime = runtime
-        self._purge = purge
-        self._burial = burial
-        self._promoter = promoter
-        self._consumers = consumers
-        self._alarms = alarms
-        self._rounds = rounds
-        self._expiry = expiry
+    def __init__(self, env: Env, cursors: Cursors, delays: Delays, dead_letters: DeadLetters, admin: Admin) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._consumers, self._promoter = cursors.consumers, delays.promoter
+        self._burial, self._deletion = dead_letters.burial, admin.deletion
+        self._rounds = Rounds(env)
+        self._alarms = Alarms(env, delays, admin)
+        self._expiry = Expiry(env, delays.promoter, dead_letters.queue)
 
     def revive(self) -> Swept:
         """Sends what was delivered often enough, and never settled, to the dead letters. Other leases that ran out
@@ -142,7 +128,7 @@ class Sweeps:
         until_ms, swept = self._until(), Swept()
         for grave in graves:
             gone = Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"])
-            swept += Swept(1, self._purge.topic(gone, until_ms))
+            swept += Swept(1, self._deletion.topic(gone, until_ms))
         for page in self._rounds.pages("expire", until_ms):
             for topic, group, _ in self._groups(page):
                 if group.is_broadcast:

@@ -18,7 +18,7 @@ def read_log(service: Service, topic: Topic, history: History) -> None:
     """What lies in the log, and under which ids."""
     positions, is_all = dict.fromkeys(range(topic.queues), 0), False
     while not is_all:
-        found = service.lookup.read(topic, positions, _PAGE)
+        found = service.reading.lookup.read(topic, positions, _PAGE)
         for each in found.messages:
             history.log[each.queue, each.offset] = each.message.body.decode().split(PADDED)[0]
             history.ids[each.queue, each.offset] = each.message_id
@@ -36,11 +36,11 @@ def take_all(caller: Caller, group: str) -> set[Place]:
 
 def read_dead(service: Service, topic: Topic, group: str, history: History) -> None:
     """The dead letters of a group, and how many its cursors count."""
-    partition = keys.dead_partition(topic.id, service.catalogue.group(topic, group).id)
-    letters = service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
+    partition = keys.dead_partition(topic.id, service.env.catalogue.group(topic, group).id)
+    letters = service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
     history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
     history.reasons[group] = {place_of(letter["sk"]): letter["reason"] for letter in letters}
-    history.counted[group] = service.redrive.remaining(topic, group)
+    history.counted[group] = service.dead_letters.redrive.remaining(topic, group)
 
 
 def place_of(sort_key: str) -> Place:

@@ -49,7 +49,7 @@ class Caller:
 
     @property
     def _topic(self) -> Topic:
-        return self._service.catalogue.topic(self._known.name) if self._asks_for_topic else self._known
+        return self._service.env.catalogue.topic(self._known.name) if self._asks_for_topic else self._known
 
     def send(
         self,
@@ -68,7 +68,7 @@ class Caller:
             fact.due_ms = due
         self._record.begin(facts)
         try:
-            results = self._service.producer.produce(self._topic, [(_message(each, padding), None) for each in facts])
+            results = self._service.producing.produce(self._topic, [(_message(each, padding), None) for each in facts])
         except StoreUnavailable as trouble:
             for fact in facts:
                 fact.is_unknown = trouble.outcome_unknown
@@ -86,7 +86,7 @@ class Caller:
         fact = Cancelled(message_id, self._now())
         self._record.begin([fact])
         try:
-            self._service.delayed.cancel(self._topic, message_id)
+            self._service.delays.messages.cancel(self._topic, message_id)
             fact.outcome = "ok"
         except (AlreadyDelivered, MessageNotFound) as error:
             fact.outcome = error.code
@@ -103,7 +103,7 @@ class Caller:
             self._attempts.setdefault(ask.attempt_id, began)
         acks = self._asked("ack", group, riding)
         try:
-            popped = self._service.consumer.pop(self._topic, group, ask)
+            popped = self._service.consuming.pop(self._topic, group, ask)
         except StoreUnavailable:
             return None
         self._answered(acks, {each.receipt: each.code for each in popped.failed})
@@ -120,7 +120,7 @@ class Caller:
         group = group or messages[0].group
         facts = self._asked("ack", group, messages)
         try:
-            failed = self._service.settler.ack(self._topic, group, [each.receipt for each in messages])
+            failed = self._service.consuming.ack(self._topic, group, [each.receipt for each in messages])
         except StoreUnavailable:
             return
         self._answered(facts, {each.receipt: each.code for each in failed})
@@ -130,7 +130,7 @@ class Caller:
         facts = self._asked("nack", group, messages, self._now() + delay_ms)
         receipts = [each.receipt for each in messages]
         try:
-            failed = self._service.settler.nack(self._topic, group, receipts, delay_ms, "because")
+            failed = self._service.consuming.nack(self._topic, group, receipts, delay_ms, "because")
         except StoreUnavailable:
             return
         self._answered(facts, {each.receipt: each.code for each in failed})
@@ -139,7 +139,7 @@ class Caller:
         group = messages[0].group
         facts = self._asked("bury", group, messages, NEVER_MS)
         try:
-            failed = self._service.settler.bury(self._topic, group, [each.receipt for each in messages], "no use")
+            failed = self._service.consuming.bury(self._topic, group, [each.receipt for each in messages], "no use")
         except StoreUnavailable:
             return
         self._answered(facts, {each.receipt: each.code for each in failed})
@@ -152,7 +152,7 @@ class Caller:
             fact.asked_ms = fact.began_ms + invisible_ms
         receipts = [each.receipt for each in messages]
         try:
-            extended, failed = self._service.settler.extend(self._topic, group, receipts, invisible_ms)
+            extended, failed = self._service.consuming.extend(self._topic, group, receipts, invisible_ms)
         except StoreUnavailable:
             return []
         renewed = {each.receipt: each for each in extended}
@@ -168,7 +168,7 @@ class Caller:
         fact = Reset(group, self._now(), NEVER_MS, (to.queue, to.offset) if isinstance(to, OneQueue) else to)
         self._record.begin([fact])
         try:
-            self._service.groups.reset(self._topic, group, to)
+            self._service.admin.groups.reset(self._topic, group, to)
         except (StoreUnavailable, InvalidField):
             return  # where the end of a queue was read from the past, its newest offsets are refused
         fact.at_ms = self._now()

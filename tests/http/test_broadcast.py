@@ -444,8 +444,10 @@ def test_a_new_consumer_begins_at_the_start_after_a_reset_too(group: Group, ann:
 
 def sweep(group: Group) -> int:
     service = group.client.api._service
-    topic = service.catalogue.current_topic(group.topic.name)
-    return service.consumers.forget_idle(topic, service.catalogue.group(topic, group.name), group.client.clock.ms)
+    topic = service.env.catalogue.current_topic(group.topic.name)
+    return service.cursors.consumers.forget_idle(
+        topic, service.env.catalogue.group(topic, group.name), group.client.clock.ms
+    )
 
 
 def cursors(group: Group) -> int:

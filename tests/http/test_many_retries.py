@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import PARKED_MAX, RETRY_PAGE_LEASES
+from chalicelib.consuming.settle import Settler
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
 from tests.store.strict import StrictStore
@@ -96,7 +97,7 @@ def test_retries_that_come_soon_are_not_put_away(topic: Topic, group: Group, cli
 def test_what_a_dead_caller_left_in_the_cursor_a_pop_puts_away(
     topic: Topic, group: Group, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(client.api._service.settler), "_lighten", lambda *_: None)
+    monkeypatch.setattr(Settler, "_lighten", lambda *_: None)
     nacked_one_by_one(topic, group)
     assert "pages" not in cursor(client)
     topic.produce("new")

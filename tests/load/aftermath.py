@@ -37,7 +37,7 @@ class Outside:
     def __init__(self, service: Service, topic: Topic, groups: Sequence[str]) -> None:
         self._service = service
         self._topic = topic
-        self._groups = [service.catalogue.group(topic, group) for group in groups]
+        self._groups = [service.env.catalogue.group(topic, group) for group in groups]
 
     def cursors(self, group: str) -> list[Cursor]:
         settings = next(each for each in self._groups if each.name == group)
@@ -45,10 +45,10 @@ class Outside:
         return cursors_of(settings, self._topic, self._all(partition))
 
     def ends(self) -> list[int]:
-        return self._service.topics.details(self._topic.name).queue_ends
+        return self._service.admin.topics.details(self._topic.name).queue_ends
 
     def _all(self, partition: str) -> list[Item]:
-        return self._service.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
+        return self._service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
 
 
 class Watch:

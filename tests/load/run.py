@@ -89,10 +89,10 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
 
 
 def _prepared(service: Service, plan: Plan) -> tuple[Topic, list[str]]:
-    topic, _ = service.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues})
+    topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues})
     groups = [f"g{number}" for number in range(plan.groups)]
     for number, group in enumerate(groups):
-        service.groups.put(topic, group, {"max_attempts": _attempts(number), "invisible_ms": 1_000})
+        service.admin.groups.put(topic, group, {"max_attempts": _attempts(number), "invisible_ms": 1_000})
     return topic, groups
 
 

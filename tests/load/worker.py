@@ -76,7 +76,7 @@ class Worker:
     def __init__(self, job: Job, service: Service) -> None:
         self._job = job
         self._service = service
-        self._topic = service.catalogue.topic(job.topic)
+        self._topic = service.env.catalogue.topic(job.topic)
         self._until_ms = 0
         self._failures: list[Exception] = []
 

@@ -47,8 +47,8 @@ def test_retries_go_into_pages_and_come_back_on_every_store(
         assert api.nack(topic, "g", {"receipts": [each["receipt"]], "delay_ms": HOUR_MS})["nacked"] == 1
     api.ack(topic, "g", {"receipts": [each["receipt"] for each in taken[1::2]]})
     service = api._service
-    group = service.catalogue.group(service.catalogue.current_topic(topic), "g")
-    noted = service.store.read([Keys([group.cursor_key(0)], strong=True)])[0][0].get("pages", {})
+    group = service.env.catalogue.group(service.env.catalogue.current_topic(topic), "g")
+    noted = service.env.store.read([Keys([group.cursor_key(0)], strong=True)])[0][0].get("pages", {})
     assert [count for _, count, _ in noted.values()] == [48]
     came: list[int] = []
     an_hour_later = replace(system(), now=lambda: system().now() + HOUR_MS)

@@ -30,17 +30,17 @@ class Scene(Stage):
         super().__init__()
         self.answers: list[tuple[str, str]] = []
         service = self.instance()
-        self.topic, _ = service.topics.put("t", {"queues": 1})
-        service.groups.put(self.topic, "g", {})
+        self.topic, _ = service.admin.topics.put("t", {"queues": 1})
+        service.admin.groups.put(self.topic, "g", {})
         sizes = (10, _LARGE, 10, _LARGE, 10)
         messages = [
             (Message(f"{number}".ljust(size, "x").encode(), True, None, None, {}, self.now + delay_ms), None)
             for number, (size, delay_ms) in enumerate(zip(sizes, _DELAYS_MS, strict=True))
         ]
-        sent = service.producer.produce(self.topic, messages)
+        sent = service.producing.produce(self.topic, messages)
         self.ids = [each.message_id or "" for each in sent]
         self.grow(service)
-        self.topic = service.catalogue.current_topic("t")
+        self.topic = service.env.catalogue.current_topic("t")
         self.now += 400
 
     def copy(self) -> Self:
@@ -52,12 +52,12 @@ class Scene(Stage):
         """Other messages fill some segments of the log."""
         for number in range(10):
             plain = Message(f"{number}".ljust(300, "y").encode(), True, "k", None, {str(number): "z" * 300})
-            service.producer.produce(self.topic, [(plain, None)])
+            service.producing.produce(self.topic, [(plain, None)])
 
     def cancel(self, service: Service, number: int) -> None:
         """Writes down the answer, where there is one."""
         try:
-            service.delayed.cancel(self.topic, self.ids[number])
+            service.delays.messages.cancel(self.topic, self.ids[number])
         except (AlreadyDelivered, MessageNotFound) as error:
             self.answers.append((self.ids[number], error.code))
         else:
@@ -69,7 +69,7 @@ class Scene(Stage):
         service = self.instance()
         service.sweeps.forward()
         came: Counter[str] = Counter()
-        while got := service.consumer.pop(self.topic, "g", Pop(256, 600_000)).deliveries:
+        while got := service.consuming.pop(self.topic, "g", Pop(256, 600_000)).deliveries:
             came.update(each.stored.message_id for each in got)
         for number in range(len(self.ids)):
             self.cancel(service, number)
@@ -81,7 +81,7 @@ class Scene(Stage):
                 wrong.append(f"{message_id} came {came[message_id]} times, and cancelling it was answered {told}")
             if [code for each, code in self.answers if each == message_id].count("cancelled") > 1:
                 wrong.append(f"{message_id} was cancelled twice")
-        waiting, _ = service.delayed.page(self.topic, 100, None)
+        waiting, _ = service.delays.messages.page(self.topic, 100, None)
         return wrong + [f"{each.message_id} still waits" for each in waiting]
 
 
@@ -89,7 +89,7 @@ Operation = Callable[[Scene, Service], object]
 
 OPERATIONS: dict[str, Operation] = {
     "forward": lambda _, service: service.sweeps.forward(),
-    "pop": lambda scene, service: service.consumer.pop(scene.topic, "g", Pop(2, 1_000)),
+    "pop": lambda scene, service: service.consuming.pop(scene.topic, "g", Pop(2, 1_000)),
     "cancel": lambda scene, service: scene.cancel(service, 0),
     "cancel a large one": lambda scene, service: scene.cancel(service, 1),
     "cancel what is not due": lambda scene, service: scene.cancel(service, 4),
@@ -147,15 +147,15 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
     scene = Scene.__new__(Scene)
     Stage.__init__(scene)
     service = scene.instance()
-    scene.topic, _ = service.topics.put("t", {"queues": 1, "retention_ms": 60_000})
-    service.groups.put(scene.topic, "g", {})
+    scene.topic, _ = service.admin.topics.put("t", {"queues": 1, "retention_ms": 60_000})
+    service.admin.groups.put(scene.topic, "g", {})
 
     def produce(body: str, copies: int, deliver_at_ms: int | None = None) -> None:
         sent = Message(body.encode(), True, None, None, {}, deliver_at_ms)
-        service.producer.produce(scene.topic, [(sent, None)] * copies)
+        service.producing.produce(scene.topic, [(sent, None)] * copies)
 
     produce("waits", 32, scene.now + 100)
-    scene.topic = service.catalogue.current_topic("t")
+    scene.topic = service.env.catalogue.current_topic("t")
     scene.now += 200
     die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
     for _ in range(6):
@@ -166,7 +166,7 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
     popping = scene.instance()
     came = [
         each.stored.message.body.strip()
-        for each in popping.consumer.pop(scene.topic, "g", Pop(256, 600_000)).deliveries
+        for each in popping.consuming.pop(scene.topic, "g", Pop(256, 600_000)).deliveries
     ]
     assert came == [b"new"] * count
 

@@ -110,7 +110,7 @@ class LateGroup(Actor):
         if self._consumer is None:
             self._world.sleep(self._begins_in)
             try:
-                service.groups.put(self._world.topic, self._name, self._world.settings)
+                service.admin.groups.put(self._world.topic, self._name, self._world.settings)
             except StoreUnavailable:
                 return
             self._world.add_group(self._name)
@@ -175,6 +175,6 @@ class Housekeeper(Actor):
             self._world.sleep(self._random.randrange(self._random.choice((200, 2_500))))
             self._world.pause(service, group, False)
         else:
-            service.groups.put(topic, "spare", {})
-            service.consumer.pop(topic, "spare", Pop(3, 500))
-            service.groups.delete(topic, "spare")
+            service.admin.groups.put(topic, "spare", {})
+            service.consuming.pop(topic, "spare", Pop(3, 500))
+            service.admin.groups.delete(topic, "spare")

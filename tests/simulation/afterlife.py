@@ -31,7 +31,7 @@ class Redriver:
             group = self._random.choice(self._world.groups)
             self._world.history.redrives.append(fact := Redrive(group, self._world.now, NEVER_MS))
             try:
-                service.redrive.all(self._world.topic, group)
+                service.dead_letters.redrive.all(self._world.topic, group)
             except StoreUnavailable:
                 continue
             fact.at_ms = self._world.now
@@ -50,7 +50,7 @@ class Purger:
             group = self._random.choice(self._world.groups)
             self._world.history.purges.append(fact := Purge(group, self._world.now))
             try:
-                service.letters.purge(self._world.topic, group)
+                service.dead_letters.queue.purge(self._world.topic, group)
             except StoreUnavailable:
                 continue
             fact.at_ms = self._world.now

@@ -122,8 +122,8 @@ class BroadcastWorld:
         return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def _prepare(self, service: Service) -> None:
-        self._topic, _ = service.topics.put("t", {"queues": QUEUES})
-        service.groups.put(self._topic, "g", {"mode": "broadcast", "invisible_ms": LEASE_MS})
+        self._topic, _ = service.admin.topics.put("t", {"queues": QUEUES})
+        service.admin.groups.put(self._topic, "g", {"mode": "broadcast", "invisible_ms": LEASE_MS})
 
     def _produce(self, service: Service) -> None:
         assert self._topic
@@ -132,7 +132,7 @@ class BroadcastWorld:
             self._scheduler.sleep(self._random.randrange(150))
             with suppress(StoreUnavailable):
                 messages = [(Message(b"x", True, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)]
-                made = service.producer.produce(self._topic, messages)
+                made = service.producing.produce(self._topic, messages)
                 self._sent |= {(each.queue, each.offset) for each in made if each.offset is not None}
 
     def _sweep(self, service: Service) -> None:
@@ -140,8 +140,8 @@ class BroadcastWorld:
         for _ in range(6):
             self._scheduler.sleep(self._random.randrange(400))
             with suppress(StoreUnavailable):
-                group = service.catalogue.group(self._topic, "g")
-                service.consumers.forget_idle(self._topic, group, service.runtime.now())
+                group = service.env.catalogue.group(self._topic, "g")
+                service.cursors.consumers.forget_idle(self._topic, group, service.env.runtime.now())
 
     def _consume(self, name: str, service: Service) -> None:
         for _ in range(POPS):
@@ -157,7 +157,7 @@ class BroadcastWorld:
 
     def _pop(self, name: str, service: Service, acks: bool = False) -> bool:
         assert self._topic
-        got = service.consumer.pop(self._topic, "g", Pop(self._random.choice((1, 4)), consumer_id=name)).deliveries
+        got = service.consuming.pop(self._topic, "g", Pop(self._random.choice((1, 4)), consumer_id=name)).deliveries
         now = self._scheduler.now
         self._came[name] |= {(each.stored.queue, each.stored.offset) for each in got}
         if not acks:
@@ -167,7 +167,7 @@ class BroadcastWorld:
             place = (each.stored.queue, each.stored.offset)
             self._held.append(Held(name, place, each.receipt, now, min(until, each.invisible_until_ms - SKEW_MS)))
         if got and (acks or self._random.random() < 0.7):
-            service.settler.ack(self._topic, "g", [each.receipt for each in got])
+            service.consuming.ack(self._topic, "g", [each.receipt for each in got])
         return bool(got)
 
 

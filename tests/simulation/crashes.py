@@ -48,10 +48,10 @@ class Scene(Stage):
         self._producers = 0
         self.history, self.held = History(), Held([], [], [], [], [])
         service = self.instance()
-        self.topic, _ = service.topics.put("t", {"queues": 1})
-        service.topics.put(alarm.TOPIC, {"queues": 1})
-        service.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
-        service.groups.put(self.topic, "spare", {"max_attempts": 2})
+        self.topic, _ = service.admin.topics.put("t", {"queues": 1})
+        service.admin.topics.put(alarm.TOPIC, {"queues": 1})
+        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
+        service.admin.groups.put(self.topic, "spare", {"max_attempts": 2})
         self.history.rules["g"] = Rules(2, 1_000)
         caller = self.caller(service)
         for number, size in enumerate((0, _LARGE, 300, 300, 0, _LARGE)):
@@ -70,7 +70,7 @@ class Scene(Stage):
         self.held.ran_out = _popped(caller, 2, 1_000)
         self.now += 1_000
         caller.nack(_popped(self.caller(self.instance()), 1, 60_000), 500)
-        service.consumer.pop(self.topic, "spare", Pop(2, 1_000))
+        service.consuming.pop(self.topic, "spare", Pop(2, 1_000))
         if waits:
             self._wait(caller)
 
@@ -96,12 +96,12 @@ class Scene(Stage):
 
     def redrive(self, service: Service) -> None:
         self.history.redrives.append(fact := Redrive("g", self.now, NEVER_MS))
-        service.redrive.all(self.topic, "g")
+        service.dead_letters.redrive.all(self.topic, "g")
         fact.at_ms = self.now
 
     def purge(self, service: Service) -> None:
         self.history.purges.append(fact := Purge("g", self.now))
-        service.letters.purge(self.topic, "g")
+        service.dead_letters.queue.purge(self.topic, "g")
         fact.at_ms = self.now
 
     def cancel(self, service: Service, last: bool) -> None:
@@ -114,11 +114,11 @@ class Scene(Stage):
         self.now += QUIET_MS
         service = self.instance()
         try:
-            current = service.catalogue.current_topic("t")
+            current = service.env.catalogue.current_topic("t")
         except TopicNotFound:
             return list(_wrong_after_deletion(service))
         self._drain(service)
-        self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
+        self.history.ends = dict(enumerate(service.admin.topics.details("t").queue_ends))
         read_log(service, current, self.history)
         read_told(service, self.history)
         return [*checker.violations(self.history), *untold(service, current, "g", self.history)]
@@ -140,23 +140,23 @@ def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:
 
 def _wrong_after_deletion(service: Service) -> Iterator[str]:
     """Made again, the topic has nothing of the old one."""
-    made, _ = service.topics.put("t", {"queues": 1})
-    details = service.topics.details("t")
+    made, _ = service.admin.topics.put("t", {"queues": 1})
+    details = service.admin.topics.details("t")
     if details.groups or details.queue_ends != [0]:
         yield f"made again it has {details}"
-    service.groups.put(made, "g", {})
-    if service.consumer.pop(made, "g", Pop(10)).deliveries:
+    service.admin.groups.put(made, "g", {})
+    if service.consuming.pop(made, "g", Pop(10)).deliveries:
         yield "made again it has messages"
 
 
 Operation = Callable[[Scene, Service], object]
 
 OPERATIONS: dict[str, Operation] = {
-    "make a topic": lambda _, service: service.topics.put("u", {"queues": 2}),
-    "make a group": lambda scene, service: service.groups.put(scene.topic, "h", {}),
-    "change a group": lambda scene, service: service.groups.put(scene.topic, "g", {"invisible_ms": 5_000}),
-    "remove a group": lambda scene, service: service.groups.delete(scene.topic, "spare"),
-    "remove the topic": lambda _, service: service.topics.delete("t"),
+    "make a topic": lambda _, service: service.admin.topics.put("u", {"queues": 2}),
+    "make a group": lambda scene, service: service.admin.groups.put(scene.topic, "h", {}),
+    "change a group": lambda scene, service: service.admin.groups.put(scene.topic, "g", {"invisible_ms": 5_000}),
+    "remove a group": lambda scene, service: service.admin.groups.delete(scene.topic, "spare"),
+    "remove the topic": lambda _, service: service.admin.topics.delete("t"),
     "produce small": lambda scene, service: scene.caller(service).send(scene.bodies(2), ["k", "k"], ""),
     "produce large": lambda scene, service: scene.caller(service).send(scene.bodies(1), ["k"], "y" * 1_500),
     "pop": lambda scene, service: scene.caller(service).pop("g", Pop(10, 5_000)),

@@ -99,7 +99,7 @@ def delays_in_plain_writes() -> Any:
         outcomes = [each for each in self._store.write_each(writes) if isinstance(each, StoreUnavailable)]
         return StoreUnavailable("some of it", outcome="unknown") if outcomes else None
 
-    return patch.object(writer.Delays, "_trouble", trouble)
+    return patch.object(writer.DelayWriter, "_trouble", trouble)
 
 
 @planted

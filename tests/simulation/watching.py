@@ -45,9 +45,9 @@ def look_before_the_drain(service: Service, history: History, groups: list[str])
     """Nothing is leased any more, and nothing waits."""
     service.sweeps.forward()
     service.sweeps.check()
-    topic = service.catalogue.current_topic("t")
+    topic = service.env.catalogue.current_topic("t")
     for group in groups:
-        history.alarms_quiet[group] = service.groups.details(topic, group).alarm_state
+        history.alarms_quiet[group] = service.admin.groups.details(topic, group).alarm_state
 
 
 def read_alarms(service: Service, store: PastStore, history: History) -> None:
@@ -65,8 +65,8 @@ def read_told(service: Service, history: History) -> None:
     service.sweeps.check()
     service.sweeps.forward()
     with suppress(TopicNotFound):
-        topic = service.catalogue.current_topic(alarm.TOPIC)
-        found = service.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
+        topic = service.env.catalogue.current_topic(alarm.TOPIC)
+        found = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
         for each in found.messages:
             told = orjson.loads(each.message.body)
             history.alarms_told.setdefault(told["group"], []).append(AlarmChange(told["at_ms"], told["state"]))
@@ -74,7 +74,7 @@ def read_told(service: Service, history: History) -> None:
 
 def untold(service: Service, topic: Topic, group: str, history: History) -> Iterator[str]:
     """Where the store does not remember: it counts its changes."""
-    found = service.store.read([Keys([service.catalogue.group(topic, group).alarm_key], strong=True)])[0]
+    found = service.env.store.read([Keys([service.env.catalogue.group(topic, group).alarm_key], strong=True)])[0]
     changes, told = found[0]["n"] if found else 0, len(history.alarms_told.get(group, ()))
     if changes != told:
         yield f"the alarm of {group} changed {changes} times, and was told of {told} times"

@@ -152,7 +152,7 @@ class World:
 
     def pause(self, service: Service, group: str, is_paused: bool) -> None:
         self.history.pauses.append(fact := Paused(group, is_paused, self.now))
-        service.groups.put(self._topic, group, {"paused": is_paused})
+        service.admin.groups.put(self._topic, group, {"paused": is_paused})
         fact.at_ms, fact.is_answered = self.now, True
 
     def add_group(self, name: str) -> None:
@@ -203,9 +203,9 @@ class World:
 
         def prepare() -> None:
             service = self.instance(NONE)
-            made.append(service.topics.put("t", self._topic_settings)[0])
+            made.append(service.admin.topics.put("t", self._topic_settings)[0])
             for group in self._groups:
-                service.groups.put(made[0], group, self.settings)
+                service.admin.groups.put(made[0], group, self.settings)
                 self.history.rules[group] = self.rules
 
         self._scheduler.spawn(prepare)
@@ -256,7 +256,7 @@ class World:
         service = self.instance(NONE)
         caller = self.caller(service)
         self.pause(service, group, False)
-        service.groups.put(self._topic, group, self.settings)
+        service.admin.groups.put(self._topic, group, self.settings)
         self.history.drained[group] = take_all(caller, group)
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
@@ -265,7 +265,7 @@ class World:
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
-        self.history.ends = dict(enumerate(service.topics.details("t").queue_ends))
+        self.history.ends = dict(enumerate(service.admin.topics.details("t").queue_ends))
         if self._plan.retention_ms:
             Archivist(self).look()
         else:
@@ -279,7 +279,7 @@ class World:
         places = {message_id: place for place, message_id in self.history.ids.items()}
         for message_id in (each.message_id for each in self.history.sent if each.told_due_ms):
             if message_id and (place := places.get(message_id)):
-                found = service.lookup.by_id(self._topic, message_id)
+                found = service.reading.lookup.by_id(self._topic, message_id)
                 if (found.queue, found.offset) != place:
                     self.history.defects.append(f"{message_id} is at {place}, and found at {found}")
                 self.caller(service).cancel(message_id)
