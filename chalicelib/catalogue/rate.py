@@ -1,7 +1,7 @@
 """How many messages a second a group may be given: windows of about a second, each with so many messages.
 
-The windows of a group are counted in one item, whose attributes are `w`, when the window began, in ms since the epoch,
-and `n`, the messages taken in it. Taking more in a window needs no compare-and-swap; beginning the next one does.
+The windows of a group are counted in one item. Taking more in a window needs no compare-and-swap; beginning the next
+one does.
 """
 
 from __future__ import annotations

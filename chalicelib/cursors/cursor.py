@@ -1,14 +1,4 @@
-"""The cursor of a group in a queue: where it stands, and what is in flight. Attributes:
-
-    epoch     counts resets; every write demands the one it has seen
-    next      a list of one number, the first offset that nobody has taken yet (a list, because an update expression
-              cannot put a path into a literal, but can append to one: `leases.token = next ++ [count, ...]`)
-    leases    token -> lease, see `lease`
-    segment   the base of a segment at or before `next`, a hint for readers
-    at, by    when the last pop was, and whose (empty: it did not say); see `broadcast` for those of a broadcast group
-    dead      dead letters of the queue
-    claims    counts claims, for those that must not pass another
-    pages     id -> what a retry page holds, see `retries`; not there before the first
+"""The cursor of a group in a queue: where it stands, and what is in flight. `docs/table.md` lists its attributes.
 
 Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
 as that does not pass the end that the claimer has seen.

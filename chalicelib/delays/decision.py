@@ -3,14 +3,8 @@
 Each waits in an item of its own, an entry of one message, sorted by when it is due. What becomes of it is decided in a
 chain of items, one chain a queue: number n + 1 is written only by somebody who has read number n as the newest, *then*
 what waits, and who has seen that nothing of number n is left undone. So the decisions about one queue have an order,
-and of two that name one message, one is never written. The newest decision is never removed. Its attributes:
-
-    at  when, ms since the epoch; never less than in the decision before
-    by  8 bytes that make it this one
-    s   where the messages wait that it is about: 14 bytes for each, 6 of the due time and 8 of the entry's id
-    e   the entry of the log that delivers them, exactly as it stands there, and
-    b   base of the segment where it is tried first: everybody begins there, and so finds it if it is in the log.
-        Without these two, the message is cancelled.
+and of two that name one message, one is never written. The newest decision is never removed.
+`docs/table.md` lists the attributes.
 """
 
 from __future__ import annotations

@@ -1,16 +1,7 @@
 """The log of a queue: a chain of segments, each a list of entries, each the messages of one produce call.
 
 A segment's key is the offset of its first message, and a full segment's `end` is the key of the next one, so every
-writer computes the same key and offsets are dense without a head item. Attributes of a segment:
-
-    end      offset after its last message
-    bytes    size of its entries; when it reaches `SEGMENT_FULL_BYTES` (or `SEGMENT_ENTRIES_MAX` entries) it is sealed
-    entries  list of entries, oldest first. An entry is a map:
-               i  id, 8 random bytes            n  number of messages
-               at stored_at_ms                  c  codec of the packed messages
-               w  what they weigh in a response
-               d  the packed messages, inline; or p, the number of payload items that hold them (0: in S3)
-    closed   the log ends here for good: its topic was deleted. With ttl, when DynamoDB may remove what tells so
+writer computes the same key and offsets are dense without a head item. `docs/table.md` lists the attributes.
 """
 
 from __future__ import annotations

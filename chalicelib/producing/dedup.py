@@ -3,15 +3,7 @@
 A record is an intent: it holds the entry that will be appended, to the byte, and the segment where that is tried first.
 So whoever meets it can find out what became of the message, and if nothing did, because its caller died, can append it
 in that caller's place. Both begin at the same segment and pass only what they saw full without the entry: it gets into
-the log once, whoever of them is first. Attributes:
-
-    at      when it was made, ms; it stands for `DEDUP_MS`
-    entry   the entry with the message, see `log.segment`
-    index   which message of the entry it is
-    queue   the queue of the entry                        base    the segment where the entry is tried first
-    create  whether that segment may be created: the one before it was seen full, or the log was empty
-    due     until when the message waits; 0: it does not. One that waits is stored with its record, in one transaction
-    ttl     when DynamoDB may remove it, s since the epoch: a day after it stood
+the log once, whoever of them is first. `docs/table.md` lists the attributes.
 
 Records of one entry are made together, all or none, so an entry never holds a message whose id another one has.
 

@@ -1,39 +1,6 @@
-"""The data dictionary: every item of the table, its key, its attributes. No other module spells a key.
+"""Spells every key of the table; no other module does. `docs/table.md` is the data dictionary.
 
-One table, string keys `pk` and `sk`. `tid` and `gid` are the incarnation ids of a topic and a group: what is made again
-under an old name shares no key with what it replaces.
-
-    topic       topics                  name                 id, queues, retention_ms, index_keys, created_at_ms,
-                                                             version, delays (true: messages may wait),
-                                                             past_retentions: [until, retention] in ms, see
-                                                             `catalogue.topic`
-    grave       graves                  tid                  queues, delays: a deleted topic not yet removed
-    directory   groups#tid              group                listed: the id of the group of this name
-    group       group#tid#group         settings             id, start, starts, created_at_ms, invisible_ms,
-                                                             max_attempts, max_in_flight, backoff_ms, paused, ordered,
-                                                             rate_limit, filter, mode, alarm, version
-    cursor      group#tid#group         cursor#gid#queue     see `cursors.cursor`
-                                        cursor#gid#consumer#queue, in a broadcast group
-    window      group#tid#group         rate#gid             see `catalogue.rate`
-    alarm       group#tid#group         alarm#gid            see `catalogue.alarm_state`
-    segment     log#tid#queue           base offset          see `log.segment`
-    payload     payload#tid#entry id    piece number         data: a piece of the packed messages of one entry
-    retry page  retry#tid#gid#queue     due#page id          retries: leases that are parked
-    delayed     delay#tid#queue         due#entry id         an entry of one message, see `log.segment`; x: it was
-                                                             cancelled
-    decision    promotions#tid#queue    number               see `delays.decision`
-    dedup       dedup#tid#hash of id    record               see `producing.dedup`
-    index       index#tid#hash of key   stored at#number#    queue, base: an entry with this key, to be looked for from
-                                        entry id             the segment `base` on
-    dead letter dead#tid#gid            queue#offset         epoch, attempts, reason, dead_at_ms, consumer
-                                        queue#offset#consumer, in a broadcast group
-    sweep       service                 sweep#name           after: the topic where the sweep of this name goes on,
-                                                             at: when that was noted
-    secret      service                 signing-key          value: the key that receipts are signed with
-
-`ttl`, in seconds since the epoch, is when DynamoDB may remove a payload, a dedup record, an index item or a segment
-of a deleted topic.
-
+`topic_id` and `group_id` are incarnation ids: what is made again under an old name shares no key with what it replaces.
 `consumer` is the hash of a `consumer_id`, which is any text; everywhere but in broadcast groups it is empty.
 """
 

@@ -1,0 +1,73 @@
+"""The data dictionary says what the service writes: nothing more, nothing less."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from chalicelib.base.limits import DAY_MS
+from chalicelib.store.memory import MemoryStore
+from chalicelib.table.writes import Item, Key
+from tests.spark.service import busy_world
+from tests.support.client import Topic
+from tests.support.data_dictionary import ATTRIBUTES, ITEMS, kind_of
+
+_TYPES = {bool: "BOOL", int: "N", str: "S", bytes: "B", list: "L", dict: "M"}
+_ENTRIES = {("segment", "entries"), ("decision", "e"), ("dedup", "entry")}
+
+Written = dict[str, dict[str, set[str]]]
+
+
+class RecordingStore(MemoryStore):
+    """Remembers which attributes of which types items had, also of those that are gone."""
+
+    def __init__(self) -> None:
+        super().__init__(keeps_blobs=True)
+        self.written: Written = defaultdict(lambda: defaultdict(set))
+
+    def _put(self, key: Key, item: Item | None) -> None:
+        super()._put(key, item)
+        kind = kind_of(*key)
+        for name, value in (item or {}).items():
+            if name in ("pk", "sk"):
+                continue
+            self.written[kind][name].add(_TYPES[type(value)])
+            for entry in _entries(kind, name, value):
+                for inner, part in entry.items():
+                    self.written["entry"][inner].add(_TYPES[type(part)])
+
+
+def _entries(kind: str, name: str, value: Any) -> Iterator[dict[str, Any]]:
+    if (kind, name) in _ENTRIES:
+        yield from value if isinstance(value, list) else [value]
+
+
+def _everything() -> Written:
+    """What the service writes when each of its features is used."""
+    store = RecordingStore()
+    client = busy_world(store).client
+    group = Topic(client, "orders").group("steered", rate_limit=2.5, filter={"tags": ["paid"]}, start=1)
+    group.pop(consumer_id="ann")
+    Topic(client, "orders").group("named", start="latest")
+    assert client.put("/topics/orders", retention_ms=30 * DAY_MS).status == 200
+    topic = Topic(client, "delayed")
+    topic.produce({"body": "later", "dedup_id": "c"}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000)
+    assert client.delete("/topics/delayed").status == 204
+    return store.written
+
+
+def test_the_data_dictionary_names_what_is_written_and_nothing_else() -> None:
+    written = _everything()
+    documented = dict(ATTRIBUTES)
+    documented["delayed"] = ATTRIBUTES["entry"] | ATTRIBUTES["delayed"]
+    assert {kind: set(names) for kind, names in written.items()} == {
+        kind: set(names) for kind, names in documented.items()
+    }
+    found = {(kind, name): types for kind, names in written.items() for name, types in names.items()}
+    assert found == {(kind, name): set(types) for kind, names in documented.items() for name, types in names.items()}
+
+
+def test_each_kind_of_item_has_its_attributes_documented() -> None:
+    assert ATTRIBUTES.keys() == ITEMS.keys() | {"entry"}
