@@ -1,4 +1,4 @@
-"""What Chalice deploys. Routes live in `chalicelib.protocols.http`; what runs on a schedule is declared here, since a
+"""What Chalice deploys. Routes come from `chalicelib.protocols.http`; what runs on a schedule is declared here, since a
 blueprint's handlers would be deployed without this module."""
 
 from typing import Any

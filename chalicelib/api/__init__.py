@@ -1,17 +1,73 @@
-"""The operations as JSON in, JSON out: the contract without HTTP. Routes and functions call these.
+"""The operations as JSON in, JSON out: the contract without HTTP. Every door to the service calls these.
 
 Every operation checks its whole input before it stores anything, and raises a `DecantError` that names what is wrong.
 """
 
 from __future__ import annotations
 
-from chalicelib.api.consuming import Consuming
-from chalicelib.api.dead_letters import DeadLetters
-from chalicelib.api.groups import Groups
-from chalicelib.api.messages import Messages
-from chalicelib.api.sweeping import Sweeping
-from chalicelib.api.topics import Topics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from chalicelib.api.about import ABOUT
+from chalicelib.api.consuming import CONSUMING
+from chalicelib.api.dead_letters import DEAD_LETTERS
+from chalicelib.api.groups import GROUPS
+from chalicelib.api.messages import DELAYS, MESSAGES
+from chalicelib.api.operation import Json, Operation
+from chalicelib.api.topics import TOPICS
+from chalicelib.base.deadline import one_call
+from chalicelib.producing.new_message import parse_for_transaction
+from chalicelib.service import Service
+from chalicelib.table.writes import Item
+
+FAMILIES = (TOPICS, MESSAGES, DELAYS, GROUPS, CONSUMING, DEAD_LETTERS, ABOUT)
+OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family.operations}
 
 
-class Api(Topics, Messages, Groups, Consuming, DeadLetters, Sweeping):
-    """One instance of the service, as its clients see it."""
+class Api:
+    """One instance of the service, as its clients see it.
+
+    Each operation is a method by its name: `api.pop("orders", "billing", {"max_messages": 5})` takes the names in the
+    path and the request as JSON, and returns the answer as JSON."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name not in OPERATIONS:
+            raise AttributeError(name)
+        return partial(self._answer, OPERATIONS[name])
+
+    def _answer(self, operation: Operation, *arguments: Any, **headers: str | None) -> Any:
+        return self.call(operation, *arguments, **headers)[1]
+
+    def call(self, operation: Operation, *arguments: Any, **headers: str | None) -> tuple[int, Any]:
+        """Status and answer."""
+        return operation.call(self._service, *arguments, **headers)
+
+    def outbox_item(self, topic_name: str, message: Json) -> Item:
+        """An item that is the message, once somebody has stored it."""
+        with one_call(self._service.env.runtime.uptime()):
+            topic = self._service.env.catalogue.topic(topic_name)
+            parsed, queue = parse_for_transaction(message, topic.queues, self._service.env.runtime.now())
+            return self._service.producing.outbox_item(topic, parsed, queue)
+
+    # What runs on a schedule is no call of a client: each request to the store has the store's whole time.
+
+    def revive(self) -> Json:
+        """`{"seen": cursors, "done": messages that went to the dead letters}`."""
+        return self._service.sweeps.revive().as_json()
+
+    def forward(self) -> Json:
+        """`{"seen": queues in which messages may wait, "done": messages that were due, and can now be had}`."""
+        return self._service.sweeps.forward().as_json()
+
+    def expire(self) -> Json:
+        """`{"seen": deleted topics that had left something, and broadcast groups, "done": topics of which nothing is
+        left, and consumers that were forgotten}`."""
+        return self._service.sweeps.expire().as_json()
+
+    def check(self) -> Json:
+        """`{"seen": groups that have an alarm, "done": alarms that were raised, or cleared}`."""
+        return self._service.sweeps.check().as_json()

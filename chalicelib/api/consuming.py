@@ -1,92 +1,212 @@
-"""Consuming: pop, and what settles its messages."""
+"""Consuming: pop leases messages; ack, nack, bury and extend take their receipts."""
 
 from __future__ import annotations
 
-from chalicelib.api import views
-from chalicelib.api.operations import Json, Operations, operation
-from chalicelib.base.fields import Fields, checked_name
-from chalicelib.base.limits import (
-    BATCH_MESSAGES_MAX,
-    ID_CHARS_MAX,
-    INVISIBLE_MS_MAX,
-    NACK_DELAY_MS_MAX,
-    POP_MESSAGES_DEFAULT,
-    REASON_CHARS_MAX,
-    RECEIPT_CHARS_MAX,
-    WAIT_MS_MAX,
+from dataclasses import asdict
+
+from chalicelib.api.messages import Message
+from chalicelib.api.operation import GROUP, Answer, Family, Json, in_topic, sometimes
+from chalicelib.base.fields import array, batch, flag, instant, integer, optional, request, required, string
+from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
+from chalicelib.consuming.delivery import Delivery as Delivered
+from chalicelib.consuming.receipt_batch import LEASE_LOST, RECEIPT_INVALID
+from chalicelib.consuming.request import RECEIPT, Pop
+from chalicelib.service import Service
+
+CONSUMING = Family(
+    "Consuming",
+    "Pop leases messages to the caller. A message that is not acked before its lease ends is delivered again.",
 )
-from chalicelib.consuming.claim import Pop
 
-_POP_FIELDS = frozenset({"max_messages", "invisible_ms", "wait_ms", "consumer_id", "attempt_id", "ack"})
+# -- types ------------------------------------------------------------------------------------------------------------
+
+_REASON = string(
+    "The reason, for people. It stays with the message in the dead letters.",
+    REASON_CHARS_MAX,
+    minLength=0,
+    default="",
+    examples=["no stock"],
+)
+_UNTIL = instant("When the lease ends, and the message can be delivered again.")
 
 
-class Consuming(Operations):
-    @operation
-    def pop(self, name: str, group_name: str, body: Json) -> Json:
-        checked_name("group", group_name)
-        ask = _pop(Fields(body, _POP_FIELDS))
-        popped = self._in_topic(name, lambda found: self._service.consuming.pop(found, group_name, ask))
-        return views.popped(name, popped, len(ask.ack))
+@request
+class AckRequest:
+    """Which messages to settle."""
 
-    @operation
-    def ack(self, name: str, group_name: str, body: Json) -> Json:
-        checked_name("group", group_name)
-        receipts = _receipts(Fields(body, {"receipts"}))
-        failed = self._in_topic(name, lambda found: self._service.consuming.ack(found, group_name, receipts))
-        return {"acked": len(receipts) - len(failed), "failed": views.failures(failed)}
+    receipts: list[str] = required(batch("The receipts of the messages.", RECEIPT))
 
-    @operation
-    def nack(self, name: str, group_name: str, body: Json) -> Json:
-        checked_name("group", group_name)
-        fields = Fields(body, {"receipts", "delay_ms", "reason"})
-        receipts = _receipts(fields)
-        delay_ms = fields.integer("delay_ms", 0, NACK_DELAY_MS_MAX)
-        reason = _reason(fields)
-        failed = self._in_topic(
-            name, lambda found: self._service.consuming.nack(found, group_name, receipts, delay_ms, reason)
+
+@request
+class NackRequest(AckRequest):
+    """Which messages to give back."""
+
+    delay_ms: int | None = optional(
+        integer(
+            "Deliver again after this many milliseconds. By default the group's `backoff_ms` applies.",
+            most=NACK_DELAY_MS_MAX,
+            examples=[5000],
         )
-        return {"nacked": len(receipts) - len(failed), "failed": views.failures(failed)}
-
-    @operation
-    def bury(self, name: str, group_name: str, body: Json) -> Json:
-        checked_name("group", group_name)
-        fields = Fields(body, {"receipts", "reason"})
-        receipts = _receipts(fields)
-        reason = _reason(fields)
-        failed = self._in_topic(name, lambda found: self._service.consuming.bury(found, group_name, receipts, reason))
-        return {"buried": len(receipts) - len(failed), "failed": views.failures(failed)}
-
-    @operation
-    def extend(self, name: str, group_name: str, body: Json) -> Json:
-        checked_name("group", group_name)
-        fields = Fields(body, {"receipts", "invisible_ms"})
-        receipts = _receipts(fields)
-        invisible_ms = fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX)
-        if invisible_ms is None:
-            raise fields.wrong("invisible_ms", f"given: an integer from 1 to {INVISIBLE_MS_MAX}")
-        extended, failed = self._in_topic(
-            name, lambda found: self._service.consuming.extend(found, group_name, receipts, invisible_ms)
-        )
-        return {"extended": views.extended(extended), "failed": views.failures(failed)}
+    )
+    reason: str = optional(_REASON)
 
 
-def _pop(fields: Fields) -> Pop:
-    return Pop(
-        fields.integer("max_messages", 1, BATCH_MESSAGES_MAX) or POP_MESSAGES_DEFAULT,
-        fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
-        fields.integer("wait_ms", 0, WAIT_MS_MAX) or 0,
-        fields.text("consumer_id", ID_CHARS_MAX),
-        fields.text("attempt_id", ID_CHARS_MAX),
-        tuple(fields.strings("ack", BATCH_MESSAGES_MAX, RECEIPT_CHARS_MAX, least=0) or ()),
+@request
+class BuryRequest(AckRequest):
+    """Which messages to give up."""
+
+    reason: str = optional(_REASON)
+
+
+@request
+class ExtendRequest(AckRequest):
+    """Which leases to extend."""
+
+    invisible_ms: int = required(integer("From now, in milliseconds.", 1, INVISIBLE_MS_MAX, examples=[120_000]))
+
+
+class Delivery(Message):
+    """A message and its lease, with exactly one of `body` and `body_base64`."""
+
+    attempt = integer("1 when the message is delivered to the group for the first time.", 1)
+    invisible_until_ms = _UNTIL
+    receipt = RECEIPT
+
+
+class Failure(Answer):
+    """A receipt that did not count."""
+
+    receipt = string("The receipt as it was given.", examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
+    code = string(
+        f"`{LEASE_LOST}`: the lease expired and another pop took the message, or the receipt is from before an extend"
+        " or a reset, or the message was nacked; for nack, bury and extend, also a message that is settled."
+        f" `{RECEIPT_INVALID}`: this service did not issue it for this group, or it was altered, or the topic or the"
+        " group was deleted since.",
+        enum=[LEASE_LOST, RECEIPT_INVALID],
     )
 
 
-def _receipts(fields: Fields) -> list[str]:
-    receipts = fields.strings("receipts", BATCH_MESSAGES_MAX, RECEIPT_CHARS_MAX)
-    if receipts is None:
-        raise fields.wrong("receipts", f"given: a list of 1 to {BATCH_MESSAGES_MAX} strings")
-    return receipts
+class _Failures(Answer):
+    failed = array("The receipts that did not count, and why.", Failure)
 
 
-def _reason(fields: Fields) -> str:
-    return fields.text("reason", REASON_CHARS_MAX, chars_min=0) or ""
+class PopResult(_Failures):
+    """The messages that were leased, perhaps none, and the outcome of the receipts in `ack`."""
+
+    messages = array("Messages of one queue, in offset order; none if none was ready.", Delivery)
+    acked = integer("How many receipts in `ack` count.")
+    paused = sometimes(flag("The group is paused. Missing when it is not.", const=True))
+    limited = sometimes(
+        string(
+            "The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.",
+            enum=["in_flight", "rate"],
+        )
+    )
+    retry_after_ms = sometimes(
+        integer("When the rate allows more, in milliseconds from now. Missing where it held nothing back.")
+    )
+
+
+class AckResult(_Failures):
+    """The outcome of the receipts."""
+
+    acked = integer("How many count.", examples=[1])
+
+
+class NackResult(_Failures):
+    """The outcome of the receipts."""
+
+    nacked = integer("How many count.", examples=[1])
+
+
+class BuryResult(_Failures):
+    """The outcome of the receipts."""
+
+    buried = integer("How many count.", examples=[1])
+
+
+class Extended(Answer):
+    """A lease that was extended."""
+
+    receipt = string("The receipt as it was given. It no longer counts.", examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"])
+    new_receipt = string("The receipt to use from now on.", examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
+    invisible_until_ms = _UNTIL
+
+
+class ExtendResult(_Failures):
+    """The outcome of the receipts."""
+
+    extended = array("The leases that were extended.", Extended)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+@CONSUMING.operation("POST", GROUP + "/pop", PopResult, Pop)
+def pop(service: Service, topic_name: str, group_name: str, request: Pop) -> Json:
+    """Lease messages.
+
+    Takes what is ready in one queue, and none only if none was ready in any. An answer holds at most
+    {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON."""
+    popped = in_topic(service, topic_name, lambda topic: service.consuming.pop(topic, group_name, request))
+    answer: Json = {
+        "messages": [_delivery(topic_name, each) for each in popped.deliveries],
+        "acked": len(request.ack) - len(popped.failed),
+        "failed": [asdict(each) for each in popped.failed],
+    }
+    if popped.is_paused:
+        answer["paused"] = True
+    if popped.retry_after_ms is not None:
+        answer |= {"limited": "rate", "retry_after_ms": popped.retry_after_ms}
+    elif popped.is_limited:
+        answer["limited"] = "in_flight"
+    return answer
+
+
+def _delivery(topic_name: str, delivery: Delivered) -> Json:
+    return {
+        **delivery.stored.as_json(topic_name),
+        "attempt": delivery.attempt,
+        "invisible_until_ms": delivery.invisible_until_ms,
+        "receipt": delivery.receipt,
+    }
+
+
+@CONSUMING.operation("POST", GROUP + "/ack", AckResult, AckRequest)
+def ack(service: Service, topic_name: str, group_name: str, request: AckRequest) -> Json:
+    """Settle messages.
+
+    Acking twice is fine, and so is acking after the lease ended until another pop has taken the message."""
+    receipts = request.receipts
+    failed = in_topic(service, topic_name, lambda topic: service.consuming.ack(topic, group_name, receipts))
+    return {"acked": len(receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+
+
+@CONSUMING.operation("POST", GROUP + "/nack", NackResult, NackRequest)
+def nack(service: Service, topic_name: str, group_name: str, request: NackRequest) -> Json:
+    """Give messages back.
+
+    They are delivered again later, or go to the dead letters when this was their last attempt."""
+    arguments = (group_name, request.receipts, request.delay_ms, request.reason)
+    failed = in_topic(service, topic_name, lambda topic: service.consuming.nack(topic, *arguments))
+    return {"nacked": len(request.receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+
+
+@CONSUMING.operation("POST", GROUP + "/bury", BuryResult, BuryRequest)
+def bury(service: Service, topic_name: str, group_name: str, request: BuryRequest) -> Json:
+    """Give messages up.
+
+    They go to the dead letters at once, however often they were delivered, and are not delivered to the group again."""
+    arguments = (group_name, request.receipts, request.reason)
+    failed = in_topic(service, topic_name, lambda topic: service.consuming.bury(topic, *arguments))
+    return {"buried": len(request.receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+
+
+@CONSUMING.operation("POST", GROUP + "/extend", ExtendResult, ExtendRequest)
+def extend(service: Service, topic_name: str, group_name: str, request: ExtendRequest) -> Json:
+    """Extend leases.
+
+    Each message gets a new receipt; the old one is then lost."""
+    arguments = (group_name, request.receipts, request.invisible_ms)
+    extended, failed = in_topic(service, topic_name, lambda topic: service.consuming.extend(topic, *arguments))
+    return {"extended": [asdict(each) for each in extended], "failed": [asdict(each) for each in failed]}

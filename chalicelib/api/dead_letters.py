@@ -1,54 +1,121 @@
-"""Dead letters: what a group has given up, to be looked at, taken back, or thrown away."""
+"""Dead letters: list them, bring them back, throw them away."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from chalicelib.api import views
-from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import Fields, decoded_token, encoded_token, shown
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, ID_CHARS_MAX
+from chalicelib.api.messages import Message
+from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page, sometimes
+from chalicelib.base.errors import InvalidField, MessageNotFound
+from chalicelib.base.fields import batch, instant, integer, optional, request, shown, string
+from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
 from chalicelib.dead_letters.queue import BEGINNING, Place
+from chalicelib.service import Service
+from chalicelib.store.paging import positions_of, positions_token
 from chalicelib.table import keys
 
+DEAD_LETTERS = Family(
+    "Dead letters", "Messages that a group has given up: delivered `max_attempts` times without an ack, or buried."
+)
 
-class DeadLetters(Operations):
-    @operation
-    def list_dead(self, name: str, group_name: str, query: Mapping[str, str]) -> Json:
-        found = self._current_topic(name)
-        limit, token = page_of(parameters(query))
-        since = _since(token, found.queues)
-        page = self._service.dead_letters.queue.page(found, group_name, limit, since)
-        rest = None if page.rest is None else _token(page.rest)
-        return {"messages": [views.dead_message(name, each) for each in page.messages], "next": rest}
+_DEAD = GROUP + "/dead"
 
-    @operation
-    def redrive(self, name: str, group_name: str, body: Json) -> Json:
-        message_ids = Fields(body, {"message_ids"}).strings(
-            "message_ids", BATCH_MESSAGES_MAX, ID_CHARS_MAX, chars_min=1
+
+class DeadMessage(Message):
+    """A message that the group has given up, with exactly one of `body` and `body_base64`."""
+
+    attempts = integer("How often it was delivered.", 1, examples=[5])
+    reason = string(
+        "The reason that the last nack, or the bury, gave; or that the lease expired; or that the message was lost.",
+        REASON_CHARS_MAX,
+        minLength=0,
+        examples=["no such customer"],
+    )
+    dead_at_ms = instant("When it was given up.")
+    body = sometimes(
+        string(
+            "The payload; empty when the store has lost it, as `reason` then says.",
+            examples=["order 4711 paid"],
         )
-        found = self._current_topic(name)
-        redrive = self._service.dead_letters.redrive
-        done = redrive.all(found, group_name) if message_ids is None else redrive.some(found, group_name, message_ids)
-        return {"redriven": done.redriven, "remaining": done.remaining}
+    )
 
-    @operation
-    def purge_dead(self, name: str, group_name: str) -> Json:
-        return {"purged": self._service.dead_letters.queue.purge(self._current_topic(name), group_name)}
+
+@request
+class RedriveRequest:
+    """What to bring back. Without `message_ids`: all."""
+
+    message_ids: list[str] | None = optional(
+        batch(
+            "Messages in the dead letters.", string("A message's id.", ID_CHARS_MAX, examples=["5c0a7f3e91d2b8460111"])
+        )
+    )
+
+
+class RedriveResult(Answer):
+    """What was brought back."""
+
+    redriven = integer("How many messages left the dead letters.", examples=[1])
+    remaining = integer("How many of the group's messages are still in the dead letters.")
+
+
+class PurgeResult(Answer):
+    """What was thrown away."""
+
+    purged = integer("How many dead letters were removed.", examples=[2])
+
+
+@DEAD_LETTERS.operation("GET", _DEAD, page("messages", DeadMessage), Page)
+def list_dead(service: Service, topic_name: str, group_name: str, request: Page) -> Json:
+    """List dead letters.
+
+    They come by queue and offset. A message that is no longer in the log is left out. A broadcast group lists a message
+    once for each consumer that gave it up; a redrive with its id brings it back to all of them."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    found = service.dead_letters.queue.page(topic, group_name, request.limit, _place(request.next, topic.queues))
+    messages = [
+        {
+            **each.stored.as_json(topic_name),
+            "attempts": each.letter.attempts,
+            "reason": each.letter.reason,
+            "dead_at_ms": each.letter.dead_at_ms,
+        }
+        for each in found.messages
+    ]
+    return {"messages": messages, "next": None if found.rest is None else _token(found.rest)}
+
+
+@DEAD_LETTERS.operation("POST", _DEAD + "/redrive", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
+def redrive_dead(service: Service, topic_name: str, group_name: str, request: RedriveRequest) -> Json:
+    """Bring dead letters back.
+
+    They are delivered to this group again, and to no other, from `attempt` 1 on. With `message_ids`, at most
+    {BATCH_MESSAGES_MAX}, nothing is done unless all of them are in the dead letters. One call takes {DEAD_MS} ms at
+    most, and brings back no more than a queue has room for: call again while `remaining` is not 0."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    ids = request.message_ids
+    redrive = service.dead_letters.redrive
+    done = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
+    return {"redriven": done.redriven, "remaining": done.remaining}
+
+
+@DEAD_LETTERS.operation("DELETE", _DEAD, PurgeResult)
+def purge_dead(service: Service, topic_name: str, group_name: str) -> Json:
+    """Throw dead letters away.
+
+    The messages stay in the log for other groups. One call takes {DEAD_MS} ms at most: call again until nothing is
+    purged."""
+    return {"purged": service.dead_letters.queue.purge(service.env.catalogue.current_topic(topic_name), group_name)}
 
 
 def _token(place: Place) -> str:
     queue, offset, consumer = place
-    token = encoded_token({queue: offset})
+    token = positions_token({queue: offset})
     return f"{token}.{consumer}" if consumer else token
 
 
-def _since(token: str | None, queues: int) -> Place:
+def _place(token: str | None, queues: int) -> Place:
     if token is None:
         return BEGINNING
     first, dot, consumer = token.partition(".")
-    positions = decoded_token(first, queues)
+    positions = positions_of(first, queues)
     if len(positions) > 1 or (dot and not keys.is_consumer(consumer)):
-        raise InvalidField(f"parameter 'next' is of another list; it is {shown(token)}")
+        raise InvalidField(f"parameter 'next' belongs to another list; it is {shown(token)}")
     return *next(iter(positions.items())), consumer

@@ -1,60 +1,199 @@
-"""Groups: their settings, how far they are, and where they go on."""
+"""Groups: create or change, look at, list, delete, and move."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import ClassVar
 
-from chalicelib.admin.groups import OneQueue
-from chalicelib.api import views
-from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.base.fields import Fields, checked_name
-from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
-from chalicelib.catalogue import group
+from chalicelib.admin.groups import GroupDetails, OneQueue
+from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
+from chalicelib.api.topics import END_OFFSET
+from chalicelib.base.errors import InvalidFilter
+from chalicelib.base.fields import (
+    Label,
+    Schema,
+    array,
+    check,
+    either,
+    instant,
+    integer,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
+from chalicelib.base.message import OFFSET, QUEUE
+from chalicelib.catalogue.alarm import CLEARED, RAISED
+from chalicelib.catalogue.group import EARLIEST, LATEST, GroupSettings
+from chalicelib.producing.new_message import parse_queue, unchecked
+from chalicelib.service import Service
 
+GROUPS = Family(
+    "Groups",
+    "A group reads every message of its topic, at its own pace; it does not affect other groups.",
+)
 
-class Groups(Operations):
-    @operation
-    def put_group(self, name: str, group_name: str, body: Json) -> tuple[Json, bool]:
-        """The group with its progress, and whether it is new."""
-        checked_name("group", group_name)
-        settings = group.parse_settings(body)
-        found = self._current_topic(name)
-        _, is_new = self._service.admin.groups.put(found, group_name, settings)
-        return views.group_details(name, self._service.admin.groups.details(found, group_name)), is_new
-
-    @operation
-    def get_group(self, name: str, group_name: str) -> Json:
-        return views.group_details(name, self._service.admin.groups.details(self._current_topic(name), group_name))
-
-    @operation
-    def list_groups(self, name: str, query: Mapping[str, str]) -> Json:
-        limit, token = page_of(parameters(query))
-        found, rest = self._service.admin.groups.page(self._current_topic(name), limit, token)
-        return {"groups": [views.group_totals(name, each) for each in found], "next": rest}
-
-    @operation
-    def delete_group(self, name: str, group_name: str) -> None:
-        self._service.admin.groups.delete(self._current_topic(name), group_name)
-
-    @operation
-    def reset(self, name: str, group_name: str, body: Json) -> Json:
-        found = self._current_topic(name)
-        to = _reset_target(Fields(body, {"to"}), found.queues)
-        return views.group_details(name, self._service.admin.groups.reset(found, group_name, to))
+# -- types ------------------------------------------------------------------------------------------------------------
 
 
-def _reset_target(fields: Fields, queues: int) -> str | int | OneQueue:
-    to = fields.raw("to")
-    if to in ("earliest", "latest"):
-        return str(to)
-    wanted = '"earliest", "latest", {"at_ms": instant} or {"queue": queue, "offset": offset}'
-    if not isinstance(to, dict):
-        raise fields.wrong("to", wanted)
-    inner = Fields(to, {"at_ms", "queue", "offset"}, "to.")
-    at_ms = inner.integer("at_ms", 0, INSTANT_MS_MAX)
-    queue, offset = inner.integer("queue", 0, queues - 1), inner.integer("offset", 0, OFFSET_MAX)
-    if at_ms is not None and queue is None and offset is None:
-        return at_ms
-    if at_ms is None and queue is not None and offset is not None:
-        return OneQueue(queue, offset)
-    raise fields.wrong("to", wanted)
+class _Counts(Answer):
+    ready = integer("Messages that a pop can take now, including those whose lease expired.", examples=[3])
+    in_flight = integer("Messages that are leased.", examples=[1])
+
+
+class Group(_Counts):
+    """A group, its settings and its progress over all queues."""
+
+    SETTINGS = GroupSettings
+    group = GROUP_NAME
+    topic = TOPIC_NAME
+    alarm_state = nullable(
+        string("The state of the alarm as of the last check. Null: the group has no alarm.", enum=[RAISED, CLEARED])
+    )
+    created_at_ms = instant("When the group was created.")
+    retrying = integer("Messages that wait for their retry after a nack; not part of `lag`.")
+    dead = integer("Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.")
+    lag = integer("`ready` and `in_flight` together.", examples=[4])
+
+
+class QueueProgress(_Counts):
+    """How far the group is in one queue."""
+
+    queue = QUEUE
+    committed_offset = integer(
+        "The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked message,"
+        " unless the group is ordered.",
+        examples=[17],
+    )
+    next_offset = integer("The lowest offset that was never taken.", examples=[18])
+    end_offset = END_OFFSET
+    oldest_ready_at_ms = nullable(instant("When the first ready message was stored. Null: none is ready."))
+    last_pop_at_ms = nullable(instant("When a pop last took messages. Null: none did yet."))
+    last_consumer_id = nullable(
+        string("The `consumer_id` of that pop. Null: it gave none, or there was none.", examples=["worker-1"])
+    )
+
+
+class GroupDetail(Group):
+    """A group, its settings, and its progress over all queues and in each."""
+
+    queues = array("One entry for each queue.", QueueProgress)
+
+
+@request
+class ResetTarget:
+    """An instant, or an offset of one queue; the other queues stay."""
+
+    RULES: ClassVar[Schema] = either(("at_ms",), ("queue", "offset"))
+
+    at_ms: int | None = optional(instant("What was stored at or after this instant."))
+    queue: int | None = optional(QUEUE, unchecked)
+    offset: int | None = optional(OFFSET)
+
+
+_TO = one_of(
+    "The target: the first message that can be read, the end, what was stored at or after an instant, or an offset of"
+    " one queue, from its first to its end offset.",
+    {"type": "string", "enum": [EARLIEST, LATEST]},
+    ResetTarget,
+)
+
+
+def _target(value: object, label: Label) -> str | int | OneQueue:
+    to: str | ResetTarget = check(_TO, value, label)
+    if isinstance(to, str):
+        return to
+    if to.at_ms is not None and to.queue is None and to.offset is None:
+        return to.at_ms
+    if to.at_ms is None and to.queue is not None and to.offset is not None:
+        return OneQueue(to.queue, to.offset)
+    raise label.wrong('"earliest", "latest", {"at_ms"} or {"queue", "offset"}', value)
+
+
+@request
+class ResetRequest:
+    """Where to move the group."""
+
+    to: str | int | OneQueue = required(_TO, _target)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+@GROUPS.operation("GET", TOPIC + "/groups", page("groups", Group), Page)
+def list_groups(service: Service, topic_name: str, request: Page) -> Json:
+    """List the groups of a topic.
+
+    Paging while groups are created neither repeats nor skips one. A page has at most {GROUP_DETAILS_MAX} groups,
+    whatever its `limit`."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    groups, rest = service.admin.groups.page(topic, request.limit, request.next)
+    return {"groups": [_totals(topic_name, each) for each in groups], "next": rest}
+
+
+@GROUPS.operation("PUT", GROUP, {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
+def put_group(service: Service, topic_name: str, group_name: str, settings: Json) -> tuple[int, Json]:
+    """Create or change a group.
+
+    Changes the settings that are given, and only those."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    _, is_new = service.admin.groups.put(topic, group_name, settings)
+    return 201 if is_new else 200, _details(topic_name, service.admin.groups.details(topic, group_name))
+
+
+@GROUPS.operation("GET", GROUP, GroupDetail)
+def get_group(service: Service, topic_name: str, group_name: str) -> Json:
+    """Get a group.
+
+    Its settings and its progress."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    return _details(topic_name, service.admin.groups.details(topic, group_name))
+
+
+@GROUPS.operation("DELETE", GROUP, DELETED)
+def delete_group(service: Service, topic_name: str, group_name: str) -> None:
+    """Delete a group.
+
+    A group created again under the same name starts afresh, and no old receipt has an effect on it."""
+    service.admin.groups.delete(service.env.catalogue.current_topic(topic_name), group_name)
+
+
+@GROUPS.operation("POST", GROUP + "/reset", GroupDetail, ResetRequest)
+def reset_group(service: Service, topic_name: str, group_name: str, request: ResetRequest) -> Json:
+    """Move a group.
+
+    Leases from before neither bring messages back nor settle anything, and waiting retries are dropped. When only one
+    queue is moved, this applies to that queue."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    if isinstance(request.to, OneQueue):
+        parse_queue(request.to.queue, topic.queues, Label("to.queue"))
+    return _details(topic_name, service.admin.groups.reset(topic, group_name, request.to))
+
+
+def _totals(topic_name: str, details: GroupDetails) -> Json:
+    queues = details.queues
+    ready, in_flight = sum(each.ready for each in queues), sum(each.in_flight for each in queues)
+    return {
+        "topic": topic_name,
+        **details.group.as_json(),
+        "alarm_state": details.alarm_state,
+        "ready": ready,
+        "in_flight": in_flight,
+        "retrying": sum(each.retrying for each in queues),
+        "dead": sum(each.dead for each in queues),
+        "lag": ready + in_flight,
+    }
+
+
+def _details(topic_name: str, details: GroupDetails) -> Json:
+    oldest = details.oldest_ready_at_ms
+    queues = [
+        {name: getattr(each, name) for name in _PROGRESS} | {"oldest_ready_at_ms": oldest.get(each.queue)}
+        for each in details.queues
+    ]
+    return {**_totals(topic_name, details), "queues": queues}
+
+
+_PLACES = ("queue", "committed_offset", "next_offset", "end_offset")
+_PROGRESS = (*_PLACES, "ready", "in_flight", "last_pop_at_ms", "last_consumer_id")

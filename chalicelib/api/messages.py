@@ -1,103 +1,283 @@
-"""Producing, and looking up."""
+"""Messages: produce them, and read them without leasing; those that wait until they are due."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, ClassVar
 
-from chalicelib.api import views
-from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.base import message
-from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.fields import Fields, decoded_token, encoded_token
-from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX
-from chalicelib.base.message import Message
+from chalicelib.api.operation import TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page, sometimes
+from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
+from chalicelib.base.fields import (
+    Label,
+    Schema,
+    array,
+    batch,
+    flag,
+    instant,
+    nullable,
+    one_of,
+    optional,
+    request,
+    required,
+    string,
+)
+from chalicelib.base.limits import BODY_BYTES_MAX
+from chalicelib.base.message import OFFSET, QUEUE
+from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing import trace
+from chalicelib.producing.new_message import (
+    BODY,
+    BODY_BASE64,
+    KEY,
+    PROPERTIES,
+    TAG,
+    NewMessage,
+    Sent,
+    parse_batch,
+    parse_key,
+    parse_queue,
+    unchecked,
+)
 from chalicelib.producing.produce import Produced
-from chalicelib.table.writes import Item
+from chalicelib.service import Service
+from chalicelib.store.paging import positions_of, positions_token
+
+MESSAGES = Family("Messages", "Produce messages, and read them without leasing.")
+DELAYS = Family(
+    "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
+)
+
+_MESSAGES = TOPIC + "/messages"
+_DELAYED = TOPIC + "/delayed"
+
+# -- types ------------------------------------------------------------------------------------------------------------
 
 
-class Messages(Operations):
-    @operation
-    def produce(self, name: str, body: Json, traceparent: str | None = None) -> list[Produced]:
-        """What became of each message; at least one is stored. `traceparent`: the trace that the request belongs to, if
-        its form is that of W3C."""
-        parent = trace.parse(traceparent)
-        found = self._topic(name)
-        batch = self._batch(found, body, parent)
+@request
+class ProduceRequest:
+    """The messages to store."""
 
-        def send() -> list[Produced]:
-            try:
-                return self._service.producing.produce(found, batch)
-            except TopicNotFound:
-                current = self._current_topic(name)  # perhaps it was made again a moment ago
-                return self._service.producing.produce(current, self._batch(current, body, parent))
+    messages: list[Any] = required(
+        batch(f"Their bodies are at most {BODY_BYTES_MAX} bytes in all.", NewMessage), unchecked
+    )
 
-        return self._service.producing.hooks.around(name, [each for each, _ in batch], send)
 
-    def _batch(self, found: Topic, body: Json, parent: str | None) -> list[tuple[Message, int | None]]:
-        given = Fields(body, {"messages"}).raw("messages")
-        batch = message.parse_batch(given, found.queues, self._service.env.runtime.now())
-        return [(trace.traced(each, parent), queue) for each, queue in batch]
+@request
+class ReadRequest(Page):
+    queue: int | None = optional({**QUEUE, "description": "Read this queue only, counted from 0."}, unchecked)
+    offset: int | None = optional(
+        {**OFFSET, "description": "Begin at this offset of `queue`; below the first, at the first."}
+    )
+    at_ms: int | None = optional(instant("Begin with what was stored at or after this instant."))
+    key: str | None = optional(
+        {**KEY, "description": "Read the messages with this key. Only for topics with `index_keys`."}, parse_key
+    )
 
-    @operation
-    def outbox_item(self, name: str, body: Json) -> Item:
-        """An item that is the message, once somebody has stored it."""
-        found = self._topic(name)
-        given, queue = message.parse(body, found.queues, "message.", self._service.env.runtime.now())
-        if given.dedup_id is not None:
-            raise InvalidField("field 'message.dedup_id' is not for a message that is part of a transaction")
-        return self._service.producing.outbox_item(found, given, queue)
 
-    @operation
-    def get_message(self, name: str, message_id: str) -> Json:
-        return self._service.reading.lookup.by_id(self._current_topic(name), message_id).as_json(name)
+class Stored(Answer):
+    """Where a message was stored."""
 
-    @operation
-    def read_messages(self, name: str, query: Mapping[str, str]) -> Json:
-        found = self._current_topic(name)
-        fields = parameters(query)
-        limit, token = page_of(fields)
-        if fields.given("key"):
-            return self._with_key(found, fields, limit, token)
-        positions = self._positions(found, fields, token)
-        page = self._service.reading.lookup.read(found, positions, limit)
-        rest = None if page.is_all else encoded_token(page.positions)
-        return {"messages": [each.as_json(name) for each in page.messages], "next": rest}
+    message_id = string(
+        "The message's id. Id, queue and offset stay the same through every retry.", examples=["5c0a7f3e91d2b8460111"]
+    )
+    queue = QUEUE
+    offset = nullable({**OFFSET, "description": f"{OFFSET['description']} Null while the message waits."})
+    deliver_at_ms = sometimes(instant("The message waits until then. Only where a time to come was given."))
 
-    @operation
-    def list_delayed(self, name: str, query: Mapping[str, str]) -> Json:
-        limit, token = page_of(parameters(query))
-        found, rest = self._service.delays.messages.page(self._current_topic(name), limit, token)
-        return {"messages": [views.waiting(name, each) for each in found], "next": rest}
 
-    @operation
-    def cancel_delayed(self, name: str, message_id: str) -> Json:
-        self._service.delays.messages.cancel(self._current_topic(name), message_id)
-        return {"cancelled": True}
+class NotStoredError(Answer):
+    """Why the message was not stored."""
 
-    def _with_key(self, found: Topic, fields: Fields, limit: int, token: str | None) -> Json:
-        key = message.parse_key(fields) or ""
-        if other := next((name for name in ("queue", "offset", "at_ms") if fields.given(name)), None):
-            raise InvalidField(f"parameter 'key' goes without 'queue', 'offset' and 'at_ms'; '{other}' is given too")
-        if not found.index_keys:
-            raise InvalidField(f"parameter 'key' is for topics with index_keys; topic {found.name!r} has none")
-        messages, rest = self._service.reading.by_key.page(found, key, limit, token)
-        return {"messages": [each.as_json(found.name) for each in messages], "next": rest}
+    code = string("As in a problem.", enum=[StoreUnavailable.__name__])
+    detail = string("One sentence for people.", examples=["the store did not answer, after retries"])
+    outcome = sometimes(string("The store's answer was lost: the message may be stored after all.", const="unknown"))
 
-    def _positions(self, found: Topic, fields: Fields, token: str | None) -> dict[int, int]:
-        """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
-        queue = fields.integer("queue", 0, found.queues - 1)
-        offset = fields.integer("offset", 0, OFFSET_MAX)
-        at_ms = fields.integer("at_ms", 0, INSTANT_MS_MAX)
-        if token is not None:
-            positions = decoded_token(token, found.queues)  # goes on from there, wherever the first page began
-            if queue is not None and positions.keys() != {queue}:
-                raise InvalidField(f"parameter 'next' is of another query: not of queue {queue} alone")
-            return positions
-        if offset is not None and (queue is None or at_ms is not None):
-            raise InvalidField(f"parameter 'offset' goes with 'queue' and without 'at_ms'; it is {offset}")
-        if offset is not None and queue is not None:
-            return {queue: offset}
-        positions = self._service.reading.lookup.positions_at(found, at_ms or 0)
-        return positions if queue is None else {queue: positions[queue]}
+
+class NotStored(Answer):
+    """A message that was not stored."""
+
+    error = NotStoredError
+
+
+class ProduceResult(Answer):
+    """All messages are stored."""
+
+    messages = array("In the order given.", Stored)
+
+
+class PartialProduceResult(Answer):
+    """Some queues failed: the messages with an `error` are not stored, the others are."""
+
+    messages = array("In the order given.", one_of("Stored, or not.", Stored, NotStored))
+
+
+class _Content(Answer):
+    RULES: ClassVar[Schema] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    message_id = Stored.message_id
+    topic = TOPIC_NAME
+    queue = QUEUE
+    key = nullable(KEY)
+    tag = nullable(TAG)
+    properties = PROPERTIES
+    body = sometimes(BODY)
+    body_base64 = sometimes(BODY_BASE64)
+
+
+class Message(_Content):
+    """A message, with exactly one of `body` and `body_base64`."""
+
+    offset = OFFSET
+    stored_at_ms = instant("When the message was stored.")
+
+
+class DelayedMessage(_Content):
+    """A message that waits, with exactly one of `body` and `body_base64`. It keeps its id when it is delivered."""
+
+    key = nullable(
+        {
+            **KEY,
+            "description": "Messages with the same key go to the same queue, in the order in which they are due: for"
+            " one request, those due at the same time in its order; for different requests, in any order.",
+        }
+    )
+    deliver_at_ms = instant("The message is not delivered before.")
+
+
+class CancelResult(Answer):
+    """The message is cancelled."""
+
+    cancelled = flag("That it was cancelled, now.", const=True)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+@MESSAGES.operation(
+    "POST",
+    _MESSAGES,
+    {
+        200: ProduceResult,
+        204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
+        207: PartialProduceResult,
+    },
+    ProduceRequest,
+    headers=("Prefer", "traceparent"),
+)
+def produce(
+    service: Service, topic_name: str, request: ProduceRequest, traceparent: str | None = None
+) -> tuple[int, Json]:
+    """Produce messages.
+
+    Nothing is stored unless all messages are valid. Messages of one call that land in one queue have consecutive
+    offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each {TRANSACTION_ITEMS_MAX} have). A message
+    without `key` and `queue` goes to any queue."""
+    parent = trace.parse(traceparent)
+    topic = service.env.catalogue.topic(topic_name)
+    messages = _parsed(service, topic, request, parent)
+
+    def send() -> list[Produced]:
+        try:
+            return service.producing.produce(topic, messages)
+        except TopicNotFound:
+            current = service.env.catalogue.current_topic(topic_name)  # perhaps it was created again a moment ago
+            return service.producing.produce(current, _parsed(service, current, request, parent))
+
+    results = service.producing.hooks.around(topic_name, [message for message, _ in messages], send)
+    is_whole = all(each.error is None for each in results)
+    return 200 if is_whole else 207, {"messages": [_produced(each) for each in results]}
+
+
+def _parsed(service: Service, topic: Topic, request: ProduceRequest, parent: str | None) -> list[Sent]:
+    messages = parse_batch(request.messages, topic.queues, service.env.runtime.now())
+    return [(trace.traced(message, parent), queue) for message, queue in messages]
+
+
+def _produced(result: Produced) -> Json:
+    if result.error is not None:
+        return {"error": {"code": result.error.code, "detail": result.error.detail, **result.error.members}}
+    due = {} if result.deliver_at_ms is None else {"deliver_at_ms": result.deliver_at_ms}
+    return {"message_id": result.message_id, "queue": result.queue, "offset": result.offset, **due}
+
+
+@MESSAGES.operation("GET", _MESSAGES, page("messages", Message), ReadRequest)
+def read_messages(service: Service, topic_name: str, request: ReadRequest) -> Json:
+    """Read messages without leasing them.
+
+    With `queue`: the messages of that queue from `offset` or from `at_ms` on, in offset order. Without: those of all
+    queues from `at_ms` on, by `stored_at_ms`. With neither `offset` nor `at_ms`: from the start. `offset` needs `queue`
+    and excludes `at_ms`. With `key`, which excludes all three: the messages with that key by `stored_at_ms`, in a topic
+    with `index_keys`, as far as they were stored since that was set. Reading has no effect on any group."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    if request.key is not None:
+        messages, rest = _with_key(service, topic, request, request.key)
+    else:
+        found = service.reading.lookup.read(topic, _positions(service, topic, request), request.limit)
+        messages, rest = found.messages, None if found.is_all else positions_token(found.positions)
+    return {"messages": [each.as_json(topic_name) for each in messages], "next": rest}
+
+
+def _with_key(service: Service, topic: Topic, request: ReadRequest, key: str) -> tuple[list[StoredMessage], str | None]:
+    if other := next((name for name in ("queue", "offset", "at_ms") if getattr(request, name) is not None), None):
+        raise InvalidField(f"parameter 'key' excludes 'queue', 'offset' and 'at_ms'; '{other}' is given too")
+    if not topic.index_keys:
+        raise InvalidField(f"parameter 'key' needs a topic with index_keys; topic {topic.name!r} has none")
+    return service.reading.by_key.page(topic, key, request.limit, request.next)
+
+
+def _positions(service: Service, topic: Topic, request: ReadRequest) -> dict[int, int]:
+    """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
+    queue, offset, at_ms = request.queue, request.offset, request.at_ms
+    if queue is not None:
+        parse_queue(queue, topic.queues, Label("queue", "parameter"))
+    if request.next is not None:
+        positions = positions_of(request.next, topic.queues)  # goes on from there, wherever the first page began
+        if queue is not None and positions.keys() != {queue}:
+            raise InvalidField(f"parameter 'next' belongs to another query: not to queue {queue} alone")
+        return positions
+    if offset is not None and (queue is None or at_ms is not None):
+        raise InvalidField(f"parameter 'offset' needs 'queue' and excludes 'at_ms'; it is {offset}")
+    if offset is not None and queue is not None:
+        return {queue: offset}
+    positions = service.reading.lookup.positions_at(topic, at_ms or 0)
+    return positions if queue is None else {queue: positions[queue]}
+
+
+@MESSAGES.operation("GET", _MESSAGES + "/{message_id}", Message)
+def get_message(service: Service, topic_name: str, message_id: str) -> Json:
+    """Read one message by its id.
+
+    Reading has no effect on any group."""
+    topic = service.env.catalogue.current_topic(topic_name)
+    return service.reading.lookup.by_id(topic, message_id).as_json(topic_name)
+
+
+@DELAYS.operation("GET", _DELAYED, page("messages", DelayedMessage), Page)
+def list_delayed(service: Service, topic_name: str, request: Page) -> Json:
+    """List the messages that wait.
+
+    They come in the order in which they are due; those of one request that are due at the same time in its order. A
+    page may hold fewer than `limit` messages where a response would be too large."""
+    waiting, rest = service.delays.messages.page(
+        service.env.catalogue.current_topic(topic_name), request.limit, request.next
+    )
+    messages = [
+        {
+            "message_id": each.message_id,
+            "topic": topic_name,
+            "queue": each.queue,
+            "deliver_at_ms": each.due_ms,
+            **each.message.content(),
+        }
+        for each in waiting
+    ]
+    return {"messages": messages, "next": rest}
+
+
+@DELAYS.operation("DELETE", _DELAYED + "/{message_id}", CancelResult, errors=(AlreadyDelivered,))
+def cancel_delayed(service: Service, topic_name: str, message_id: str) -> Json:
+    """Cancel a message that waits.
+
+    The answer is definite: a message reported as cancelled is never delivered, and one reported as delivered is in its
+    queue. A message that was cancelled before is answered with 404."""
+    service.delays.messages.cancel(service.env.catalogue.current_topic(topic_name), message_id)
+    return {"cancelled": True}

@@ -1,37 +1,76 @@
-"""Topics, and the service itself."""
+"""Topics: create or change, look at, list, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
+from chalicelib.base.fields import array, instant, integer
+from chalicelib.base.message import QUEUE
+from chalicelib.catalogue.topic import TopicSettings
+from chalicelib.service import Service
 
-from chalicelib.api import views
-from chalicelib.api.operations import Json, Operations, operation, page_of, parameters
-from chalicelib.catalogue import topic
+TOPICS = Family("Topics", "A topic is a set of queues. It is created on purpose, never by a typo in a produce.")
+
+END_OFFSET = integer("The offset that the next message of the queue will get.", examples=[21])
 
 
-class Topics(Operations):
-    @operation
-    def put_topic(self, name: str, body: Json) -> tuple[Json, bool]:
-        """The topic, and whether it is new."""
-        made, is_new = self._service.admin.topics.put(name, topic.parse_settings(body))
-        return made.as_json(), is_new
+class Topic(Answer):
+    """A topic."""
 
-    @operation
-    def get_topic(self, name: str) -> Json:
-        return views.topic_details(self._service.admin.topics.details(name))
+    SETTINGS = TopicSettings
+    topic = TOPIC_NAME
+    created_at_ms = instant("When the topic was created.")
 
-    @operation
-    def list_topics(self, query: Mapping[str, str]) -> Json:
-        limit, token = page_of(parameters(query))
-        found, rest = self._service.admin.topics.page(limit, token)
-        return {"topics": [each.as_json() for each in found], "next": rest}
 
-    @operation
-    def delete_topic(self, name: str) -> None:
-        self._service.admin.topics.delete(name)
+class QueueOffsets(Answer):
+    """What one queue holds."""
 
-    @operation
-    def health(self) -> Json:
-        """Asks the store for a topic. Raises StoreUnavailable."""
-        self._service.admin.topics.page(1, None)
-        return {"status": "ok"}
+    queue = QUEUE
+    first_offset = integer("The offset of the oldest message that can be read.")
+    end_offset = END_OFFSET
+
+
+class TopicDetail(Topic):
+    """A topic, its groups, and what its queues hold."""
+
+    groups = array("The names of its groups.", GROUP_NAME)
+    queue_offsets = array("One entry for each queue.", QueueOffsets)
+
+
+@TOPICS.operation("GET", "/topics", page("topics", Topic), Page)
+def list_topics(service: Service, request: Page) -> Json:
+    """List the topics.
+
+    Paging while topics are created neither repeats nor skips one."""
+    topics, rest = service.admin.topics.page(request.limit, request.next)
+    return {"topics": [each.as_json() for each in topics], "next": rest}
+
+
+@TOPICS.operation("PUT", TOPIC, {200: Topic, 201: Topic}, TopicSettings)
+def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, Json]:
+    """Create or change a topic.
+
+    Changes the settings that are given, and only those; the number of queues of a topic that exists stays."""
+    topic, is_new = service.admin.topics.put(topic_name, settings)
+    return 201 if is_new else 200, topic.as_json()
+
+
+@TOPICS.operation("GET", TOPIC, TopicDetail)
+def get_topic(service: Service, topic_name: str) -> Json:
+    """Get a topic.
+
+    The topic, the names of its groups, and the first and the end offset of each queue."""
+    details = service.admin.topics.details(topic_name)
+    offsets = [
+        {"queue": queue, "first_offset": first, "end_offset": end}
+        for queue, (first, end) in enumerate(zip(details.queue_firsts, details.queue_ends, strict=True))
+    ]
+    return {**details.topic.as_json(), "groups": details.groups, "queue_offsets": offsets}
+
+
+@TOPICS.operation("DELETE", TOPIC, DELETED)
+def delete_topic(service: Service, topic_name: str) -> None:
+    """Delete a topic.
+
+    Deletes its messages and groups too. A topic created again under the same name starts empty at offset 0, and no old
+    receipt has an effect on it."""
+    service.admin.topics.delete(topic_name)

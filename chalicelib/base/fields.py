@@ -1,23 +1,245 @@
-"""Reads the fields of a JSON object, once each, and says exactly which one is wrong and what it held.
+"""Declares each field of a request or an answer once: its type, its bounds, its default and its text.
 
-`null` means not given. Whatever is not read is unknown, and refused: a typo must never be silently ignored.
+A declaration is a JSON Schema (2020-12), which the OpenAPI document shows as it is. A request type is a class whose
+attributes are `required` or `optional` declarations: `checked` makes one of the JSON that a client sent, or says which
+field is wrong, what it must be and what it is. `null` means not given. A name that is not declared is refused: a typo
+must never be silently ignored. A type can stand where a schema can: its object is nested.
+
+JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the text
+has the true one, and the field's own `parse` checks it.
 """
 
 from __future__ import annotations
 
-import base64
+import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
-from chalicelib.base.limits import NAME_PATTERN, OFFSET_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX, NAME_PATTERN
+
+Schema = Any
+"""A JSON Schema as a dict, or the type of a nested object."""
+T = TypeVar("T")
+
+
+class Label(NamedTuple):
+    """A field of a request (`noun`: or a parameter) as error texts name it. Without a path: the request itself."""
+
+    path: str = ""
+    noun: str = "field"
+
+    def __str__(self) -> str:
+        return f"{self.noun} {quoted(self.path)}"
+
+    def inside(self, name: str) -> Label:
+        return Label(f"{self.path}.{name}" if self.path else name, self.noun)
+
+    def wrong(self, wanted: str, value: object) -> InvalidField:
+        return InvalidField(f"{self} must be {wanted}; it is {shown(value)}")
+
+
+Parse = Callable[[Any, Label], Any]
+"""Makes the value of a field of what JSON holds. Raises InvalidField, or another error of its own."""
+
+# -- what a field can be ----------------------------------------------------------------------------------------------
+
+
+def integer(text: str, least: int = 0, most: int | None = None, **more: Any) -> Schema:
+    bounds = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
+    return {"type": "integer", "format": "int64", **bounds, **more, "description": text}
+
+
+def instant(text: str, **more: Any) -> Schema:
+    return integer(f"{text} In milliseconds since the Unix epoch.", most=INSTANT_MS_MAX, **more)
+
+
+def number(text: str, least: float, most: float, **more: Any) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most, **more, "description": text}
+
+
+def string(text: str, chars_max: int | None = None, **more: Any) -> Schema:
+    """With `chars_max` it has at least one character too, unless `more` says otherwise."""
+    lengths = {} if chars_max is None else {"minLength": 1, "maxLength": chars_max}
+    return {"type": "string", **lengths, **more, "description": text}
+
+
+def flag(text: str, **more: Any) -> Schema:
+    return {"type": "boolean", **more, "description": text}
+
+
+def array(text: str, items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more, "description": text}
+
+
+def mapping(text: str, **more: Any) -> Schema:
+    return {"type": "object", **more, "description": text}
+
+
+def batch(text: str, items: Schema, least: int = 1) -> Schema:
+    return array(text, items, minItems=least, maxItems=BATCH_MESSAGES_MAX)
+
+
+def one_of(text: str, *schemas: Schema, **more: Any) -> Schema:
+    return {"oneOf": list(schemas), **more, "description": text}
+
+
+def nullable(schema: Schema) -> Schema:
+    if "oneOf" in schema and "type" in schema:
+        return one_of(schema["description"], schema, {"type": "null"})
+    if "oneOf" in schema:
+        return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
+    values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **values}
+
+
+def either(*choices: tuple[str, ...]) -> Schema:
+    """A rule for an object, as its `RULES`: the fields of one of these choices are given, and none of another."""
+    names = {name for choice in choices for name in choice}
+    nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
+    given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
+    return {"oneOf": [{"required": [*each], "properties": given[each] | nulls[each]} for each in choices]}
+
+
+class Declaration(NamedTuple):
+    schema: Schema
+    parse: Parse | None
+    is_required: bool
+
+
+def required(schema: Schema, parse: Parse | None = None) -> Any:
+    """A field of a request type that must be given."""
+    return dataclasses.field(metadata={"is": Declaration(schema, parse, True)})
+
+
+def optional(schema: Schema, parse: Parse | None = None) -> Any:
+    """A field of a request type. Not given, it has the schema's default, parsed; without one, None."""
+    default = schema.get("default") if isinstance(schema, dict) else None
+    value = parse(default, Label("default")) if parse and default is not None else default
+    return dataclasses.field(default=value, metadata={"is": Declaration(schema, parse, False)})
+
+
+@dataclass_transform(field_specifiers=(required, optional))
+def request(kind: type[T]) -> type[T]:
+    """Makes a request type of a class of declared fields. A cold start pays a third of what a full dataclass costs."""
+    return dataclasses.dataclass(slots=True, eq=False, repr=False)(kind)
+
+
+@cache
+def declarations(kind: type) -> dict[str, Declaration]:
+    """The declared fields of a request type, by name."""
+    return {each.name: each.metadata["is"] for each in dataclasses.fields(kind) if "is" in each.metadata}
+
+
+def defaults(kind: type) -> dict[str, Any]:
+    """The value that each declared field has when it is not given."""
+    return {each.name: each.default for each in dataclasses.fields(kind) if each.name in declarations(kind)}
+
+
+# -- checking what a client sent --------------------------------------------------------------------------------------
+
+
+def checked(kind: type[T], data: object, label: Label = Label()) -> T:
+    """The request that this JSON is. Raises UnknownField, InvalidField, and InvalidJson for what is not an object."""
+    return kind(**given(kind, data, label))
+
+
+def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
+    """The same as a dict of the fields that are given."""
+    if not isinstance(data, dict):
+        if label.path:
+            raise InvalidField(f"{label} must be a JSON object, not {shown(data)}")
+        raise InvalidJson(f"the request must be a JSON object, not {shown(data)}")
+    declared = declarations(kind)
+    for name in data:
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise UnknownField(f"{label.inside(name)} is not known here; known are: {known}")
+    values = {}
+    for name, (schema, parse, is_required) in declared.items():
+        value = data.get(name)
+        if value is not None or is_required:
+            values[name] = (parse or partial(check, schema))(value, label.inside(name))
+    return values
+
+
+def check(schema: Schema, value: Any, label: Label) -> Any:
+    """The value, if it fits the schema. Raises InvalidField; of a nested object also UnknownField."""
+    if kind := _nested(schema, value):
+        return checked(kind, value, label)
+    if wanted := _wanted(schema, value):
+        raise label.wrong(", ".join(wanted[:-1]) + " or " * (len(wanted) > 1) + wanted[-1], value)
+    if isinstance(value, list):
+        items = next(each["items"] for each in schema.get("oneOf", [schema]) if "items" in each)
+        return [check(items, each, Label(f"{label.path}[{index}]", label.noun)) for index, each in enumerate(value)]
+    return value
+
+
+def _nested(schema: Schema, value: Any) -> type | None:
+    """The type of the nested object that is to be checked."""
+    if isinstance(schema, type):
+        return schema
+    alternatives = schema.get("oneOf", ()) if isinstance(value, dict) else ()
+    return next((each for each in alternatives if isinstance(each, type)), None)
+
+
+def _wanted(schema: Schema, value: Any) -> tuple[str, ...]:
+    """What the value may be; empty where it is one of these. Of a list only the length counts."""
+    if isinstance(schema, type):
+        return (f"{{{', '.join(map(shown, declarations(schema)))}}}",)
+    if "oneOf" in schema:
+        wanted = [_wanted(each, value) for each in schema["oneOf"]]
+        return () if () in wanted else tuple(itertools.chain(*wanted))
+    if "enum" in schema:
+        return () if value in schema["enum"] else tuple(map(shown, schema["enum"]))
+    if schema["type"] == "string":
+        return _wanted_text(value, schema.get("minLength", 0), schema.get("maxLength"))
+    if schema["type"] == "boolean":
+        return () if isinstance(value, bool) else ("true or false",)
+    if schema["type"] == "array":
+        least, most = schema["minItems"], schema["maxItems"]
+        is_list = isinstance(value, list) and least <= len(value) <= most
+        return () if is_list else (f"a list of {least} to {most} {schema['items']['type']}s",)
+    types, noun = _NUMBERS[schema["type"]]
+    least, most = schema["minimum"], schema["maximum"]
+    return () if type(value) in types and least <= value <= most else (f"{noun} from {least} to {most}",)
+
+
+_NUMBERS = {"integer": ((int,), "an integer"), "number": ((int, float), "a number")}
+
+
+def _wanted_text(value: object, least: int, most: int | None) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        return ("a string",)
+    if len(value) < least:
+        return (f"a string of at least {least} character",)
+    if most is not None and len(value) > most:
+        return (f"a string of at most {most} characters, not {len(value)}",)
+    return () if encodable(value) else ("text without a lone surrogate",)
+
+
+def encodable(text: str) -> bool:
+    """Whether UTF-8 can encode it: JSON can spell half a surrogate pair, text cannot hold one."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def checked_name(kind: str, name: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, name):
+        raise InvalidName(f"{kind} name {quoted(name)} must match {NAME_PATTERN}")
+    return name
+
+
+# -- showing it in error texts ----------------------------------------------------------------------------------------
 
 _SHOWN_CHARS_MAX = 80
-
-
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
 
 
@@ -39,130 +261,3 @@ def _json(value: object) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "..."
-
-
-def checked_name(kind: str, name: str) -> str:
-    if not re.fullmatch(NAME_PATTERN, name):
-        raise InvalidName(f"{kind} name {quoted(name)} must match {NAME_PATTERN}")
-    return name
-
-
-class Fields:
-    """The fields of one JSON object; `where` prefixes their names in error texts, which call them `noun`s."""
-
-    def __init__(self, data: object, known: Collection[str], where: str = "", noun: str = "field") -> None:
-        if not isinstance(data, dict):
-            if where:
-                raise InvalidField(f"{noun} '{where.rstrip('.')}' must be a JSON object, not {shown(data)}")
-            raise InvalidJson(f"the request must be a JSON object, not {shown(data)}")
-        self._data: dict[str, Any] = data
-        self._where = where
-        self._noun = noun
-        for name in data:
-            if name not in known:
-                raise UnknownField(
-                    f"{noun} {quoted(where + name)} is not known; known are: {', '.join(sorted(known)) or 'none'}"
-                )
-
-    def given(self, name: str) -> bool:
-        return self._data.get(name) is not None
-
-    def raw(self, name: str) -> Any:
-        return self._data.get(name)
-
-    def integer(self, name: str, least: int, most: int) -> int | None:
-        value = self._data.get(name)
-        if value is None:
-            return None
-        if type(value) is not int or not least <= value <= most:
-            raise self.wrong(name, f"an integer from {least} to {most}")
-        return value
-
-    def flag(self, name: str) -> bool | None:
-        value = self._data.get(name)
-        if value is None or isinstance(value, bool):
-            return value
-        raise self.wrong(name, "true or false")
-
-    def text(self, name: str, chars_max: int | None = None, chars_min: int = 1) -> str | None:
-        value = self._data.get(name)
-        if value is None:
-            return None
-        if wanted := _wrong_text(value, chars_max, chars_min):
-            raise self.wrong(name, wanted)
-        return str(value)
-
-    def data(self, name: str) -> bytes | None:
-        """Bytes in base64, taken only as they would be written: what went in comes out."""
-        value = self.text(name, chars_min=0)
-        if value is None:
-            return None
-        try:
-            return _decoded(value)
-        except ValueError:
-            raise self.wrong(name, "base64 of RFC 4648, section 4: padded, and with no stray bits") from None
-
-    def strings(self, name: str, most: int, chars_max: int, least: int = 1, chars_min: int = 0) -> list[str] | None:
-        value = self._data.get(name)
-        if value is None:
-            return None
-        if not isinstance(value, list) or not least <= len(value) <= most:
-            raise self.wrong(name, f"a list of {least} to {most} strings")
-        for index, element in enumerate(value):
-            if wanted := _wrong_text(element, chars_max, chars_min):
-                raise InvalidField(
-                    f"{self._noun} '{self._where}{name}[{index}]' must be {wanted}; it is {shown(element)}"
-                )
-        return value
-
-    def wrong(self, name: str, wanted: str) -> InvalidField:
-        return InvalidField(f"{self._noun} '{self._where}{name}' must be {wanted}; it is {shown(self._data.get(name))}")
-
-
-def _wrong_text(value: object, chars_max: int | None, chars_min: int) -> str | None:
-    """What it should be, and is not."""
-    if not isinstance(value, str):
-        return "a string"
-    if len(value) < chars_min:
-        return f"a string of at least {chars_min} character"
-    if chars_max is not None and len(value) > chars_max:
-        return f"a string of at most {chars_max} characters, not {len(value)}"
-    return None if encodable(value) else "text without a lone surrogate"
-
-
-def encodable(text: str) -> bool:
-    """Whether UTF-8 can say it: JSON can spell half a surrogate pair, text cannot hold one."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _decoded(text: str) -> bytes:
-    """Raises ValueError. Python checks the alphabet, but takes bits and padding at the end that nothing needs."""
-    data = base64.b64decode(text, validate=True)
-    triples = len(data) // 3
-    if base64.b64encode(data[triples * 3 :]).decode() != text[triples * 4 :]:
-        raise ValueError("the end is not as it would be written")
-    return data
-
-
-def encoded_token(positions: Mapping[int, int]) -> str:
-    """Positions in queues as a `next` token, opaque to clients."""
-    text = ",".join(f"{queue}:{offset}" for queue, offset in sorted(positions.items()))
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
-
-
-def decoded_token(token: str, queues: int) -> dict[int, int]:
-    """Raises InvalidField when no page gave this token."""
-    try:
-        text = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-        pairs = [place.split(":") for place in text.split(",")]
-        positions = {int(queue): int(offset) for queue, offset in pairs}
-    except ValueError:
-        positions = {}
-    is_ours = positions and all(0 <= queue < queues and 0 <= at <= OFFSET_MAX for queue, at in positions.items())
-    if not is_ours or encoded_token(positions) != token:
-        raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
-    return positions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from chalicelib.base.fields import Fields
+from chalicelib.base.fields import integer, optional
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
 from chalicelib.table.writes import Item
 
@@ -16,11 +16,22 @@ TOPIC = "decant.alarms"
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """`ready`: messages. `age_ms`: how long ago the oldest ready message was stored. Without either, there is no alarm
-    any more."""
+    """When the backlog is too long: as soon as it reaches one of these thresholds, a message goes to the topic
+    `decant.alarms`, and another one when the backlog is below all of them. Backlogs are checked every minute. The topic
+    is created when it is first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key
+    `topic/group`, the properties `topic` and `group`, and as their body JSON with `topic`, `group`, `state`, `ready`,
+    `age_ms`, `thresholds` and `at_ms`. New thresholds replace both old ones. An object without any removes the alarm;
+    if it was raised, it clears."""
 
-    ready: int | None = None
-    age_ms: int | None = None
+    ready: int | None = optional(integer("Messages that are ready.", 1, OFFSET_MAX, examples=[10_000]))
+    age_ms: int | None = optional(
+        integer(
+            "How long ago the oldest ready message was stored, in milliseconds.",
+            1,
+            RETENTION_MS_MAX,
+            examples=[600_000],
+        )
+    )
 
     @classmethod
     def of(cls, text: str) -> Alarm:
@@ -44,12 +55,6 @@ class Alarm:
         """Whether either threshold is reached."""
         is_long = self.ready is not None and ready >= self.ready
         return is_long or (self.age_ms is not None and age_ms >= self.age_ms)
-
-
-def parse(data: object) -> Alarm:
-    """No threshold at all takes the alarm away."""
-    fields = Fields(data, {"ready", "age_ms"}, "alarm.")
-    return Alarm(fields.integer("ready", 1, OFFSET_MAX), fields.integer("age_ms", 1, RETENTION_MS_MAX))
 
 
 RAISED, CLEARED = "raised", "cleared"

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
-from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import Fields, shown
+from chalicelib.base.fields import Label, array, check, integer, number, one_of, required
 from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
 
-_GROWING = frozenset({"initial_ms", "multiplier", "max_ms"})
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A wait that grows."""
+
+    initial_ms: int = required(integer("The first wait.", 1, NACK_DELAY_MS_MAX))
+    multiplier: float = required(number("How many times as long as the one before each wait is.", 1, MULTIPLIER_MAX))
+    max_ms: int = required(integer("The longest wait; not shorter than the first.", 1, NACK_DELAY_MS_MAX))
+
+
+BACKOFF = one_of(
+    "How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list, whose last"
+    " one repeats, or a wait that grows. A message whose lease expired comes back at once.",
+    array("Milliseconds.", integer("One wait.", most=NACK_DELAY_MS_MAX), minItems=1, maxItems=BACKOFF_STEPS_MAX),
+    Growing,
+    default=list(BACKOFF_MS),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,34 +55,11 @@ class Backoff:
         return int(min(wait_ms, most))
 
 
-DEFAULT = Backoff(list(BACKOFF_MS))
-
-
-def parse(data: object) -> Backoff:
+def parse(data: object, label: Label) -> Backoff:
     """Raises InvalidField, UnknownField."""
-    if isinstance(data, dict):
-        return _growing(Fields(data, _GROWING, "backoff_ms."))
-    waits = data if isinstance(data, list) else []
-    if not 1 <= len(waits) <= BACKOFF_STEPS_MAX or not all(_is_wait(each) for each in waits):
-        wanted = f"a list of 1 to {BACKOFF_STEPS_MAX} integers from 0 to {NACK_DELAY_MS_MAX}"
-        raise InvalidField(
-            f'field \'backoff_ms\' must be {wanted}, or {{"initial_ms", "multiplier", "max_ms"}}; it is {shown(data)}'
-        )
-    return Backoff(list(waits))
-
-
-def _growing(fields: Fields) -> Backoff:
-    initial_ms = fields.integer("initial_ms", 1, NACK_DELAY_MS_MAX)
-    if initial_ms is None:
-        raise fields.wrong("initial_ms", f"given: an integer from 1 to {NACK_DELAY_MS_MAX}")
-    max_ms = fields.integer("max_ms", initial_ms, NACK_DELAY_MS_MAX)
-    if max_ms is None:
-        raise fields.wrong("max_ms", f"given: an integer from {initial_ms} to {NACK_DELAY_MS_MAX}")
-    multiplier = fields.raw("multiplier")
-    if type(multiplier) not in (int, float) or not 1 <= multiplier <= MULTIPLIER_MAX:
-        raise fields.wrong("multiplier", f"a number from 1 to {MULTIPLIER_MAX}")
-    return Backoff({"initial_ms": initial_ms, "multiplier": multiplier, "max_ms": max_ms})
-
-
-def _is_wait(value: object) -> bool:
-    return type(value) is int and 0 <= value <= NACK_DELAY_MS_MAX
+    given = check(BACKOFF, data, label)
+    if not isinstance(given, Growing):
+        return Backoff(given)
+    if given.max_ms < given.initial_ms:
+        raise label.inside("max_ms").wrong(f"an integer from {given.initial_ms} to {NACK_DELAY_MS_MAX}", given.max_ms)
+    return Backoff(asdict(given))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import jmespath
 import orjson
@@ -21,7 +21,18 @@ from jmespath.lexer import Lexer
 from jmespath.visitor import TreeInterpreter
 
 from chalicelib.base.errors import InvalidField, InvalidFilter
-from chalicelib.base.fields import encodable, shown
+from chalicelib.base.fields import (
+    Label,
+    Schema,
+    array,
+    declarations,
+    either,
+    encodable,
+    optional,
+    request,
+    shown,
+    string,
+)
 from chalicelib.base.limits import (
     EXPRESSION_CHARS_MAX,
     EXPRESSIONS_KEPT_MAX,
@@ -31,7 +42,6 @@ from chalicelib.base.limits import (
 )
 from chalicelib.base.message import Message
 
-_FIELDS = frozenset({"tags", "expression"})
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 
 EXPRESSION_DEPTH_MAX = 150
@@ -42,6 +52,22 @@ STEPS_PER_CHAR = 64
 """Further steps for each character of tag, key and properties: the time grows no faster than the message."""
 CHARS_PER_STEP = 16
 """Characters that are copied or compared in one step: that takes less time than to visit a node."""
+
+
+@request
+class FilterForms:
+    """Selects the messages that the group receives: those with one of these tags, or those for which a JMESPath
+    expression over `tag`, `key` and `properties` is true. A message that does not match is settled when the group
+    passes it, and counts as `ready` until then. A changed filter applies to messages that are not yet passed; the
+    expression `'all'` selects every message again. The steps that an expression may take grow with the message's
+    `tag`, `key` and `properties`; a message that needs more does not match."""
+
+    RULES: ClassVar[Schema] = either(("tags",), ("expression",))
+
+    tags: list[str] | None = optional(
+        array("Tags.", string("A tag.", TAG_CHARS_MAX), minItems=1, maxItems=FILTER_TAGS_MAX)
+    )
+    expression: str | None = optional(string("JMESPath.", EXPRESSION_CHARS_MAX))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +206,10 @@ def _is_true(value: object) -> bool:
     return value is not None and value is not False and value not in ("", [], {})
 
 
-def parse(data: object) -> Filter:
+def parse(data: object, _label: Label | None = None) -> Filter:
     """Raises InvalidFilter, which says where in the expression it went wrong; InvalidField for a lone surrogate."""
     given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else {}
-    if not isinstance(data, dict) or not data.keys() <= _FIELDS or len(given) != 1:
+    if not isinstance(data, dict) or not data.keys() <= declarations(FilterForms).keys() or len(given) != 1:
         raise InvalidFilter(f"field 'filter' must be {_FORMS}; it is {shown(data)}")
     if "tags" in given:
         _demand_tags(given["tags"])

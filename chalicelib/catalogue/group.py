@@ -7,40 +7,88 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import Fields, shown
+from chalicelib.base.fields import defaults, flag, instant, integer, one_of, optional, shown, string
 from chalicelib.base.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
     IN_FLIGHT_DEFAULT,
     IN_FLIGHT_MAX,
-    INSTANT_MS_MAX,
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
 )
-from chalicelib.catalogue import alarm, backoff, filters, rate
+from chalicelib.catalogue import backoff, filters, rate
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.backoff import Backoff
-from chalicelib.catalogue.filters import Filter
+from chalicelib.catalogue.filters import Filter, FilterForms
 from chalicelib.catalogue.rate import Rate
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
 
 CLUSTERING, BROADCAST = "clustering", "broadcast"
 
-DEFAULTS: dict[str, Any] = {
-    "start": "earliest",
-    "mode": CLUSTERING,
-    "invisible_ms": INVISIBLE_MS_DEFAULT,
-    "max_attempts": ATTEMPTS_DEFAULT,
-    "max_in_flight": IN_FLIGHT_DEFAULT,
-    "backoff_ms": backoff.DEFAULT,
-    "paused": False,
-    "ordered": False,
-    "rate_limit": None,
-    "filter": None,
-    "alarm": None,
-}
-FIELDS = frozenset(DEFAULTS)
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
+    value when the group is changed."""
+
+    start: str | int = optional(
+        one_of(
+            "Where the group begins: with the first message that can be read, with what is stored from now on, or with"
+            " what was stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.",
+            {"type": "string", "enum": [EARLIEST, LATEST]},
+            instant("The instant."),
+            default=EARLIEST,
+        )
+    )
+    mode: str = optional(
+        string(
+            "`clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every"
+            " message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7"
+            " days. The totals are sums over the consumers; before the first consumer comes, they show where it will"
+            " begin. `reset` moves all consumers; dead letters are shared. Cannot be changed once the group exists.",
+            enum=[CLUSTERING, BROADCAST],
+            default=CLUSTERING,
+        )
+    )
+    invisible_ms: int = optional(
+        integer(
+            "How long a lease lasts when a pop does not say, in milliseconds.",
+            1,
+            INVISIBLE_MS_MAX,
+            default=INVISIBLE_MS_DEFAULT,
+            examples=[60_000],
+        )
+    )
+    max_attempts: int = optional(
+        integer(
+            "How often a message is delivered before it goes to the dead letters.",
+            1,
+            ATTEMPTS_MAX,
+            default=ATTEMPTS_DEFAULT,
+            examples=[5],
+        )
+    )
+    max_in_flight: int = optional(
+        integer("How many messages of one queue may be leased at a time.", 1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT)
+    )
+    backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
+    paused: bool = optional(flag("Whether pops deliver nothing; the acks they carry still count.", default=False))
+    ordered: bool = optional(
+        flag(
+            "Whether a queue delivers nothing more until all that a pop took from it is settled, or due again. Later"
+            " messages of its queue then do not overtake one that failed. Cannot be changed once the group exists.",
+            default=False,
+        )
+    )
+    rate_limit: Rate | None = optional(rate.RATE, rate.parse)
+    filter: Filter | None = optional(FilterForms, filters.parse)
+    alarm: Alarm | None = optional(Alarm)
+
+
+DEFAULTS = defaults(GroupSettings)
 FIXED = frozenset({"mode", "ordered"})
 """What stays as it was at creation; asking for something else is refused."""
 
@@ -54,7 +102,7 @@ _TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Group(GroupSettings):
     """`id`: the incarnation, which its cursors' keys carry. `starts`: where a cursor begins that is not there yet.
     `version` counts changes."""
 
@@ -62,23 +110,14 @@ class Group:
     name: str
     id: str
     starts: list[int]
-    start: str | int
-    invisible_ms: int
-    max_attempts: int
-    max_in_flight: int
-    backoff_ms: Backoff
-    paused: bool
     created_at_ms: int
     version: int = 0
-    filter: Filter | None = None
-    ordered: bool = False
-    rate_limit: Rate | None = None
-    mode: str = CLUSTERING
-    alarm: Alarm | None = None
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings: dict[str, Any] = {field: item.get(field, DEFAULTS[field]) for field in FIELDS - _TEXTS.keys()}
+        settings: dict[str, Any] = {
+            field: item.get(field, DEFAULTS[field]) for field in DEFAULTS.keys() - _TEXTS.keys()
+        }
         settings |= {field: noun.of(item[field]) if field in item else None for field, noun in _TEXTS.items()}
         made = (topic_id, name, item["id"], item["starts"])
         return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
@@ -117,41 +156,6 @@ class Group:
     def start_of(self, queue: int) -> int:
         """A queue that came after the group is read from its beginning."""
         return self.starts[queue] if queue < len(self.starts) else 0
-
-
-def parse_settings(data: object) -> dict[str, Any]:
-    """The settings given, checked; those not given are left out."""
-    fields = Fields(data, FIELDS)
-    parsed = {
-        "start": _start(fields),
-        "mode": _mode(fields),
-        "invisible_ms": fields.integer("invisible_ms", 1, INVISIBLE_MS_MAX),
-        "max_attempts": fields.integer("max_attempts", 1, ATTEMPTS_MAX),
-        "max_in_flight": fields.integer("max_in_flight", 1, IN_FLIGHT_MAX),
-        "backoff_ms": backoff.parse(fields.raw("backoff_ms")) if fields.given("backoff_ms") else None,
-        "paused": fields.flag("paused"),
-        "ordered": fields.flag("ordered"),
-        "rate_limit": rate.parse(fields.raw("rate_limit")) if fields.given("rate_limit") else None,
-        "filter": filters.parse(fields.raw("filter")) if fields.given("filter") else None,
-        "alarm": alarm.parse(fields.raw("alarm")) if fields.given("alarm") else None,
-    }
-    return {name: value for name, value in parsed.items() if value is not None}
-
-
-def _start(fields: Fields) -> str | int | None:
-    start = fields.raw("start")
-    if start is None or start in ("earliest", "latest"):
-        return start  # type: ignore[no-any-return]
-    if type(start) is not int or not 0 <= start <= INSTANT_MS_MAX:
-        raise fields.wrong("start", f'"earliest", "latest" or an instant in ms from 0 to {INSTANT_MS_MAX}')
-    return start
-
-
-def _mode(fields: Fields) -> str | None:
-    mode = fields.raw("mode")
-    if mode is not None and mode not in (CLUSTERING, BROADCAST):
-        raise fields.wrong("mode", f'"{CLUSTERING}" or "{BROADCAST}"')
-    return mode  # type: ignore[no-any-return]
 
 
 def create(group: Group) -> list[Write]:

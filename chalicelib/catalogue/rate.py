@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import shown
+from chalicelib.base.fields import Label, check, number
 from chalicelib.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
 from chalicelib.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
 
@@ -42,11 +41,17 @@ class Rate:
         return max(1, round(self.count * SECOND_MS / self.given))
 
 
-def parse(data: object) -> Rate:
-    if isinstance(data, bool) or not isinstance(data, int | float) or not RATE_MIN <= data <= RATE_MAX:
-        wanted = f"a number of messages a second from {RATE_MIN} to {RATE_MAX}"
-        raise InvalidField(f"field 'rate_limit' must be {wanted}; it is {shown(data)}")
-    return Rate(data)
+RATE = number(
+    "How many messages a second the group receives at most, over all queues and consumers; redeliveries count too. The"
+    " messages of one second may come at once. Once set, it can be changed but not removed.",
+    RATE_MIN,
+    RATE_MAX,
+    default=None,
+)
+
+
+def parse(data: object, label: Label) -> Rate:
+    return Rate(check(RATE, data, label))
 
 
 @dataclass(frozen=True, slots=True)

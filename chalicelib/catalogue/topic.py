@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import Fields
+from chalicelib.base.fields import defaults, flag, integer, optional
 from chalicelib.base.limits import (
     EXPIRED_KEPT_MS,
     METADATA_AGE_MS_MAX,
@@ -22,9 +22,6 @@ from chalicelib.base.limits import (
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
-DEFAULTS: dict[str, Any] = {"queues": QUEUES_DEFAULT, "retention_ms": RETENTION_MS_DEFAULT, "index_keys": False}
-FIELDS = frozenset(DEFAULTS)
-
 RAISES_MAX = 50
 """Raises of the retention that a topic remembers: a pop reads them with the topic's other settings."""
 
@@ -32,20 +29,47 @@ _UNAWARE_MS = METADATA_AGE_MS_MAX + STORE_DEADLINE_MS
 """How long after a raise a call that began with the old settings may still store messages with their time to live."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """The settings of a topic."""
+
+    queues: int = optional(
+        integer(
+            "How many queues (partitions) the topic has. Fixed once the topic exists: another number is refused.",
+            1,
+            QUEUES_MAX,
+            default=QUEUES_DEFAULT,
+            examples=[2],
+        )
+    )
+    retention_ms: int = optional(
+        integer(
+            "How long a message can be read after it was stored, in milliseconds. A raise applies to messages stored"
+            " from then on.",
+            RETENTION_MS_MIN,
+            RETENTION_MS_MAX,
+            default=RETENTION_MS_DEFAULT,
+        )
+    )
+    index_keys: bool = optional(
+        flag("Whether messages can be looked up by `key`, from some seconds after this is set.", default=False)
+    )
+
+
+DEFAULTS = defaults(TopicSettings)
+
+
 @dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
     which messages that were stored until then keep, since it was raised after that."""
 
     name: str
     id: str
-    queues: int
     created_at_ms: int
-    retention_ms: int = RETENTION_MS_DEFAULT
     version: int = 0
     delays: bool = False
-    index_keys: bool = False
     past_retentions: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -87,17 +111,6 @@ class Topic:
     def ttl(self, stored_at_ms: int) -> int:
         """When DynamoDB may remove what was stored then, in seconds since the epoch, as it wants them."""
         return (stored_at_ms + self.retention_ms + EXPIRED_KEPT_MS) // SECOND_MS + 1
-
-
-def parse_settings(data: object) -> dict[str, Any]:
-    """The settings given, checked; those not given are left out."""
-    fields = Fields(data, FIELDS)
-    parsed = {
-        "queues": fields.integer("queues", 1, QUEUES_MAX),
-        "retention_ms": fields.integer("retention_ms", RETENTION_MS_MIN, RETENTION_MS_MAX),
-        "index_keys": fields.flag("index_keys"),
-    }
-    return {name: value for name, value in parsed.items() if value is not None}
 
 
 def create(topic: Topic) -> Write:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +12,7 @@ from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import ReceiptBatch, believe
+from chalicelib.consuming.request import Pop
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import View
 from chalicelib.cursors import Cursors
@@ -30,26 +29,6 @@ from chalicelib.table.writes import Item, Refused
 
 UNREADABLE_MS = SECOND_MS
 """After how long messages that could not be read are due again: meanwhile others of their queue can be had."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pop:
-    """What a consumer asks for. `ack`: receipts to settle in the same call."""
-
-    max_messages: int
-    invisible_ms: int | None = None
-    wait_ms: int = 0
-    consumer_id: str | None = None
-    attempt_id: str | None = None
-    ack: tuple[str, ...] = ()
-
-    @property
-    def attempt_token(self) -> str | None:
-        """The token of the attempt: the same call again finds its own lease."""
-        if self.attempt_id is None:
-            return None
-        name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
-        return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()
 
 
 @dataclass(frozen=True, slots=True)

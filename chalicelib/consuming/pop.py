@@ -18,9 +18,10 @@ from chalicelib.base.limits import (
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim import Claimer, Pop
+from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer, Delivery
 from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
+from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import View, ViewReader

@@ -17,11 +17,9 @@ from chalicelib.log import Log
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry, entry
 from chalicelib.producing.dedup import Deduplication, Kept
+from chalicelib.producing.new_message import Sent
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
-
-Sent = tuple[Message, int | None]
-"""A message, and the queue that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)

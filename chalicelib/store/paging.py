@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
+from collections.abc import Mapping
 
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import shown
@@ -34,8 +34,26 @@ def place_of(token: str, pattern: str) -> str:
     """The place that the token names. Raises InvalidField when no page gave this token."""
     try:
         place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-    except (binascii.Error, ValueError):
+    except ValueError:
         place = ""
     if not re.fullmatch(pattern, place) or token_of(place) != token:
-        raise InvalidField(f"parameter 'next' must be a token that a page before gave; it is {shown(token)}")
+        raise _forged(token)
     return place
+
+
+def positions_token(positions: Mapping[int, int]) -> str:
+    """Offsets in queues as a token."""
+    return token_of(",".join(f"{queue}:{offset}" for queue, offset in sorted(positions.items())))
+
+
+def positions_of(token: str, queues: int) -> dict[int, int]:
+    """Queue -> offset. Raises InvalidField when no page of a topic with so many queues gave this token."""
+    pairs = place_of(token, "[0-9]{1,3}:[0-9]{1,15}(,[0-9]{1,3}:[0-9]{1,15})*").split(",")
+    positions = {int(queue): int(offset) for queue, _, offset in (pair.partition(":") for pair in pairs)}
+    if max(positions) >= queues or positions_token(positions) != token:
+        raise _forged(token)
+    return positions
+
+
+def _forged(token: str) -> InvalidField:
+    return InvalidField(f"parameter 'next' must be a token from a previous page; it is {shown(token)}")

@@ -127,7 +127,7 @@ class Sweeps:
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
-            gone = Topic("", grave["sk"], grave["queues"], 0, delays=grave["delays"])
+            gone = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
             swept += Swept(1, self._deletion.topic(gone, until_ms))
         for page in self._rounds.pages("expire", until_ms):
             for topic, group, _ in self._groups(page):

@@ -121,7 +121,7 @@ def script(api: Api, clock: Clock) -> Iterator[str]:
     yield "look"
     api.read_messages("t", {"limit": "50"})
     yield "read"
-    api.reset("t", "g", {"to": {"at_ms": clock.ms - 100}})
+    api.reset_group("t", "g", {"to": {"at_ms": clock.ms - 100}})
     yield "reset"
     api.delete_topic("t")
     yield "delete"

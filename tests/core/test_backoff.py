@@ -9,9 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import Label
 from chalicelib.base.limits import BACKOFF_MS, NACK_DELAY_MS_MAX
 from chalicelib.catalogue import backoff
 from chalicelib.catalogue.backoff import Backoff
+from chalicelib.catalogue.group import DEFAULTS
+
+LABEL = Label("backoff_ms")
 
 WAITS = st.integers(0, NACK_DELAY_MS_MAX)
 GROWING = st.builds(
@@ -24,24 +28,24 @@ GROWING = st.builds(
 
 @given(st.lists(WAITS, min_size=1, max_size=100), st.integers(1, 1_000))
 def test_the_last_wait_of_a_list_repeats(waits: list[int], attempt: int) -> None:
-    assert backoff.parse(waits).wait_ms(attempt) == (waits[attempt - 1] if attempt <= len(waits) else waits[-1])
+    assert backoff.parse(waits, LABEL).wait_ms(attempt) == (waits[attempt - 1] if attempt <= len(waits) else waits[-1])
 
 
 @given(GROWING, st.integers(1, 1_000))
 def test_a_wait_grows_up_to_its_bound(given_: dict[str, Any], attempt: int) -> None:
-    made = backoff.parse(given_)
+    made = backoff.parse(given_, LABEL)
     assert made.wait_ms(1) == given_["initial_ms"]
     assert made.wait_ms(attempt) <= made.wait_ms(attempt + 1) <= given_["max_ms"]
     assert Backoff.of(made.text) == made
 
 
 def test_a_wait_doubles() -> None:
-    made = backoff.parse({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000})
+    made = backoff.parse({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000}, LABEL)
     assert [made.wait_ms(attempt) for attempt in range(1, 7)] == [100, 200, 400, 800, 1_000, 1_000]
 
 
 def test_the_default_is_that_of_the_contract() -> None:
-    assert [backoff.DEFAULT.wait_ms(attempt) for attempt in range(1, 18)] == [*BACKOFF_MS, 7_200_000]
+    assert [DEFAULTS["backoff_ms"].wait_ms(attempt) for attempt in range(1, 18)] == [*BACKOFF_MS, 7_200_000]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +69,4 @@ def test_the_default_is_that_of_the_contract() -> None:
 )
 def test_what_is_no_backoff_is_refused_by_name(data: object, named: str) -> None:
     with pytest.raises(DecantError, match=named):
-        backoff.parse(data)
+        backoff.parse(data, LABEL)

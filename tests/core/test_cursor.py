@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.catalogue import backoff
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
@@ -26,7 +25,7 @@ from chalicelib.table.writes import Item, Key, Set, Write
 KEY = Key("group", "cursor")
 END = 60
 CAP = 12
-GROUP = Group("t", "g", "gid", [], "earliest", 30_000, 16, CAP, backoff.DEFAULT, False, 0)
+GROUP = Group("t", "g", "gid", [], 0, max_in_flight=CAP)
 
 Fates = dict[int, str]
 """Offset -> the token of the lease that owes it, or `settled`."""

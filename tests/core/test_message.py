@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.base.errors import DecantError, InvalidField, InvalidJson, MessageTooLarge, UnknownField
-from chalicelib.base.fields import decoded_token, encoded_token
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
@@ -20,7 +19,9 @@ from chalicelib.base.limits import (
     QUEUES_MAX,
     TAG_CHARS_MAX,
 )
-from chalicelib.base.message import message_id, parse, parse_batch, parse_message_id
+from chalicelib.base.message import message_id, parse_message_id
+from chalicelib.producing.new_message import parse, parse_batch
+from chalicelib.store.paging import positions_of, positions_token
 
 QUEUES = 4
 NOW = 1_700_000_000_000
@@ -217,14 +218,14 @@ POSITIONS = st.dictionaries(st.integers(0, QUEUES - 1), st.integers(0, OFFSET_MA
 
 @given(POSITIONS)
 def test_a_token_says_where_a_page_ended(positions: dict[int, int]) -> None:
-    assert decoded_token(encoded_token(positions), QUEUES) == positions
+    assert positions_of(positions_token(positions), QUEUES) == positions
 
 
 @given(st.text() | st.text("0123456789:,-+ _").map(lambda text: base64.urlsafe_b64encode(text.encode()).decode()))
 def test_any_other_token_is_refused_or_says_the_same(text: str) -> None:
     try:
-        positions = decoded_token(text, QUEUES)
+        positions = positions_of(text, QUEUES)
     except InvalidField:
         return
-    assert encoded_token(positions) == text
+    assert positions_token(positions) == text
     assert all(0 <= queue < QUEUES and 0 <= offset <= OFFSET_MAX for queue, offset in positions.items())

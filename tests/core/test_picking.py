@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.catalogue import backoff
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.claim_plan import Pick, Riding, Tokens, pick, take
 from chalicelib.cursors.cursor import Cursor
@@ -44,7 +43,7 @@ def cursors(draw: st.DrawFn, leases_max: int = 8) -> Cursor:
 
 
 def group(max_in_flight: int) -> Group:
-    return Group("t", "g", "gid", [], "earliest", 30_000, 16, max_in_flight, backoff.DEFAULT, False, 0)
+    return Group("t", "g", "gid", [], 0, max_in_flight=max_in_flight)
 
 
 def item_of(cursor: Cursor) -> dict[str, object]:

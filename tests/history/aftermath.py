@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from chalicelib.store import Range
 from chalicelib.table import keys

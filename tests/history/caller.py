@@ -10,8 +10,8 @@ from chalicelib.admin.groups import OneQueue
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim import Pop
 from chalicelib.consuming.pop import Popped
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 

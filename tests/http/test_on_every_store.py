@@ -212,7 +212,8 @@ def test_one_dedup_id_sent_by_many_at_once_is_stored_once(client: Client, topic:
     message: Json = {"messages": [{"body": "once", "dedup_id": "id"}]}
     ids: list[str] = []
     threads = [
-        Thread(target=lambda api=api: ids.append(api.produce(topic.name, message)[0].message_id)) for api in apis
+        Thread(target=lambda api=api: ids.append(api.produce(topic.name, message)["messages"][0]["message_id"]))
+        for api in apis
     ]
     for thread in threads:
         thread.start()

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.consuming.view import cursors_of
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.service import Service

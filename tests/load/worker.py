@@ -17,7 +17,7 @@ from unittest import mock
 
 from chalicelib.base import deadline
 from chalicelib.base.runtime import system
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service, build
 from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore

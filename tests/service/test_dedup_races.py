@@ -21,8 +21,8 @@ def test_eight_senders_of_one_id_at_once_store_one_and_all_get_its_place(instanc
     for round_ in range(5):
         message = {"body": "x" * 300 * round_ + "y", "dedup_id": f"id {round_}"}
         with ThreadPoolExecutor(8) as pool:
-            got = list(pool.map(lambda api: api.produce(topic, {"messages": [message]})[0], apis))  # noqa: B023
-        assert len({(each.message_id, each.queue, each.offset) for each in got}) == 1
+            got = list(pool.map(lambda api: api.produce(topic, {"messages": [message]})["messages"][0], apis))  # noqa: B023
+        assert len({(each["message_id"], each["queue"], each["offset"]) for each in got}) == 1
     assert len(instance().read_messages(topic, {})["messages"]) == 5
 
 
@@ -33,7 +33,7 @@ def test_batches_that_overlap_are_stored_once(instance: Instance, topic: str) ->
     def send(number: int) -> dict[str, object]:
         ids = [str(each) for each in range(number, number + 5)]
         got = apis[number].produce(topic, {"messages": [{"body": each, "dedup_id": each} for each in ids]})
-        return {each: (made.queue, made.offset) for each, made in zip(ids, got, strict=True)}
+        return {each: (made["queue"], made["offset"]) for each, made in zip(ids, got["messages"], strict=True)}
 
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(send, range(6)))
@@ -46,9 +46,10 @@ def test_batches_that_overlap_are_stored_once(instance: Instance, topic: str) ->
 def test_an_id_that_a_batch_has_many_of_is_answered_for_each(instance: Instance, topic: str) -> None:
     api = instance()
     api.put_topic(topic, {})
-    got = api.produce(topic, {"messages": [{"body": "a", "dedup_id": str(number % 3)} for number in range(12)]})
+    batch = [{"body": "a", "dedup_id": str(number % 3)} for number in range(12)]
+    got = api.produce(topic, {"messages": batch})["messages"]
     assert got == got[:3] * 4
-    assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == [got[1]]
+    assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == {"messages": [got[1]]}
 
 
 class RecordingStore(MemoryStore):
@@ -67,7 +68,7 @@ def test_a_record_that_arrives_late_changes_nothing() -> None:
     store, clock = RecordingStore(), Clock()
     api = at_a_virtual_time(store, clock)
     api.put_topic("t", {"queues": 1})
-    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})[0].offset  # noqa: E731
+    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]  # noqa: E731
     assert send("a") == 0
     [late] = store.records
     clock.ms += DEDUP_MS
@@ -94,4 +95,4 @@ def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:
         ahead.ms += step
         behind.ms += step
         for api in apis:
-            assert api.produce("t", {"messages": [{"body": "a", "dedup_id": "x"}]})[0].offset == 0
+            assert api.produce("t", {"messages": [{"body": "a", "dedup_id": "x"}]})["messages"][0]["offset"] == 0

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.message import Message
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 

@@ -19,7 +19,7 @@ def test_many_instances_deliver_each_message_once_or_cancel_it(instance: Instanc
     api.put_topic(topic, {"queues": 2})
     api.put_group(topic, "g", {"invisible_ms": 600_000})
     batch = [{"body": str(number) * (1 + number % 7 * 300), "delay_ms": 400, "queue": 0} for number in range(MESSAGES)]
-    sent = [each.message_id or "" for each in api.produce(topic, {"messages": batch})]
+    sent = [each["message_id"] for each in api.produce(topic, {"messages": batch})["messages"]]
     came: list[str] = []
     cancelled: list[str] = []
 
@@ -49,8 +49,8 @@ def test_a_long_delay_is_listed_cancelled_and_purged(instance: Instance, topic: 
     api = instance()
     api.put_topic(topic, {"queues": 1})
     texts = ["a", "b" * 3_000, "c"]
-    sent = api.produce(topic, {"messages": [{"body": text, "delay_ms": 10**7} for text in texts]})
-    assert api.cancel_delayed(topic, sent[0].message_id or "") == {"cancelled": True}
+    sent = api.produce(topic, {"messages": [{"body": text, "delay_ms": 10**7} for text in texts]})["messages"]
+    assert api.cancel_delayed(topic, sent[0]["message_id"]) == {"cancelled": True}
     assert {each["body"] for each in api.list_delayed(topic, {})["messages"]} == set(texts[1:])
     api.delete_topic(topic)
     api.put_topic(topic, {"queues": 1})

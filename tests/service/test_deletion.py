@@ -25,8 +25,8 @@ def instances() -> tuple[Api, Api]:
     return one, other
 
 
-def produce(api: Api, body: str) -> int | None:
-    return api.produce("t", {"messages": [{"body": body}]})[0].offset
+def produce(api: Api, body: str) -> int:
+    return int(api.produce("t", {"messages": [{"body": body}]})["messages"][0]["offset"])
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])

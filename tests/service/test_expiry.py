@@ -14,7 +14,6 @@ from chalicelib.api import Api
 from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
-from chalicelib.producing.produce import Produced
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
@@ -46,9 +45,9 @@ class World:
     def group(self, name: str, **settings: Any) -> None:
         self.api.put_group("t", name, settings)
 
-    def produce(self, *bodies: str, **fields: Any) -> list[Produced]:
+    def produce(self, *bodies: str, **fields: Any) -> list[dict[str, Any]]:
         """Each in an entry of its own."""
-        return [self.api.produce("t", {"messages": [{"body": body, **fields}]})[0] for body in bodies]
+        return [self.api.produce("t", {"messages": [{"body": body, **fields}]})["messages"][0] for body in bodies]
 
     def sweep(self) -> None:
         """As every hour; DynamoDB then removes whose time is over."""
@@ -87,7 +86,7 @@ def test_what_expired_a_day_ago_is_removed_and_the_log_goes_on_at_its_end(world:
     world.sweep()
     assert len(world.items("log#")) == 1
     assert world.items("payload#") == world.items("index#") == []
-    assert world.produce("new")[0].offset == 3 * PER_SEGMENT + 40
+    assert world.produce("new")[0]["offset"] == 3 * PER_SEGMENT + 40
     assert bodies(world.take(group="g", api=world.another())) == ["new"]
 
 
@@ -145,7 +144,7 @@ def test_a_reset_to_what_is_gone_begins_with_what_is_left(world: World) -> None:
     world.produce("new")
     world.sweep()
     for to in ("earliest", {"at_ms": world.clock.ms - DAY_MS}):
-        world.api.reset("t", "g", {"to": to})
+        world.api.reset_group("t", "g", {"to": to})
         assert bodies(world.take()) == ["new"]
     assert world.api.get_topic("t")["queue_offsets"][0]["first_offset"] == 5 * PER_SEGMENT
 
@@ -186,7 +185,7 @@ def test_a_dead_letter_goes_with_its_message(world: World) -> None:
 
 
 def test_a_message_that_waited_has_its_retention_from_its_delivery_on(world: World) -> None:
-    [small, big] = [world.produce(body, delay_ms=30 * DAY_MS)[0].message_id for body in ("small", BIG)]
+    [small, big] = [world.produce(body, delay_ms=30 * DAY_MS)[0]["message_id"] for body in ("small", BIG)]
     world.clock.sleep(29 * DAY_MS)
     world.sweep()
     world.clock.sleep(DAY_MS)
@@ -209,7 +208,7 @@ def test_of_what_was_decided_about_waiting_messages_the_newest_stays(world: Worl
     world.clock.sleep(GONE_MS)
     world.sweep()
     assert len(world.items("promotions#")) == 1
-    found = world.produce("again", delay_ms=MINUTE_MS)[0].message_id
+    found = world.produce("again", delay_ms=MINUTE_MS)[0]["message_id"]
     world.clock.sleep(MINUTE_MS)
     assert "again" in bodies(world.take())
     assert world.api.get_message("t", found)["body"] == "again"
@@ -276,11 +275,14 @@ def test_trimming_what_is_idle_costs_half_a_read_unit_a_queue_once_an_hour() -> 
 
 def test_the_last_segment_stays_though_it_is_full(world: World) -> None:
     while not Segment.of(world.items("log#")[-1]).is_sealed if world.items("log#") else True:
-        end = world.produce("old")[0].offset
+        end = world.produce("old")[0]["offset"]
     world.clock.sleep(GONE_MS)
     world.sweep()
     assert len(world.items("log#")) == 1
-    assert instance(world.store, world.clock, 9).produce("t", {"messages": [{"body": "new"}]})[0].offset == end + 1
+    assert (
+        instance(world.store, world.clock, 9).produce("t", {"messages": [{"body": "new"}]})["messages"][0]["offset"]
+        == end + 1
+    )
 
 
 def test_a_segment_that_was_read_as_it_once_was_stays() -> None:

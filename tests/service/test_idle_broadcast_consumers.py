@@ -249,6 +249,6 @@ class TestOnEveryStore:
         assert sweep(api, system().now(), topic) == 0
         assert sweep(api, system().now() + 8 * DAY_MS, topic) == 3
         assert all_three() == [everything] * 3
-        assert api.reset(topic, "g", {"to": "earliest"})["ready"] == 3 * 40
+        assert api.reset_group(topic, "g", {"to": "earliest"})["ready"] == 3 * 40
         assert all_three() == [everything] * 3
         api.delete_group(topic, "g")

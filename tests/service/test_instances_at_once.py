@@ -29,8 +29,8 @@ def produce_with_one_key(instance: Instance, topic: str, size: int = 100) -> lis
         told = []
         for number in range(CALLS):
             message = {"body": f"{name}-{number}".ljust(size, "."), "key": "k"}
-            made = api.produce(topic, {"messages": [message]})[0]
-            told.append({"body": message["body"], "queue": made.queue, "offset": made.offset})
+            made = api.produce(topic, {"messages": [message]})["messages"][0]
+            told.append({"body": message["body"], "queue": made["queue"], "offset": made["offset"]})
         return told
 
     with ThreadPoolExecutor(PRODUCERS) as pool:

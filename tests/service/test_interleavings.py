@@ -136,7 +136,7 @@ def test_a_message_a_reset_brings_back_is_acked_though_it_was_dead_before(store:
     api = prepared(store, clock, 10, max_attempts=1)
     _, receipts = pop(api, 1)
     api.nack("t", "g", {"receipts": receipts})
-    api.reset("t", "g", {"to": "earliest"})
+    api.reset_group("t", "g", {"to": "earliest"})
     offsets, receipts = pop(api, 10)
     assert offsets == list(range(10))
     for _ in range(2):

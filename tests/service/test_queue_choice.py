@@ -12,7 +12,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.queue_choice import QueueChoice
 from tests.support.clock import Clock
 
-TOPIC = Topic("orders", "tid", 4, 0)
+TOPIC = Topic("orders", "tid", 0, queues=4)
 
 
 @pytest.fixture
@@ -66,4 +66,4 @@ def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueC
 
 def test_a_queue_that_fails_in_one_topic_is_no_worse_in_another(choice: QueueChoice) -> None:
     choice.failed(TOPIC.log(2))
-    assert 2 in choice.others(Topic("others", "tid2", 4, 0), ())
+    assert 2 in choice.others(Topic("others", "tid2", 0, queues=4), ())

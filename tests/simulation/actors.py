@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.admin.groups import OneQueue
 from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered

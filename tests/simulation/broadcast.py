@@ -17,7 +17,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.cursors import broadcast
 from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS

@@ -14,7 +14,7 @@ from typing import Self
 
 from chalicelib.base.errors import DecantError, TopicNotFound
 from chalicelib.catalogue import alarm
-from chalicelib.consuming.claim import Pop
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log, take_all

@@ -90,7 +90,7 @@ def test_many_messages_are_nacked_and_extended_in_one_call(scattered: bool) -> N
         answer = getattr(queue.fresh(), verb)("t", "g", {"receipts": receipts, **ask})
         assert answer["failed"] == []
         queue.clock.ms += 60_000
-        queue.api.reset("t", "g", {"to": "latest"})
+        queue.api.reset_group("t", "g", {"to": "latest"})
 
 
 def test_many_messages_are_buried_in_one_call() -> None:

@@ -1,0 +1,40 @@
+"""What the service says about itself."""
+
+from __future__ import annotations
+
+from chalicelib.api.operation import Answer, Family, Json
+from chalicelib.base.fields import mapping, string
+from chalicelib.service import Service
+
+ABOUT = Family("About", "What the service says about itself.")
+
+
+class Health(Answer):
+    """The service works."""
+
+    status = string("The service answers, and so does its store.", const="ok")
+
+
+@ABOUT.operation("GET", "/health", Health)
+def get_health(service: Service) -> Json:
+    """Check that the service works.
+
+    Reads from the store too."""
+    service.admin.topics.page(1, None)
+    return {"status": "ok"}
+
+
+class Document(Answer):
+    """This document."""
+
+    openapi = string("The version of OpenAPI.", examples=["3.1.0"])
+    info = mapping("Title, version and conventions.", examples=[{"title": "Decant"}])
+    paths = mapping("Every operation.", examples=[{}])
+
+
+@ABOUT.operation("GET", "/openapi.json", Document, asks_store=False)
+def get_openapi() -> Json:
+    """Get this document.
+
+    Needs no store."""
+    raise NotImplementedError("the door that is described answers it")

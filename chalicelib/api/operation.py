@@ -1,0 +1,186 @@
+"""Declares an operation of the contract once. Routes, checks, the OpenAPI document and direct calls follow from it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+from chalicelib.base import limits
+from chalicelib.base.deadline import one_call
+from chalicelib.base.errors import DecantError, GroupNotFound
+from chalicelib.base.fields import (
+    Label,
+    Schema,
+    array,
+    checked,
+    checked_name,
+    declarations,
+    given,
+    integer,
+    nullable,
+    optional,
+    request,
+    string,
+)
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
+
+Json = dict[str, Any]
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+class Answer:
+    """An object that the service answers: each attribute is the schema of a field, or `sometimes` one. It is open, so
+    that a later release can add a field without breaking a client that was generated from this one."""
+
+    SETTINGS: ClassVar[type | None] = None
+    """A request type whose fields the answer has too."""
+    RULES: ClassVar[Schema] = {}
+    """Further keywords of the object's schema."""
+
+
+class Sometimes(NamedTuple):
+    schema: Schema
+
+
+def sometimes(schema: Schema) -> Sometimes:
+    """A field that may be missing from an answer."""
+    return Sometimes(schema)
+
+
+class Operation(NamedTuple):
+    """`run` takes the service, the names in the path, the request, and the headers by name; it returns the answer, or
+    its status and the answer. Its docstring is the operation's summary and description; `{LIMIT}` stands for the value
+    of a limit.
+
+    `answers`: status -> what the body is, or a text where there is no body. `errors`: those that do not follow from the
+    method and the path. A GET has its request in the query, others in the body."""
+
+    method: str
+    path: str
+    run: Callable[..., Any]
+    answers: Mapping[int, type[Answer] | str]
+    request: type | None
+    errors: tuple[type[DecantError], ...]
+    headers: tuple[str, ...]
+    asks_store: bool
+
+    @property
+    def name(self) -> str:
+        return str(self.run.__name__)
+
+    @property
+    def id(self) -> str:
+        """The name as the document spells it."""
+        first, *words = self.name.split("_")
+        return first + "".join(map(str.capitalize, words))
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return re.findall(r"{(\w+)}", self.path)
+
+    @property
+    def text(self) -> tuple[str, str]:
+        """Summary and description."""
+        summary, _, text = documented(self.run).partition("\n\n")
+        return summary.removesuffix("."), text
+
+    def call(self, service: Service, *arguments: Any, **headers: str | None) -> tuple[int, Any]:
+        """Status and answer. `arguments`: the names in the path, and the request as JSON, or as a query's strings."""
+        count = len(self.path_parameters)
+        names, data = arguments[:count], arguments[count:]
+        for kind, name in zip(self.path_parameters, names, strict=True):
+            if kind in ("topic", "group"):
+                checked_name(kind, name)
+        requests = [self._checked(self.request, *data or ({},))] if self.request else []
+        with one_call(service.env.runtime.uptime()):
+            answer = self.run(service, *names, *requests, **headers)
+        return answer if isinstance(answer, tuple) else (min(self.answers), answer)
+
+    def _checked(self, request: type, data: Any) -> Any:
+        """A PUT changes what is given, and only that: its settings stay a dict of these."""
+        if self.method == "GET":
+            return checked(request, _typed(request, data), Label(noun="parameter"))
+        return (given if self.method == "PUT" else checked)(request, data)
+
+
+def _typed(request: type, query: Any) -> Json:
+    """What looks like an integer and has to be one, is one; the rest is left for the check to name."""
+    kinds = {name: declared.schema["type"] for name, declared in declarations(request).items()}
+    return {
+        name: int(value) if kinds.get(name) == "integer" and re.fullmatch(r"-?[0-9]{1,18}", value) else value
+        for name, value in query.items()
+    }
+
+
+def documented(thing: Any) -> str:
+    """The docstring, with the values of the limits that it names, its lines joined."""
+    text = re.sub(r"{([A-Z_]+)}", lambda found: str(getattr(limits, found[1])), inspect.getdoc(thing) or "")
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+
+
+class Family:
+    """Operations that belong together, under one tag of the document."""
+
+    def __init__(self, tag: str, text: str) -> None:
+        self.tag = tag
+        self.text = text
+        self.operations: list[Operation] = []
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        answers: type[Answer] | Mapping[int, type[Answer] | str],
+        request: type | None = None,
+        errors: tuple[type[DecantError], ...] = (),
+        headers: tuple[str, ...] = (),
+        asks_store: bool = True,
+    ) -> Callable[[F], F]:
+        by_status = {200: answers} if isinstance(answers, type) else answers
+
+        def register(run: F) -> F:
+            self.operations.append(Operation(method, path, run, by_status, request, errors, headers, asks_store))
+            return run
+
+        return register
+
+
+# -- what operations share --------------------------------------------------------------------------------------------
+
+TOPIC = "/topics/{topic}"
+GROUP = TOPIC + "/groups/{group}"
+DELETED = {204: "It is deleted."}
+
+TOPIC_NAME = string("The topic's name.", pattern=limits.NAME_PATTERN, examples=["orders"])
+GROUP_NAME = string("The group's name.", pattern=limits.NAME_PATTERN, examples=["billing"])
+NEXT = nullable(string("Give it as `next` to get the next page. Null on the last one."))
+
+
+@request
+class Page:
+    limit: int = optional(
+        integer("How many items to answer, at most.", 1, limits.PAGE_MAX, default=limits.PAGE_DEFAULT)
+    )
+    next: str | None = optional(string("The `next` of the page before: go on behind it.", minLength=1))
+
+
+def page(items: str, kind: type[Answer]) -> type[Answer]:
+    """One page of a list."""
+    fields = {items: array(f"At most `limit` {items}.", kind), "next": NEXT, "__doc__": f"A page of {items}."}
+    return type(f"{kind.__name__}List", (Answer,), fields)
+
+
+def in_topic(service: Service, topic_name: str, act: Callable[[Topic], T]) -> T:
+    """Acts on the topic as this instance has cached it, and, when that has no such group, on the topic as it is."""
+    cached = service.env.catalogue.topic(topic_name)
+    try:
+        return act(cached)
+    except GroupNotFound:
+        current = service.env.catalogue.current_topic(topic_name)
+        if current.id == cached.id:
+            raise
+        return act(current)

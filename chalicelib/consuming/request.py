@@ -1,0 +1,71 @@
+"""What a consumer asks for when it pops."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+from chalicelib.base.fields import Label, batch, check, integer, optional, string
+from chalicelib.base.limits import (
+    BATCH_MESSAGES_MAX,
+    ID_CHARS_MAX,
+    INVISIBLE_MS_MAX,
+    POP_MESSAGES_DEFAULT,
+    RECEIPT_CHARS_MAX,
+    WAIT_MS_MAX,
+)
+
+RECEIPT = string(
+    "The receipt that a pop, or the last extend, returned for the message. Opaque.",
+    maxLength=RECEIPT_CHARS_MAX,
+    examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"],
+)
+_ACK = batch("Receipts to ack in the same call.", RECEIPT, least=0)
+
+
+def _receipts(value: object, label: Label) -> tuple[str, ...]:
+    return tuple(check(_ACK, value, label))
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """What to take."""
+
+    NAME: ClassVar = "PopRequest"
+
+    max_messages: int = optional(
+        integer("How many messages to take, at most.", 1, BATCH_MESSAGES_MAX, default=POP_MESSAGES_DEFAULT)
+    )
+    invisible_ms: int | None = optional(
+        integer(
+            "How long the lease lasts, in milliseconds. By default the group's `invisible_ms`.", 1, INVISIBLE_MS_MAX
+        )
+    )
+    wait_ms: int = optional(
+        integer("How long to wait for a message, in milliseconds.", most=WAIT_MS_MAX, default=0, examples=[20_000])
+    )
+    consumer_id: str | None = optional(
+        string(
+            "The consumer; the group's progress shows it. Required in a broadcast group.",
+            ID_CHARS_MAX,
+            examples=["worker-1"],
+        )
+    )
+    attempt_id: str | None = optional(
+        string(
+            "Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its messages"
+            " that are still leased, with the same receipts. When none are, it is a new pop.",
+            ID_CHARS_MAX,
+        )
+    )
+    ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
+
+    @property
+    def attempt_token(self) -> str | None:
+        """The token of the attempt: the same call again finds its own lease."""
+        if self.attempt_id is None:
+            return None
+        name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
+        return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()

@@ -1,0 +1,245 @@
+"""The message that a producer sends: its fields, and the checks that bounds alone cannot say."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import orjson
+
+from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
+from chalicelib.base.fields import (
+    Label,
+    Schema,
+    check,
+    either,
+    encodable,
+    given,
+    instant,
+    integer,
+    mapping,
+    optional,
+    request,
+    shown,
+    string,
+)
+from chalicelib.base.limits import (
+    BATCH_MESSAGES_MAX,
+    BODY_BYTES_MAX,
+    DEDUP_MS,
+    DELAY_MS_MAX,
+    ID_CHARS_MAX,
+    KEY_BYTES_MAX,
+    MESSAGE_JSON_BYTES_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    PROPERTIES_BYTES_MAX,
+    TAG_CHARS_MAX,
+)
+from chalicelib.base.message import QUEUE, Message, carried_bytes, properties_bytes
+
+Sent = tuple[Message, int | None]
+"""A message, and the queue that it asks for."""
+
+BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+"""The last character before the padding leaves over no bits that are set."""
+BASE64_CHARS_MAX = -(-BODY_BYTES_MAX // 3) * 4
+
+BODY = string(
+    f"The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted twice, a"
+    f" message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.",
+    BODY_BYTES_MAX,
+    examples=["order 4711 paid"],
+)
+BODY_BASE64 = string(
+    f"The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard alphabet, padded,"
+    " no stray bits).",
+    BASE64_CHARS_MAX,
+    pattern=BASE64_PATTERN,
+    contentEncoding="base64",
+)
+KEY = string(
+    f"Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.",
+    KEY_BYTES_MAX,
+    examples=["customer-42"],
+)
+TAG = string(
+    "The kind of message, for filters. No `|`, and no white space around it.",
+    TAG_CHARS_MAX,
+    pattern=r"^[^|\s]([^|]*[^|\s])?$",
+    examples=["paid"],
+)
+PROPERTIES = mapping(
+    f"The producer's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8.",
+    additionalProperties={"type": "string"},
+    examples=[{"region": "eu"}],
+)
+
+
+def _text(value: object, label: Label) -> bytes:
+    return str(check({"type": "string", "minLength": 1}, value, label)).encode()
+
+
+def _bytes(value: object, label: Label) -> bytes:
+    """Bytes in base64, accepted only as this service would encode them: what goes in comes out. Python checks the
+    alphabet, but accepts stray bits and padding at the end."""
+    text = check({"type": "string"}, value, label)
+    try:
+        data = base64.b64decode(text, validate=True)
+    except ValueError:
+        data = b""
+    triples = len(data) // 3
+    if base64.b64encode(data[triples * 3 :]).decode() != text[triples * 4 :]:
+        raise label.wrong("base64 of RFC 4648, section 4: padded, and with no stray bits", value)
+    if not data:
+        raise label.wrong(f"1 to {BODY_BYTES_MAX} bytes", value)
+    return data
+
+
+def parse_key(value: object, label: Label) -> str:
+    key: str = check({"type": "string", "minLength": 1}, value, label)
+    if len(key.encode()) > KEY_BYTES_MAX:
+        raise label.wrong(f"at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(key.encode())}", key)
+    return key
+
+
+def _tag(value: object, label: Label) -> str:
+    tag: str = check(TAG, value, label)
+    if "|" in tag or tag != tag.strip():
+        raise label.wrong("a string without '|' and without white space around it", tag)
+    return tag
+
+
+def _properties(value: object, label: Label) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise label.wrong("an object of strings", value)
+    for name, text in value.items():
+        if not isinstance(text, str) or not encodable(name) or not encodable(text):
+            raise label.inside(name).wrong("a string of text", text)
+    size = properties_bytes(value)
+    if size > PROPERTIES_BYTES_MAX:
+        raise InvalidField(f"{label} holds {size} bytes; at most {PROPERTIES_BYTES_MAX} fit")
+    return value
+
+
+def parse_queue(queue: int, queues: int, label: Label) -> int:
+    """A queue of a topic that has so many."""
+    return int(check({"type": "integer", "minimum": 0, "maximum": queues - 1}, queue, label))
+
+
+def unchecked(value: Any, _label: Label) -> Any:
+    """For a field that is checked later, when more is known."""
+    return value
+
+
+@request
+class NewMessage:
+    """A message to store. Exactly one of `body` and `body_base64` is given."""
+
+    RULES: ClassVar[Schema] = {
+        **either(("body",), ("body_base64",)),
+        "not": {
+            "required": ["delay_ms", "deliver_at_ms"],
+            "properties": {"delay_ms": {"type": "integer"}, "deliver_at_ms": {"type": "integer"}},
+        },
+    }
+
+    body: bytes | None = optional(BODY, _text)
+    body_base64: bytes | None = optional(BODY_BASE64, _bytes)
+    key: str | None = optional(KEY, parse_key)
+    tag: str | None = optional(TAG, _tag)
+    properties: dict[str, str] | None = optional(PROPERTIES, _properties)
+    queue: int | None = optional(
+        {**QUEUE, "description": "Put the message into exactly this queue, counted from 0; wins over `key`."}, unchecked
+    )
+    delay_ms: int | None = optional(
+        integer("Do not deliver the message until this long from now, in milliseconds.", 0, DELAY_MS_MAX)
+    )
+    deliver_at_ms: int | None = optional(
+        instant(
+            f"Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead."
+            " Excludes `delay_ms`."
+        )
+    )
+    dedup_id: str | None = optional(
+        string(
+            f"The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also"
+            " within one request. It makes it safe to repeat a produce whose outcome is unknown.",
+            ID_CHARS_MAX,
+        )
+    )
+
+
+def parse_batch(data: object, queues: int, now: int) -> list[Sent]:
+    """The `messages` of a produce, each with the queue it asks for; or an error that lists every bad one."""
+    if not isinstance(data, list) or not 1 <= len(data) <= BATCH_MESSAGES_MAX:
+        count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
+        raise InvalidField(f"field 'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages; it is {count}")
+    parsed: list[Sent] = []
+    errors: list[tuple[int, DecantError]] = []
+    for index, each in enumerate(data):
+        try:
+            parsed.append(parse(each, queues, f"messages[{index}]", now))
+        except DecantError as error:
+            errors.append((index, error))
+    if errors:
+        raise _first(errors)
+    total = sum(len(message.body) for message, _ in parsed)
+    if total > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
+    return parsed
+
+
+def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
+    """The first error, listing them all. A size counts only when nothing else is wrong."""
+    listed = [{"index": index, "code": error.code, "detail": error.detail} for index, error in errors]
+    first = next((error for _, error in errors if not isinstance(error, MessageTooLarge)), errors[0][1])
+    return type(first)(first.detail, errors=listed)
+
+
+def parse(data: object, queues: int, path: str, now: int) -> Sent:
+    """One message, and the queue it asks for. `path`: where in the request it stands."""
+    label = Label(path)
+    fields = given(NewMessage, data, label)
+    if ("body" in fields) == ("body_base64" in fields):
+        raise InvalidField(f"exactly one of {label.inside('body')} and {label.inside('body_base64')} must be given")
+    queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
+    is_text = "body" in fields
+    body = fields["body"] if is_text else fields["body_base64"]
+    due_ms = _due(fields, label, now)
+    if len(body) > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the body of {path} is {len(body)} bytes; at most {BODY_BYTES_MAX} fit")
+    own = (fields.get("key"), fields.get("tag"), fields.get("properties") or {})
+    message = Message(body, is_text, *own, due_ms, dedup_id=fields.get("dedup_id"))
+    _demand_deliverable(message, path)
+    return message, queue
+
+
+def parse_for_transaction(data: object, queues: int, now: int) -> Sent:
+    """One message that somebody else will store, in a transaction of theirs."""
+    message, queue = parse(data, queues, "message", now)
+    if message.dedup_id is not None:
+        raise InvalidField("field 'message.dedup_id' is not for a message that is part of a transaction")
+    return message, queue
+
+
+def _due(fields: Mapping[str, Any], label: Label, now: int) -> int | None:
+    """When it may be delivered; None when that is now, or was."""
+    delay_ms, deliver_at_ms = fields.get("delay_ms"), fields.get("deliver_at_ms")
+    if delay_ms is not None and deliver_at_ms is not None:
+        raise InvalidField(f"only one of {label.inside('delay_ms')} and {label.inside('deliver_at_ms')} may be given")
+    if deliver_at_ms is not None and deliver_at_ms > now + DELAY_MS_MAX:
+        raise label.inside("deliver_at_ms").wrong(f"at most {DELAY_MS_MAX} ms ahead", deliver_at_ms)
+    due_ms = deliver_at_ms if delay_ms is None else now + delay_ms
+    return due_ms if due_ms is not None and due_ms > now else None
+
+
+def _demand_deliverable(message: Message, path: str) -> None:
+    """Refuses what no response could carry: a body of control characters is seven times as long there."""
+    if len(message.body) * 7 < MESSAGE_JSON_BYTES_MAX // 2:
+        return
+    size = carried_bytes(orjson.dumps(message.content())) + MESSAGE_OVERHEAD_BYTES
+    if size > MESSAGE_JSON_BYTES_MAX:
+        raise MessageTooLarge(
+            f"{path} is {size} bytes as JSON, its quotes escaped; a response carries at most {MESSAGE_JSON_BYTES_MAX}"
+        )

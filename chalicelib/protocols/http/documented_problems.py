@@ -1,0 +1,122 @@
+"""The errors in the OpenAPI document. Which of them an operation can answer follows from its declaration."""
+
+from __future__ import annotations
+
+from chalicelib.api.operation import Answer, Json, Operation, sometimes
+from chalicelib.base import errors
+from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import array, integer, string
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
+from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
+
+Errors = list[type[DecantError]]
+
+_NAMED: dict[str, type[DecantError]] = {
+    "topic": errors.TopicNotFound,
+    "group": errors.GroupNotFound,
+    "message_id": errors.MessageNotFound,
+}
+_TEXTS = {
+    400: "The request is malformed. Nothing was changed.",
+    404: "The path names something that does not exist.",
+    405: "The path does not have this method; `Allow` lists those it has.",
+    409: "It is too late.",
+    413: "A body, the batch, or the request is too large, or no response could carry the message (see NewMessage), and"
+    " nothing else is wrong. Nothing was stored.",
+    500: "A defect of the service.",
+    503: "The store is throttled or does not answer, after retries.",
+}
+_DETAILS = {
+    400: "parameter 'limt' is not known here; known are: limit, next",
+    404: "topic 'orders' does not exist",
+    405: "PATCH is not allowed here; allowed are GET, PUT",
+    409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
+    413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",
+    500: "look for 8c1f0a52d7e3b946 in the log",
+    503: "the store did not answer",
+}
+_HEADERS = {
+    405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, PUT"),
+    503: ("Retry-After", "When to retry, in whole seconds from now.", {"type": "integer", "minimum": 1}, RETRY_AFTER_S),
+}
+_EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
+
+_CODE = string("What went wrong. Stable: the member for clients to switch on.")
+_DETAIL = string("One sentence for people, which names the field and the value.")
+
+
+class BadMessage(Answer):
+    """A bad message."""
+
+    index = integer("Its place in the batch, counted from 0.", most=BATCH_MESSAGES_MAX - 1)
+    code = _CODE
+    detail = _DETAIL
+
+
+class Problem(Answer):
+    """An error, as a problem of RFC 9457."""
+
+    type = string("The kind of problem, as a URI reference.", format="uri-reference")
+    title = string("The kind of problem, in words.")
+    status = integer("The HTTP status.")
+    code = _CODE
+    detail = _DETAIL
+    errors = sometimes(
+        array(
+            "Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and"
+            " others only too large, of the first that is malformed.",
+            BadMessage,
+        )
+    )
+    outcome = sometimes(
+        string(
+            "The store's answer was lost: what was asked for may have happened. Only where a request writes.",
+            const="unknown",
+        )
+    )
+
+
+def of(operation: Operation) -> Json:
+    """The error responses of an operation, by status."""
+    raised = [*_malformed(operation), *_missing(operation), *operation.errors]
+    by_status: dict[int, Errors] = {}
+    for error in raised:
+        by_status.setdefault(PROBLEMS[error.__name__][0], []).append(error)
+    shared = _EVERYWHERE if operation.asks_store else _EVERYWHERE[:-1]
+    own = {str(status): _response(status, listed) for status, listed in by_status.items()}
+    return own | {str(PROBLEMS[error.__name__][0]): _shared(error) for error in shared}
+
+
+def shared() -> Json:
+    """The responses that are the same for every operation that has them, by code."""
+    return {error.__name__: _response(PROBLEMS[error.__name__][0], [error]) for error in _EVERYWHERE}
+
+
+def _shared(error: type[DecantError]) -> Json:
+    return {"$ref": f"#/components/responses/{error.__name__}"}
+
+
+def _malformed(operation: Operation) -> Errors:
+    """Also where there is nothing to get wrong: a body may come all the same, or a query."""
+    names: Errors = [errors.InvalidName] if operation.path_parameters else []
+    return [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
+
+
+def _missing(operation: Operation) -> Errors:
+    """One for each name in the path, but a PUT creates what the last one names."""
+    names = operation.path_parameters[:-1] if operation.method == "PUT" else operation.path_parameters
+    return [_NAMED[name] for name in names]
+
+
+def _response(status: int, raised: Errors) -> Json:
+    codes = [error.__name__ for error in raised]
+    members = {"status": {"const": status}, "code": {"enum": codes}}
+    schema = {"allOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "object", "properties": members}]}
+    response: Json = {
+        "description": f"{_TEXTS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}.",
+        "content": {MEDIA_TYPE: {"schema": schema, "example": problem(raised[0](_DETAILS[status]))}},
+    }
+    if status in _HEADERS:
+        name, text, kind, example = _HEADERS[status]
+        response["headers"] = {name: {"description": text, "required": True, "schema": kind, "example": example}}
+    return response

@@ -1,0 +1,95 @@
+"""The types of requests and answers as the schemas of the OpenAPI document, and an example of each.
+
+Requests are closed (an unknown field is refused) and take null for whatever may be left out. Answers are open.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.api.operation import Answer, Json, Sometimes, documented
+from chalicelib.base.fields import Schema, declarations, nullable
+from chalicelib.base.limits import INSTANT_MS_MAX
+
+_INSTANT_MS = 1_767_225_661_000
+"""An example of one."""
+
+
+class Schemas:
+    """Each type once, by its name. Types that are nested in requests have no name."""
+
+    def __init__(self) -> None:
+        self.by_name: Json = {}
+
+    def ref(self, kind: type) -> Json:
+        name = getattr(kind, "NAME", kind.__name__)
+        if name not in self.by_name:
+            self.by_name[name] = {}  # has its place before those that it holds
+            self.by_name[name] = _answer(kind, self) if issubclass(kind, Answer) else _request(kind, self)
+        return {"$ref": f"#/components/schemas/{name}"}
+
+    def rendered(self, schema: Schema, is_item: bool = False) -> Any:
+        """The schema with a reference, or an object's schema, in place of each type."""
+        if isinstance(schema, type):
+            return self.ref(schema) if is_item or issubclass(schema, Answer) else _request(schema, self)
+        if isinstance(schema, list):
+            return [self.rendered(each) for each in schema]
+        if isinstance(schema, dict):
+            return {keyword: self.rendered(value, keyword == "items") for keyword, value in schema.items()}
+        return schema
+
+
+def _request(kind: type, schemas: Schemas) -> Json:
+    declared = declarations(kind)
+    needed = [name for name, each in declared.items() if each.is_required]
+    properties = {}
+    for name, each in declared.items():
+        schema = schemas.rendered(each.schema)
+        default = {"default": None} if isinstance(each.schema, type) else {}
+        properties[name] = schema if each.is_required else {**nullable(schema), **default}
+    return _object(kind, properties, needed, additionalProperties=False)
+
+
+def _answer(kind: type[Answer], schemas: Schemas) -> Json:
+    """`SETTINGS` are all there in an answer: an example is what each is by default."""
+    own = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items() if name[0].islower()}
+    fields = {name: value for name, value in own.items() if isinstance(value, dict | type | Sometimes)}
+    properties = {}
+    for name, each in declarations(kind.SETTINGS).items() if kind.SETTINGS else ():
+        schema = {"default": None, **schemas.rendered(each.schema)}
+        default = schema.pop("default")
+        schema.pop("additionalProperties", None)
+        examples = schema.pop("examples", [default])
+        properties[name] = {**(nullable(schema) if default is None else schema), "examples": examples}
+    for name, value in fields.items():
+        properties[name] = schemas.rendered(value.schema if isinstance(value, Sometimes) else value)
+    needed = [name for name in properties if not isinstance(fields.get(name), Sometimes)]
+    return _object(kind, properties, needed, **kind.RULES)
+
+
+def _object(kind: type, properties: Json, needed: list[str], **more: Any) -> Json:
+    required = {"required": needed} if needed else {}
+    rules = getattr(kind, "RULES", {})
+    return {"type": "object", **required, "properties": properties, **rules, **more, "description": documented(kind)}
+
+
+def example_of(schema: Json, schemas: Json) -> Any:
+    """A value that fits the schema: the example it gives, or one made of those of its parts."""
+    if "$ref" in schema:
+        return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    for keyword in ("examples", "enum"):
+        if keyword in schema:
+            return schema[keyword][0]
+    if "const" in schema:
+        return schema["const"]
+    if "properties" in schema:
+        parts = schema["properties"]
+        shown = [name for name in parts if name in schema.get("required", ()) or "examples" in parts[name]]
+        return {name: example_of(parts[name], schemas) for name in shown}
+    if "oneOf" in schema:
+        return example_of(schema["oneOf"][0], schemas)
+    if "items" in schema:
+        return [example_of(schema["items"], schemas)]
+    if "null" in schema["type"]:
+        return None
+    return _INSTANT_MS if schema.get("maximum") == INSTANT_MS_MAX else schema.get("minimum", False)
