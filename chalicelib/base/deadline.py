@@ -12,7 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import CALL_MS_MAX, STORE_DEADLINE_MS
+from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
+
+CALL_MS_MAX = 25 * SECOND_MS
+"""The same with what a long poll waits: API Gateway gives up after 29 s."""
 
 
 @dataclass(slots=True)

@@ -33,14 +33,11 @@ from chalicelib.base.fields import (
     shown,
     string,
 )
-from chalicelib.base.limits import (
-    EXPRESSION_CHARS_MAX,
-    EXPRESSIONS_KEPT_MAX,
-    FILTER_TAGS_MAX,
-    PROPERTIES_BYTES_MAX,
-    TAG_CHARS_MAX,
-)
+from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, PROPERTIES_BYTES_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
+
+EXPRESSIONS_KEPT_MAX = 1_000
+"""Compiled expressions kept by one instance."""
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
-from chalicelib.base.limits import INERT_MAX, PARKED_MAX, PASSED_MAX, PRUNED_ALONE_MAX, SECOND_MS, TAKEOVERS_MAX
+from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
@@ -17,15 +17,28 @@ from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import View
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import Change, confirm, create, move, popped, prune, write
+from chalicelib.cursors.cursor_writes import (
+    INERT_MAX,
+    PRUNED_ALONE_MAX,
+    Change,
+    confirm,
+    create,
+    move,
+    popped,
+    prune,
+    write,
+)
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs
-from chalicelib.cursors.retries import due_page
+from chalicelib.cursors.retries import PARKED_MAX, due_page
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
+
+PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
+"""The same of one pop in one queue, which then answers with what it has."""
 
 UNREADABLE_MS = SECOND_MS
 """After how long messages that could not be read are due again: meanwhile others of their queue can be had."""

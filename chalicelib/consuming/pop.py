@@ -7,14 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
-from chalicelib.base.limits import (
-    HOME_MS,
-    PASSED_AT_ONCE_MAX,
-    POLL_MS_MAX,
-    POLL_MS_MIN,
-    PROMOTED_MAX,
-    PROMOTED_QUEUES_MAX,
-)
+from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
@@ -25,6 +18,16 @@ from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import View, ViewReader
+from chalicelib.delays.decision import PROMOTED_MAX
+
+PROMOTED_QUEUES_MAX = 4
+"""Queues in which a pop promotes one after another, as long as it finds nothing to take: it takes from one."""
+HOME_MS = SECOND_MS
+"""A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
+longer, nor twice as long: what is fresh should not become old for that."""
+POLL_MS_MIN = 10
+POLL_MS_MAX = 200
+"""A waiting pop looks again after this long, growing from the first to the second; earlier, when something is due."""
 
 
 @dataclass(slots=True)

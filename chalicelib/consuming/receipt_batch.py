@@ -11,19 +11,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import (
-    ACKED_TOGETHER_MAX,
+from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.cursors.cursor import Cursor, Standing
+from chalicelib.cursors.cursor_writes import (
     INERT_MAX,
-    LEASES_MAX,
     LEASES_ROOM,
     PRUNED_ALONE_MAX,
-    TAKEOVERS_MAX,
+    Change,
+    ack,
+    ends,
+    forget,
+    has_room,
+    move,
+    prune,
 )
-from chalicelib.cursors.cursor import Cursor, Standing
-from chalicelib.cursors.cursor_writes import Change, ack, ends, forget, has_room, move, prune
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table.writes import Item, Key
+
+ACKED_TOGETHER_MAX = 10
+"""Leases that one write acks messages of, besides."""
 
 LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"

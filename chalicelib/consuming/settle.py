@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, RETRY_PAGE_LEASES
+from chalicelib.base.limits import BATCH_MESSAGES_MAX
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -17,6 +17,7 @@ from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
 from chalicelib.cursors.receipt import Receipt
+from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.store import Keys, Outcome, raise_trouble
 from chalicelib.table import keys

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chalicelib.base.limits import ENTRY_LATE_MS, PASSED_AT_ONCE_MAX, SIFTED_BYTES_MAX
+from chalicelib.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim_plan import Pick
 from chalicelib.consuming.view import View, want
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
+
+SIFTED_BYTES_MAX = 8 * MIB
+"""What is read at once to tell which messages a group wants."""
 
 _GROWTH = 4
 """How much further the skipper looks each time that it has not found enough."""

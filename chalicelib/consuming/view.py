@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.limits import SIFTING_MS, UNKNOWN_ITEMS_MAX
+from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.rate import Window
@@ -22,6 +22,12 @@ from chalicelib.log.segment import Segment
 from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
+
+UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
+"""What is read of a group's partition where its mode is not known: the settings and all cursors of one that is not
+broadcast, even with those that one before it of the same name has left."""
+SIFTING_MS = SECOND_MS
+"""How long a pop sifts messages at each of its looks: a filter may take a tenth of a second for one."""
 
 
 @dataclass(slots=True)

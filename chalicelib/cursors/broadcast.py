@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import IDLE_CONSUMER_MS, MOVED_TOGETHER_MAX, PRESENCE_MS
+from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -27,6 +27,12 @@ from chalicelib.cursors.retries import Retries
 from chalicelib.store import Range, raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Guard, Item, Refused, Remove, RemoveItem, Set, Write
+
+PRESENCE_MS = HOUR_MS
+"""How far behind the note of a consumer's last pop may be where its pops take nothing, to save a write for each: it may
+be forgotten by so much too early."""
+MOVED_TOGETHER_MAX = 100
+"""Cursors that a reset, or forgetting consumers, writes side by side."""
 
 
 def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:

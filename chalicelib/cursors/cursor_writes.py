@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from chalicelib.base.limits import LEASES_MAX, LEASES_ROOM, PRUNED_MAX, WITNESS_MS, WITNESSES_MAX
+from chalicelib.base.limits import LEASES_MAX, MINUTE_MS
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import ACKED, CONFIRMED, MOVED, Lease, mark
 from chalicelib.table.writes import (
@@ -27,6 +27,19 @@ from chalicelib.table.writes import (
     SizeIs,
     Write,
 )
+
+LEASES_ROOM = 500
+"""How many more there may be where leases are nacked or extended in parts: it must go on when no claim can."""
+WITNESS_MS = 10 * MINUTE_MS
+"""How long after its deadline a lease that lost messages stays in the cursor, to tell its late receipts the truth."""
+WITNESSES_MAX = 32
+"""How many such leases stay, so that nacks do not fatten the cursor."""
+INERT_MAX = 2 * WITNESSES_MAX
+"""With more leases that owe nothing than these, some are forgotten in a write of its own."""
+PRUNED_MAX = 8
+"""Leases that one write forgets."""
+PRUNED_ALONE_MAX = 40
+"""The same of a write that does nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from chalicelib.base.limits import MARKS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.table.writes import Path
+
+MARKS_MAX = 8
+"""Marks of a lease that are put together by the next write, or single acks would make the cursor heavy."""
 
 ACKED = b"a"
 MOVED = b"m"

@@ -13,14 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import (
-    LEASES_MAX,
-    PARKED_MAX,
-    RETRY_PAGE_ID_CHARS,
-    RETRY_PAGE_LEASES,
-    RETRY_PAGES_MAX,
-    RETRY_SOON_MS,
-)
+from chalicelib.base.limits import LEASES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.cursors.cursor import Cursor, RetryPage
 from chalicelib.cursors.cursor_writes import Change, write
@@ -43,6 +36,16 @@ from chalicelib.table.writes import (
     Write,
     key_of,
 )
+
+PARKED_MAX = 64
+"""Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last go into a page."""
+RETRY_PAGE_LEASES = 48
+"""Retries in one page: the condition of the transaction that moves them names each, in 4 KB and 300 operators."""
+RETRY_PAGES_MAX = 2_000
+"""Pages of one cursor, some 35 bytes each."""
+RETRY_SOON_MS = 5 * SECOND_MS
+"""What is due so soon is not put away: it would come back at once."""
+RETRY_PAGE_ID_CHARS = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from chalicelib.base.limits import DEAD_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import TAKEOVERS_MAX
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.cursor import Cursor
@@ -14,6 +14,9 @@ from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.store import Keys
 from chalicelib.table.writes import Key, Refused, key_of
+
+DEAD_TOGETHER_MAX = 50
+"""Messages that go to the dead letters in one transaction, which takes 100 items."""
 
 _EXPIRED = "the lease expired"
 """Why a message is dead that nobody nacked in the end."""

@@ -10,7 +10,7 @@ import orjson
 
 from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.fields import shown
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, PURGED_TOGETHER_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored, carried_bytes, parse_message_id
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
@@ -26,6 +26,9 @@ from chalicelib.log.segment import Segment
 from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
+
+PURGED_TOGETHER_MAX = 90
+"""Dead letters that one transaction removes, beside the cursor that counts them."""
 
 Place = tuple[int, int, str]
 """Queue and offset, and in a broadcast group the consumer; empty, it comes before all of them."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base.errors import GroupNotFound
-from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -16,10 +16,14 @@ from chalicelib.cursors.lease import parked, runs
 from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.dead_letters.queue import BEGINNING, DeadLetterQueue, after, by_cursor
+from chalicelib.dead_letters.queue import BEGINNING, PURGED_TOGETHER_MAX, DeadLetterQueue, after, by_cursor
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
+
+REDRIVEN_LEASES_MAX = LEASES_MAX // 2
+"""With so many leases a cursor takes no more from the dead letters: what is left of its room is for consumers.
+Neighbours share a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from chalicelib.base.limits import PROMOTED_MAX, STORED_LATE_MS_MAX
+from chalicelib.base.limits import MINUTE_MS
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import (
     NONE,
+    PROMOTED_MAX,
     Decision,
     Slot,
     blob_names,
@@ -23,6 +24,9 @@ from chalicelib.log.writer import Tail
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, key_of
+
+STORED_LATE_MS_MAX = 15 * MINUTE_MS
+"""A message that is due is stored no later than this: DynamoDB knows a transaction for ten minutes."""
 
 _PAGE = 32
 

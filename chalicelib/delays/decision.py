@@ -13,10 +13,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chalicelib.base.limits import DUE_KEPT_MS, INLINE_BYTES_MAX, KIB, PROMOTED_BYTES_MAX, PROMOTED_MAX, SECOND_MS
+from chalicelib.base.limits import DAY_MS, INLINE_BYTES_MAX, KIB, SECOND_MS
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
+
+PROMOTED_MAX = 32
+"""Messages that become one entry of the log together, once they are due: their places are 448 bytes, so that the
+decision about them, with a pointer, is one kilobyte."""
+PROMOTED_BYTES_MAX = 256 * KIB
+"""What such messages weigh together; a heavier one goes alone, and its payload is not written a second time."""
+DUE_KEPT_MS = 90 * DAY_MS
+"""How long after it was due a payload is kept for whoever delivers it: as dear as to write its time to live anew."""
 
 _DUE_BYTES = 6
 _SLOT_BYTES = _DUE_BYTES + 8

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, TRANSACTION_ITEMS_MAX
+from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.env import Env
@@ -18,6 +18,10 @@ from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, Write
+
+LATE_WRITE_MS_MAX = MINUTE_MS
+"""A write that its sender has given up, or repeated, lands no later than this: a request may wait in a client for
+`READ_TIMEOUT_MS` and in the network for seconds."""
 
 
 @dataclass(frozen=True, slots=True)

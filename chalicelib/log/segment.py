@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from chalicelib.base.limits import PIECE_BYTES_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
+from chalicelib.base.limits import KIB
 from chalicelib.log.packing import Packed
 from chalicelib.table import keys
 from chalicelib.table.sizes import value_bytes
@@ -31,6 +31,13 @@ from chalicelib.table.writes import (
     SizeBelow,
     Write,
 )
+
+SEGMENT_ENTRIES_MAX = 32
+SEGMENT_FULL_BYTES = 700
+"""With this many bytes of entries a segment takes no more. With one more small entry and its keys it still fits the
+kilobyte of one write unit; and it holds sixteen pointers, one for each of as many writers."""
+PIECE_BYTES_MAX = 256 * KIB
+"""One payload item: the embedded store counts its base64, and takes about 300 KB of the 400."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import CONTENDED_MS, CROWDED_BYTES_MAX, INLINE_BYTES_MAX, TAIL_AGE_MS_MAX
+from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
@@ -16,6 +16,13 @@ from chalicelib.log.segment import Entry, Segment, append
 from chalicelib.store import Keys, Outcome, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused, Write
+
+CROWDED_BYTES_MAX = 100
+"""The first where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
+TAIL_AGE_MS_MAX = MINUTE_MS
+"""How long an instance believes where a queue's log ends before it looks again."""
+CONTENDED_MS = SECOND_MS
+"""After losing a race for a segment an instance sends only pointers there: 16 fit a segment, not 3."""
 
 
 @dataclass(frozen=True, slots=True)

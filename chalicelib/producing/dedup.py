@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import CROWDED_BYTES_MAX, DEDUP_INLINE_BYTES_MAX, DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
+from chalicelib.base.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
@@ -29,10 +29,13 @@ from chalicelib.delays.writer import DelayWriter
 from chalicelib.log import Log
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry, entry
-from chalicelib.log.writer import Tail
+from chalicelib.log.writer import CROWDED_BYTES_MAX, Tail
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
+
+DEDUP_INLINE_BYTES_MAX = 800
+"""The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, HOPS_MAX, TRANSACTION_ITEMS_MAX
+from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id, message_id
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
@@ -20,6 +20,9 @@ from chalicelib.producing.dedup import Deduplication, Kept
 from chalicelib.producing.new_message import Sent
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
+
+HOPS_MAX = 3
+"""Other queues that an unkeyed message is tried on. When four queues fail, it is the store."""
 
 
 @dataclass(frozen=True, slots=True)

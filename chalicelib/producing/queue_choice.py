@@ -6,9 +6,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
+from chalicelib.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
+
+ISOLATED_MS_MIN = SECOND_MS
+ISOLATED_MS_MAX = MINUTE_MS
+"""How long an instance keeps unkeyed messages from a queue that failed: the first at first, twice as long each time
+that it fails again, up to the second. DynamoDB needs minutes to split a partition that is too hot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from chalicelib.admin import Admin
 from chalicelib.base.errors import TopicNotFound
-from chalicelib.base.limits import SWEEP_MS, TRIMMED_EVERY_MS
+from chalicelib.base.limits import HOUR_MS, SECOND_MS
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
@@ -25,6 +25,10 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Set, Write
 from chalicelib.upkeep.alarms import Alarms, Watched
 from chalicelib.upkeep.expiry import Expiry
+
+SWEEP_MS = 45 * SECOND_MS
+"""How long a scheduled sweep goes on: it begins every minute, and its function may run for one."""
+TRIMMED_EVERY_MS = HOUR_MS
 
 _GRAVES_MAX = 100
 _PAGE = 100

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.base.limits import PROMOTED_MAX
+from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.store.meter import Meter
 from tests.budgets.shop import QUEUES, Shop, within
 from tests.support.orders import noise, orders

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import OFFSET_MAX, SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES
-from chalicelib.log.segment import Entry, Segment, append
+from chalicelib.base.limits import OFFSET_MAX
+from chalicelib.log.segment import SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES, Entry, Segment, append
 from chalicelib.store.evaluate import after, holds
 from chalicelib.table import keys
 from chalicelib.table.sizes import item_bytes

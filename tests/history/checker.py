@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from chalicelib.base.limits import WITNESSES_MAX
+from chalicelib.cursors.cursor_writes import WITNESSES_MAX
 from tests.history import alarms, deaths, expiry, pops
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DEAD_MS, PURGED_TOGETHER_MAX, REDRIVEN_LEASES_MAX
+from chalicelib.base.limits import DEAD_MS
 from chalicelib.dead_letters import redrive as redrive_module
+from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX
+from chalicelib.dead_letters.redrive import REDRIVEN_LEASES_MAX
 from chalicelib.table.writes import Key
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts

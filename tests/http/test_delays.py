@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS, PROMOTED_MAX
+from chalicelib.base.limits import DELAY_MS_MAX, MINUTE_MS
 from chalicelib.base.message import message_id
+from chalicelib.delays.decision import PROMOTED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOP_MS_MAX, HOPS_MAX, ISOLATED_MS_MIN
+from chalicelib.base.limits import HOP_MS_MAX
+from chalicelib.producing.produce import HOPS_MAX
+from chalicelib.producing.queue_choice import ISOLATED_MS_MIN
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
 

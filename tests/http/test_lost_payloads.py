@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import INLINE_BYTES_MAX, PIECE_BYTES_MAX
+from chalicelib.base.limits import INLINE_BYTES_MAX
 from chalicelib.consuming.claim import UNREADABLE_MS
+from chalicelib.log.segment import PIECE_BYTES_MAX
 from chalicelib.store import Keys, Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item

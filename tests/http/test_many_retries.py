@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import PARKED_MAX, RETRY_PAGE_LEASES
 from chalicelib.consuming.settle import Settler
+from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
 from tests.store.strict import StrictStore

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from chalicelib.base.limits import BACKOFF_MS, WITNESSES_MAX
+from chalicelib.base.limits import BACKOFF_MS
+from chalicelib.cursors.cursor_writes import WITNESSES_MAX
 from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
 

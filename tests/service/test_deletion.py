@@ -8,7 +8,8 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import TopicNotFound
-from chalicelib.base.limits import GROUP_DETAILS_MAX, SEGMENT_FULL_BYTES
+from chalicelib.base.limits import GROUP_DETAILS_MAX
+from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.store import Read
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item

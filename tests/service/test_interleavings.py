@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_TOGETHER_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
+from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Add, Item, Write
 from tests.support.clock import Clock

@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from chalicelib.base.limits import ISOLATED_MS_MAX, ISOLATED_MS_MIN
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
-from chalicelib.producing.queue_choice import QueueChoice
+from chalicelib.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice
 from tests.support.clock import Clock
 
 TOPIC = Topic("orders", "tid", 0, queues=4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.base.limits import SIFTING_MS
 from chalicelib.catalogue.filters import Filter
+from chalicelib.consuming.view import SIFTING_MS
 from chalicelib.store.memory import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance

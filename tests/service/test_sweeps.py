@@ -10,10 +10,11 @@ import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import IDLE_CONSUMER_MS, SWEEP_MS
+from chalicelib.base.limits import IDLE_CONSUMER_MS
 from chalicelib.store import Range
 from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
+from chalicelib.upkeep.sweeps import SWEEP_MS
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

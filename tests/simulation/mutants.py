@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 from chalicelib.admin import groups
 from chalicelib.base import message
-from chalicelib.base.limits import SEGMENT_FULL_BYTES
 from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
 from chalicelib.cursors import cursor, cursor_writes, lease, receipt, retries
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.retries import bring_back
 from chalicelib.dead_letters import bury, redrive
 from chalicelib.log import payloads, segment, writer
+from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.producing import produce
 from chalicelib.store import Keys
 from chalicelib.table import keys

@@ -10,11 +10,11 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.limits import LATE_WRITE_MS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
+from chalicelib.delays.writer import LATE_WRITE_MS_MAX
 from chalicelib.service import Service, build
 from chalicelib.table.writes import Key
 from tests.history import checker

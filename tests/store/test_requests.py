@@ -23,8 +23,9 @@ from botocore.exceptions import (
 
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS, STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.store import Keys, Range
+from chalicelib.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import typed_item
 from chalicelib.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed

@@ -28,8 +28,12 @@ from botocore.exceptions import (
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
+
+STORE_PAUSE_MS_MIN = 25
+STORE_PAUSE_MS_MAX = 2 * SECOND_MS
+"""Between two tries of a request to the store: a random time up to the first, then up to twice as long each time."""
 
 T = TypeVar("T")
 
