@@ -2,5 +2,5 @@
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 - whoever comes with an older one is to read this, not a SyntaxError
+if sys.version_info < (3, 11):  # noqa: UP036 - an older Python should show this message, not a SyntaxError
     sys.exit("decant: Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info))

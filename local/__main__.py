@@ -46,7 +46,7 @@ class Unstartable(Exception):
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until it is interrupted. The exit code."""
+    """Serves until interrupted. Returns the exit code."""
     for ending in ENDINGS:
         signal.signal(ending, signal.default_int_handler)
     argparse.ArgumentParser(
@@ -85,7 +85,7 @@ def port_of(text: str, name: str = "PORT") -> int:
 
 
 def offer_store(port: int) -> Endpoint | None:
-    """The embedded store as a DynamoDB endpoint; None where the store is a real one, which has an endpoint."""
+    """Offers the embedded store as a DynamoDB endpoint; None for a real store, which has one."""
     if not wiring.is_embedded():
         return None
     from local.embedded import wire
@@ -115,4 +115,4 @@ if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    os._exit(exit_code)  # not sys.exit: long polls may still run, and would find an interpreter half taken down
+    os._exit(exit_code)  # not sys.exit: long polls may still run, and would meet an interpreter that is shutting down

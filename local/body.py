@@ -1,6 +1,6 @@
-"""Reads the body of an HTTP request, as its headers announce it: a length, or chunks, or nothing.
+"""Reads the body of an HTTP request as its headers announce it: by length, in chunks, or none.
 
-Whatever is wrong here leaves unknown how much of the connection belongs to this request: the caller has to close it.
+After any error here it is unknown where the next request begins: the caller has to close the connection.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _LINE_BYTES_MAX = 1_024
 _TRAILERS_MAX = 100
 
 _CHUNKS_AT_ONCE = 16
-"""After so many chunks the event loop serves the other connections. A body whose chunks have all arrived, each of one
-byte, would keep them waiting."""
+"""After this many chunks the event loop serves other connections. A body of one-byte chunks that have all arrived
+would keep them waiting."""
 
 
 async def read_body(
     headers: Message, stream: StreamReader, bytes_max: int, go_on: Callable[[], Awaitable[None]]
 ) -> bytes | None:
-    """None where no body is announced. `go_on` is called once it is clear that a body will be read.
+    """None if no body is announced. Calls `go_on` once a body is going to be read.
 
     Raises `EOFError` if the connection ends before the body does."""
     lengths = headers.get_all("content-length", [])

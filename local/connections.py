@@ -1,9 +1,8 @@
-"""Listens on loopback and speaks HTTP/1.1: reads each request whole, has it carried out, writes the answer.
+"""Listens on loopback and speaks HTTP/1.1: reads each whole request, executes it, writes the response.
 
-One thread, the event loop's, waits for all connections. A thread of a pool is taken only while a request is carried
-out, so that clients that send nothing, or half a request, cost a socket and hold up nobody: with a thread for each
-connection, 3000 of them that closed at once kept the others waiting for ten seconds, since each woke and wanted the
-interpreter.
+The event loop's thread waits for all connections. A thread of a pool is used only while a request is executed, so
+clients that send nothing or half a request cost a socket and delay no one. With a thread for each connection, 3000
+connections that closed at once delayed the others by ten seconds, since all their threads woke together.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from local.request import HEAD_BYTES_MAX, Answer, Head, read_head, refusal, rend
 HOST = "127.0.0.1"
 
 BACKLOG = 1_024
-"""Connections that may wait to be accepted: all the clients of a load test arrive at once."""
+"""Connections that may wait to be accepted: the clients of a load test all arrive at once."""
 
 IDLE_SECONDS = 120
-"""How long a kept connection may say nothing."""
+"""How long a kept connection may be idle."""
 
 HEAD_SECONDS = 10
 """How long the head of a request may take from its first byte: clients send it in one piece."""
@@ -40,17 +39,17 @@ BODY_SECONDS = 60
 """How long the body may take. On loopback the largest takes a fraction of a second; a tunnel may be slower."""
 
 ANSWER_SECONDS = 60
-"""How long a client may take to read an answer."""
+"""How long a client may take to read a response."""
 
 LINGER_SECONDS = 2
-"""How long a client that is still sending may take to see that it has been refused."""
+"""How long a client that is still sending may take to read its rejection."""
 
 POLLS_MAX = 1_000
-"""Long polls that wait at a time, each in a thread of some 50 KB. Further ones wait for one of these to end: 20 s."""
+"""Long polls waiting at once, each in a thread of some 50 KB. Further ones wait for one of these to end: 20 s."""
 
 OTHERS_MAX = 1_000
-"""Other requests that are carried out at a time. They have threads of their own: a produce must not wait for the polls
-that wait for its message."""
+"""Other requests executed at once. They have threads of their own: a produce must not wait for the polls that wait for
+its message."""
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _DISCARDED_BYTES = 64 * 1024
@@ -60,7 +59,7 @@ CarryOut = Callable[[Head, bytes | None, HasHungUp], Answer]
 
 
 class Server:
-    """`carry_out` is called in a thread of its own for each request. `is_poll` says which requests may wait long."""
+    """`carry_out` runs in a thread of its own for each request. `is_poll` selects requests that may wait long."""
 
     def __init__(
         self,
@@ -71,7 +70,7 @@ class Server:
         body_bytes_max: int = REQUEST_BYTES_MAX,
         is_logging: bool = False,
     ) -> None:
-        """Takes the port; `serve_forever` begins to answer. Raises `OSError` if it cannot."""
+        """Binds the port; `serve_forever` serves requests. Raises `OSError`."""
         self._listening = socket.create_server((HOST, port), backlog=BACKLOG)
         self.port: int = self._listening.getsockname()[1]
         self._carry_out = carry_out
@@ -90,17 +89,17 @@ class Server:
             runner.run(self._serve())
 
     def end_at(self, *signals: signal.Signals) -> None:
-        """Has these signals end `serve_forever`. To be called from the main thread. A handler that the loop does not
-        know of would have to wait for the next request, where the signal comes just before the loop goes to sleep."""
+        """Ends `serve_forever` on these signals. Call it from the main thread. A handler unknown to the loop would run
+        only at the next request if the signal came just before the loop went to sleep."""
         for each in signals:
             self._loop.add_signal_handler(each, self._ending.set)
 
     def shutdown(self) -> None:
-        """Ends `serve_forever`, and the connections that there are. To be called from another thread."""
+        """Ends `serve_forever` and all connections. Call it from another thread."""
         self._loop.call_soon_threadsafe(self._ending.set)
 
     def server_close(self) -> None:
-        """Gives the port back, and the threads once they have carried out what they are at."""
+        """Releases the port, and the threads once they have finished their requests."""
         self._listening.close()
         for pool in (self._polls, self._others):
             pool.shutdown(wait=False)
@@ -114,18 +113,18 @@ class Server:
 
     def _begin(self, reader: StreamReader, writer: StreamWriter) -> None:
         talk = asyncio.ensure_future(self._talk(reader, writer))
-        self._talks.add(talk)  # the loop itself would let go of it
+        self._talks.add(talk)  # the loop itself keeps no reference to it
         talk.add_done_callback(self._talks.discard)
 
     async def _talk(self, reader: StreamReader, writer: StreamWriter) -> None:
-        """Answers what comes on a connection, one request after the other, and closes it."""
-        writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has taken all
+        """Serves the requests of a connection one after the other, and closes it."""
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has read everything
         try:
             while await self._exchange(reader, writer):
                 pass
         except (OSError, EOFError):
-            pass  # the client has gone, or is too slow
-        except Exception:  # noqa: BLE001 - a defect costs this connection, and no other
+            pass  # the client has disconnected or is too slow
+        except Exception:  # noqa: BLE001 - a defect ends this connection and no other
             sys.stderr.write(f"decant: a connection failed\n{traceback.format_exc()}")
         finally:
             writer.transport.abort()
@@ -161,7 +160,7 @@ class Server:
             return head, await read_body(head.headers, reader, self._body_bytes_max, go_on)
 
     async def _refuse(self, reader: StreamReader, writer: StreamWriter, error: DecantError) -> None:
-        """Answers without having read the request to its end, so that the connection cannot be used again."""
+        """Answers before the request was read to its end; the connection cannot be used again."""
         answer = refusal(error)
         self._log("", answer)
         await _send(writer, rendered(answer, is_last=True))
@@ -180,7 +179,7 @@ async def _send(writer: StreamWriter, data: bytes) -> None:
 
 
 async def _discard(reader: StreamReader, writer: StreamWriter) -> None:
-    """Reads on for a moment: closed at once, the connection would be reset, and the answer lost with it."""
+    """Keeps reading for a moment: closing at once would reset the connection and lose the response."""
     with suppress(OSError):
         writer.write_eof()
         async with asyncio.timeout(LINGER_SECONDS):

@@ -12,14 +12,14 @@ from local.connections import HOST, HasHungUp, Server
 from local.request import Answer, Head
 
 REQUEST_BYTES_MAX = 1 << 20
-"""A hundred keys are a fifth of it."""
+"""A hundred keys need a fifth of it."""
 
 Answering = Callable[[str, bytes], Any]
 
 
 class Endpoint(Server):
     def __init__(self, port: int, answering: Answering) -> None:
-        """Takes the port. Raises `OSError` if it cannot."""
+        """Binds the port. Raises `OSError`."""
         super().__init__(port, self._answer, body_bytes_max=REQUEST_BYTES_MAX)
         self._answering = answering
 
@@ -30,7 +30,7 @@ class Endpoint(Server):
     def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
         try:
             status, content, content_type = self._answering(head.headers.get("x-amz-target", ""), body or b"")
-        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log the rest
+        except Exception:  # noqa: BLE001 - the client gets a response, the log the details
             sys.stderr.write(f"decant: a request to the DynamoDB endpoint failed\n{traceback.format_exc()}")
             status, content, content_type = 500, b"", "text/plain"
         return Answer(status, {"content-type": content_type}, content)

@@ -1,4 +1,4 @@
-"""The bytes of an HTTP/1.1 request's head, read and understood, and the bytes of its answer."""
+"""Parses the head of an HTTP/1.1 request, and renders responses."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from chalicelib.base.fields import shown
 from chalicelib.protocols.http import problems
 
 HEAD_BYTES_MAX = 64 * 1024
-"""The request line and all headers. Load balancers of AWS take as much, API Gateway takes less."""
+"""The request line and all headers. AWS load balancers accept as much, API Gateway less."""
 
 HEADERS_MAX = 99
-"""As many as the standard library takes, which counts the blank line. Lines that have arrived are read in one go, while
-the other connections wait: a head of 64 KB in lines of four bytes takes some 10 ms."""
+"""As many as the standard library accepts, which counts the blank line. Lines that have arrived are read in one go
+while other connections wait: a head of 64 KB in lines of four bytes takes some 10 ms."""
 
 _BLANK = (b"\r\n", b"\n")
 _REQUEST_LINE = re.compile(rb"(?P<method>\S+)\s+(?P<target>\S+)\s+HTTP/1\.(?P<minor>[0-9])\s*")
 _HEADER_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\0]*\r?\n")
-"""What else could stand there, a line without a colon or one that continues the line before, the standard library's
-parser would take for the end of the headers, or for a part of one: the request could lose its length."""
+"""The standard library's parser would take other lines (without a colon, or continuing the previous one) for the end of
+the headers or part of one: the request could lose its length."""
 
 Headers = Mapping[str, str | list[str]]
 
@@ -57,8 +57,8 @@ class Answer(NamedTuple):
 async def read_head(stream: StreamReader, begun: bytes) -> bytes:
     """The head of a request, `begun` included, up to its blank line.
 
-    Raises `EOFError` if the connection ends before: a head without its blank line may lack anything, the length of the
-    body or half a name, and must not be carried out."""
+    Raises `EOFError` if the connection ends before that: a head without its blank line may lack anything, such as the
+    length of the body, and must not be executed."""
     head = bytearray(begun)
     for _ in range(HEADERS_MAX + 2):  # the request line, and the blank one
         try:
@@ -92,7 +92,7 @@ def refusal(error: DecantError) -> Answer:
 
 
 def rendered(answer: Answer, is_last: bool, has_body: bool = True) -> bytes:
-    """`has_body`: False for the answer to a HEAD, which has only the length of one."""
+    """`has_body`: False in response to HEAD, which only states the length."""
     lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", "server: Decant", f"date: {formatdate(usegmt=True)}"]
     for name, value in _completed(answer, is_last).items():
         lines += [f"{name}: {each}" for each in (value if isinstance(value, list) else [value])]

@@ -1,9 +1,8 @@
-"""The HTTP server in front of the app: Chalice's own local gateway, behind a server that is fit for load and for odd
-clients.
+"""The HTTP server in front of the app: Chalice's local gateway behind a server fit for load and for odd clients.
 
-Chalice's own server sends headers and body apart (44 ms per request on a kept connection), keeps one current request
-for all threads, does not decode chunks, and says 403 to an unknown path, as API Gateway does. A path that the app does
-not have is 404 here, as behind a function URL.
+Chalice's own server sends headers and body separately (44 ms per request on a kept connection), has one current request
+for all threads, does not decode chunks, and answers 403 for an unknown path, as API Gateway does. This one answers 404,
+as a function URL does.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from local.request import Answer, Head, refusal
 
 
 def listen(app: Chalice, port: int, is_logging: bool) -> Server:
-    """Takes the port; `serve_forever` of what it returns begins to answer. `OSError` if it cannot."""
+    """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
     carrying_out = CarryingOut(Gateway(with_requests_apart(app), Config.create()))
     return Server(port, carrying_out, is_poll=is_poll, is_logging=is_logging)
 
@@ -44,7 +43,7 @@ def is_poll(head: Head) -> bool:
 
 
 class NoSuchPath(LocalGatewayException):
-    """Not a `ValueError`, by which Chalice would know it and answer 403."""
+    """Not a `ValueError`, which Chalice would turn into a 403."""
 
 
 class Gateway(LocalGateway):
@@ -55,12 +54,12 @@ class Gateway(LocalGateway):
             raise NoSuchPath({}) from None
 
     def _has_user_defined_options_method(self, _lambda_event: dict[str, Any]) -> bool:
-        return True  # or Chalice would answer OPTIONS itself, and deployed the app does
+        return True  # otherwise Chalice would answer OPTIONS itself; deployed, the app does
 
 
 def _bare(target: str) -> str:
-    """The target of a request as a path and a query only. HTTP lets it begin with the host. Chalice would take what
-    follows a semicolon for parameters of the path, and what follows a hash for a fragment, and drop it."""
+    """The target of a request as path and query. HTTP allows it to begin with the host. Chalice would treat text after
+    a semicolon as path parameters and text after a hash as a fragment, and drop both."""
     return re.sub("^https?://[^/?]*", "", target, flags=re.IGNORECASE).replace(";", "%3B").replace("#", "%23")
 
 
@@ -80,7 +79,7 @@ class CarryingOut:
             return refusal(NotFound(f"there is no path {quoted(head.target.partition('?')[0])}"))
         except LocalGatewayException as error:
             return Answer(error.CODE, error.headers, _bytes(error.body))
-        except Exception:  # noqa: BLE001 - whatever it is, the client gets an answer, and the log the rest
+        except Exception:  # noqa: BLE001 - the client gets a response, the log the details
             return refusal(_defect())
 
 

@@ -1,4 +1,4 @@
-"""Chooses the store by the environment, and sees to it that it answers before the first request does."""
+"""Chooses the store by the environment, and makes sure that it works before the first request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 ENDPOINT_SECONDS = 2
-"""How long an endpoint may take to be reached, or to answer, before it counts as unreachable."""
+"""How long an endpoint may take to connect or respond before it counts as unreachable."""
 
 
 _CONFIG = Config(
@@ -32,16 +32,16 @@ _CONFIG = Config(
 
 
 class _Unreachable(Exception):
-    """Nothing listens at the endpoint, or its name is none. `Requests` would try again for seconds; whoever has just
-    typed the name wants to know now."""
+    """Nothing listens at the endpoint, or its name is invalid. `Requests` would retry for seconds, but a mistyped name
+    should be reported at once."""
 
 
 class StoreUnusable(Exception):
-    """What the environment names as the store cannot be it."""
+    """The store that the environment names cannot be used."""
 
 
 def open_store() -> str:
-    """Opens the store and makes its table if it is missing. Returns what to call it."""
+    """Opens the store and creates its table if it is missing. Returns a description of it."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB")
     kind = "dynamodb" if endpoint else os.environ.get("DECANT_STORE") or "embedded"
     os.environ["DECANT_STORE"] = kind
@@ -56,15 +56,15 @@ def open_store() -> str:
 
 
 def _start_embedded() -> None:
-    from local import embedded  # brings moto, which an endpoint can do without
+    from local import embedded  # imports moto, which an endpoint does not need
 
-    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto answers for the addresses of AWS only
+    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
     embedded.start()
 
 
 def _set_placeholders() -> None:
-    """Emulators check neither credentials nor the region, but boto3 wants some."""
-    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # or it asks the network for seconds
+    """Emulators check neither credentials nor the region, but boto3 requires them."""
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
     session = botocore.session.get_session()
     if session.get_credentials() is None:
         os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
@@ -85,7 +85,7 @@ def _opened(description: str) -> str:
 
 
 def _ready(client: DynamoDBClient, name: str) -> None:
-    """Raises what `Requests` can judge: a throttled store, or one that is slow, is worth another try."""
+    """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
     try:
         table.ensure(client, name)
         wiring.api()

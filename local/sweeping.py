@@ -1,4 +1,4 @@
-"""Runs what is on a schedule, every second as long as that costs little: on a laptop nobody wants to wait a minute."""
+"""Runs the scheduled sweeps every second while that is cheap; on a laptop, a minute is too long to wait."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from chalicelib.base.errors import StoreUnavailable
 PERIOD_SECONDS = 1.0
 
 PAUSES_PER_ROUND = 19
-"""A round is followed by a pause of so many times its length. Sweeps then take at most 5 % of the time: a round of 100
-topics takes most of a second, and every second it would use half of a core for an idle queue."""
+"""A round is followed by a pause of this many times its length, so sweeps take at most 5 % of the time. A round of 100
+topics takes most of a second; once a second, it would use half a core for an idle queue."""
 
 
 def start() -> threading.Thread:
@@ -31,7 +31,7 @@ def sweep_for_ever(
     wait: Callable[[float], bool],
     now: Callable[[], float] = time.monotonic,
 ) -> None:
-    """`wait`: takes seconds; True ends it."""
+    """`wait`: takes seconds, and returns True to end."""
     pause = PERIOD_SECONDS
     while not wait(pause):
         began_at = now()
@@ -40,13 +40,13 @@ def sweep_for_ever(
 
 
 def pause_seconds(round_seconds: float) -> float:
-    """Between a round that took so long and the next one."""
+    """The pause after a round of this length."""
     return max(PERIOD_SECONDS, PAUSES_PER_ROUND * round_seconds)
 
 
 def sweep_all() -> bool:
-    """All sweeps once. Trouble is told, and the next round comes all the same. Returns whether the store answered: a
-    round that waited for it in vain took long, and used nothing."""
+    """Runs all sweeps once. Errors are printed, and do not stop later rounds. Returns whether the store responded: a
+    round that waited for it in vain took long but used nothing."""
     api = wiring.api()
     is_answered = True
     for each in (api.forward, api.revive, api.expire, api.check):

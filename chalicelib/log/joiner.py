@@ -1,8 +1,8 @@
-"""Appends an entry that others may be appending too: it gets into the log once, whoever of them dies.
+"""Appends an entry that other callers may append too: it gets into the log once, even if some of them crash.
 
-All begin at one segment, and go on to the next only when they have seen a segment full without the entry, where it then
-never will be. So whoever comes later passes the one that holds it, or appends it where another one's append is refused.
-"""
+All start at one segment and go on to the next only after they have seen a segment full without the entry, which it can
+then never enter. A later caller therefore finds the segment that holds the entry, or appends it and so blocks the
+others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
 _FIRST_PAGE, _PAGE = 2, 64
-"""Segments read at once. Most entries are in the segment where they were tried first, or in the next."""
+"""Segments read at once. Most entries are in the segment tried first or in the next."""
 
 
 class LogJoiner:
@@ -28,7 +28,7 @@ class LogJoiner:
         self._writer = writer
 
     def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
-        """Makes sure that the entry is in the log, and answers with its first offset; it is not before `tail`. Raises
+        """Ensures that the entry is in the log, at or after `tail`, and returns its first offset. Raises
         TopicNotFound, StoreUnavailable."""
         log = topic.log(queue)
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
@@ -36,7 +36,7 @@ class LogJoiner:
             try:
                 item = self._store.write(append(log, tail.base, entry, tail.may_create))
             except Refused as refused:
-                if refused.before is None:  # the segment of an old tail is gone
+                if refused.before is None:  # the segment of an old tail was removed
                     return self.append_from(topic, queue, entry, tail.base)
                 tail = self._writer.met(topic, Segment.of(refused.before))
             else:
@@ -46,12 +46,12 @@ class LogJoiner:
         raise StoreUnavailable("too many writers compete for one queue")
 
     def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
-        """The same for one who does not know where the log ends: the entry is not before `base`."""
+        """The same without knowing the end of the log: the entry is at or after `base`."""
         found = self._found(topic, topic.log(queue), entry, base)
         return found if isinstance(found, int) else self.append(topic, queue, entry, found)
 
     def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
-        """Where the entry begins, which is not before `base`; None: it is not in the log yet."""
+        """The first offset of the entry, searched from `base` on, or None if it is not in the log yet."""
         for segments in self._pages(topic.log(queue), base):
             for segment in segments:
                 if (offset := segment.offset_of(entry.id)) is not None:
@@ -59,9 +59,9 @@ class LogJoiner:
         return None
 
     def _found(self, topic: Topic, log: str, entry: Entry, base: int) -> int | Tail:
-        """The entry's first offset; or where the log ends without it, of a topic that is surely there.
+        """The entry's first offset, or the end of the log without it. Verifies that the topic exists.
 
-        Where nothing is at `base` or after it, nothing ever was: the last segment of a log is never removed."""
+        No segment at or after `base` means that there never was one: the last segment of a log is never removed."""
         if not self._is_there(topic):
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         tail = Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())

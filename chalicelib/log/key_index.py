@@ -1,9 +1,8 @@
-"""Writes the index of keys: where to look for the messages with a key, in topics with `index_keys`.
+"""Writes the key index: where to find the messages with a key, in topics with `index_keys`.
 
-An item for each key of an entry, written before the entry is appended: it says from which segment on the entry will be,
-if it ever is. So an entry that is in the log is in the index too, whoever died when; and what the index has too much is
-not found in the log, and left out by `reading.by_key`.
-"""
+Each key of an entry gets an item before the entry is appended. It names the segment from which to search for the entry.
+An entry in the log is therefore always indexed, even after a crash; `reading.by_key` skips index items whose entry is
+not in the log."""
 
 from __future__ import annotations
 
@@ -26,8 +25,8 @@ class KeyIndex:
         self._numbers = itertools.count()
 
     def note(self, topic: Topic, entries: Iterable[tuple[int, Entry, Sequence[Message]]]) -> None:
-        """Puts the keys of these entries, each with its queue and messages, into the index, if the topic has one. To be
-        called before they are appended. Raises StoreUnavailable, TopicNotFound."""
+        """Indexes the keys of these entries, each with its queue and messages, if the topic has an index. Call it
+        before appending them. Raises StoreUnavailable, TopicNotFound."""
         if not topic.index_keys:
             return
         items = [item for queue, entry, messages in entries for item in self._items(topic, queue, entry, messages)]

@@ -1,5 +1,4 @@
-"""Finds offsets in logs: where each log ends, where it begins, and where an instant is (a binary search, all queues at
-once)."""
+"""Finds offsets in logs: the end, the beginning, and that of an instant (a binary search over all queues at once)."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class Offsets:
         self._reader = reader
 
     def ends(self, topic: Topic) -> list[int]:
-        """For each queue the offset that its next message gets. One round trip, one read unit a queue."""
+        """For each queue, the offset of its next message. One round trip, one read unit per queue."""
         newest = [
             Range(topic.log(queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
             for queue in range(topic.queues)
@@ -36,7 +35,7 @@ class Offsets:
         return [Segment.of(found[0]).end if found else 0 for found in self._store.read(newest)]
 
     def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
-        """The same for several topics, half a read unit a queue; an end may be stale."""
+        """The same for several topics, at half a read unit per queue; an end may be stale."""
         places = [(place, queue) for place, topic in enumerate(topics) for queue in range(topic.queues)]
         logs = [topics[place].log(queue) for place, queue in places]
         newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True) for log in logs]
@@ -46,24 +45,24 @@ class Offsets:
         return found
 
     def firsts(self, topic: Topic, now: int) -> list[int]:
-        """For each queue the offset of its first message that has not expired."""
+        """For each queue, the offset of its first unexpired message."""
         expired_ms = topic.expired_ms(now)
         if topic.created_at_ms > expired_ms:
-            return [0] * topic.queues  # nothing in it is so old
+            return [0] * topic.queues  # all its messages are newer
         return self.offsets_at(topic, expired_ms + 1)
 
     def offsets_at(self, topic: Topic, at_ms: int) -> list[int]:
-        """For each queue the offset of its first message that was stored at `at_ms` or later, or the end of the log.
+        """For each queue, the offset of its first message stored at `at_ms` or later, or the end of the log.
 
-        Messages stored within the clocks' skew of each other may stand on either side."""
+        Messages stored within the clock skew of that instant may be on either side."""
         return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(self.ends(topic))], at_ms)
 
     def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
-        """An offset of a queue before which all is older than this.
+        """An offset of a queue before which every message is older than this.
 
-        An entry that was decided on comes late into the log when nobody carries that out for long, and is then much
-        older than those before it: the search may end behind it. Nothing else of the kind is near, as there is one
-        decision at a time, so whether it did, the entry before tells."""
+        If a decision is carried out much later, its entry enters the log behind younger ones, and the search may end
+        after it. Only one such entry can be near, since there is one decision at a time, so it is enough to check the
+        entry before the result."""
         end = self.ends(topic)[queue]
         while True:
             [first] = self._found(topic, [_Search(queue, 0, end)], at_ms)
@@ -74,7 +73,7 @@ class Offsets:
             end = last[0]
 
     def _entry_before(self, topic: Topic, queue: int, offset: int) -> tuple[int, Entry] | None:
-        """The entry that ends there, with its first offset; None: it is gone, or the log begins there."""
+        """The entry that ends there, with its first offset, or None if it was removed or the log begins there."""
         if not offset:
             return None
         chain = self._reader.chains([Want(topic.log(queue), offset - 1, 1, None)], strong=True)[0]
@@ -89,12 +88,12 @@ class Offsets:
 
 
 def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
-    """Halves at the segment in the middle, or ends in it."""
+    """Halves the range at the middle segment, or ends within it."""
     if not chain:  # the topic is being deleted
         search.high = (search.low + search.high) // 2
         return
     segment = chain[0]
-    if segment.base > (search.low + search.high) // 2:  # the log has lost what was before it
+    if segment.base > (search.low + search.high) // 2:  # the messages before it were removed
         search.low = min(segment.base, search.high)
         return
     later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]

@@ -1,10 +1,9 @@
 """Packs the messages of one entry into bytes and back.
 
 Newline-delimited JSON, one object a message, so that a pipeline can parse it in bulk: `b` body as text, or `B` body in
-base64, then `k` key, `t` tag, `p` properties, each only where given; `i` its id, if it
-waited. Compressed with zstd where that is smaller; the
-codec is named beside the data. Storage is billed by the kilobyte: level 9 costs 0.4 ms for 24 KB and saves a tenth
-over level 3 (see benchmarks/README.md).
+base64, then `k` key, `t` tag and `p` properties if given, and `i`, the id of a delayed message. The lines are
+compressed with zstd if that makes them smaller; the codec is named beside the data. Storage is billed by the kilobyte:
+level 9 costs 0.4 ms for 24 KB and saves a tenth over level 3 (see benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _LEVEL = 9
 
 
 class _Zstd(threading.local):
-    """Contexts are for one thread, and to make one takes longer than to pack a message."""
+    """A context serves one thread, and creating one takes longer than packing a message."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=_LEVEL)
@@ -37,7 +36,7 @@ _zstd = _Zstd()
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """`wire_bytes`: what the messages will weigh in a response, at most."""
+    """`wire_bytes`: the most that the messages occupy in a response."""
 
     codec: str
     data: bytes
@@ -52,7 +51,7 @@ def pack(messages: list[Message]) -> Packed:
 
 
 def unpack(codec: str, data: bytes) -> list[Message]:
-    """Raises ValueError when these are not packed messages."""
+    """Raises ValueError if these are not packed messages."""
     try:
         lines = _zstd.decompressor.decompress(data) if codec == ZSTD else data
         return [_message(orjson.loads(line)) for line in lines.split(b"\n")]

@@ -1,8 +1,8 @@
-"""Payloads: the packed messages of entries that are too big for a segment.
+"""Payloads: the packed messages of entries that are too large for a segment.
 
-Written before the entry that points to them, under the entry's fresh random id, and never changed. A crash in between
-leaves a payload that nobody points to: a cost, not an error, until DynamoDB removes it. That is never before its
-messages have expired: each has a time to live from the beginning.
+A payload is written before the entry that points to it, under the entry's new random id, and never changes. A crash in
+between leaves an unused payload: a cost, not an error. DynamoDB removes payloads by their time to live, never before
+their messages have expired.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Payloads:
         )
 
     def put(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> list[Entry]:
-        """Stores the messages of these entries until `ttl` (seconds since the epoch), and returns the entries that
-        point to them. One round trip, and one more for each that goes to S3."""
+        """Stores the messages of these entries until `ttl` (seconds since the epoch), and returns entries that point to
+        them. One round trip, and one more for each payload in S3."""
         pointing: list[Entry] = []
         items: list[Item] = []
         for entry in entries:
@@ -44,7 +44,7 @@ class Payloads:
         return pointing
 
     def arm(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> None:
-        """Has the payloads of these entries stay until `ttl`, and no longer; what is gone stays gone."""
+        """Sets the time to live of these entries' payloads to `ttl`; removed payloads stay removed."""
         writes = [
             Write(keys.payload(topic_id, entry.id, number), (Exists(("data",)),), (Set(("ttl",), ttl),))
             for entry in entries
@@ -53,9 +53,9 @@ class Payloads:
         raise_trouble(self._store.write_each(writes) if writes else [])
 
     def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
-        """The messages of each entry, by its id: inline, kept, or read in one round trip (S3: one each). Entries stored
-        by `expired_ms` may be gone, and are left out then; the messages of others that are gone, or cannot be decoded,
-        are `LOST`."""
+        """The messages of each entry by its id: inline, cached, or read in one round trip (S3: one each). Missing
+        entries stored by `expired_ms` have expired and are omitted. The messages of other entries that are missing or
+        cannot be decoded are `LOST`."""
         found: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:

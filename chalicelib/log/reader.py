@@ -1,7 +1,7 @@
-"""Reads logs: walks the chain of segments from a hint to an offset and on, asking the store for what is not known.
+"""Reads logs: follows the chain of segments from a hint to an offset and beyond, reading those that are not cached.
 
-Sealed segments never change and are kept; an open one is read anew each time. Reads of several queues share a round
-trip, and the first reads can be guessed, so that they go out together with the read of the cursors.
+Full segments never change and are cached; an open one is read again each time. Reads of several queues share a round
+trip. The first reads can be predicted, so that they go out together with the read of the cursors.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _AHEAD_SEGMENTS_MIN = 4
 """Four segments of a kilobyte cost as much to read as one."""
 
 _ENTRY_BYTES = 500
-"""What an entry takes in memory beyond its data."""
+"""Memory that an entry needs beyond its data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if one is known.
-    `since_ms`: when the log began; 0: not known."""
+    """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if known.
+    `since_ms`: when the log began; 0: unknown."""
 
     log: str
     offset: int
@@ -43,13 +43,13 @@ class Want:
 
 @dataclass(slots=True)
 class Seen:
-    """What was read for one call: segments by log and base, and the bases where there is none."""
+    """The reads of one call: segments by log and base, and the bases without a segment."""
 
     segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
     located: dict[tuple[str, int], int] = field(default_factory=dict)
     """Log and offset -> base of the segment that holds it."""
     later: dict[tuple[str, int], int | None] = field(default_factory=dict)
-    """Log and base -> base of the first segment from there on; None: there is none."""
+    """Log and base -> base of the first segment at or after it, or None."""
 
 
 class LogReader:
@@ -61,18 +61,18 @@ class LogReader:
             size_of=lambda segment: segment.filled_bytes + _ENTRY_BYTES * len(segment.entries),
         )
         self._behind: BoundedCache[bool] = BoundedCache()
-        """Logs in which somebody was seen to be behind."""
+        """Logs in which a group was behind at the last look."""
         self._empty_until: BoundedCache[int] = BoundedCache()
 
     def guess(self, wants: Iterable[Want]) -> list[Read]:
-        """The first reads that these wants need, by what is known."""
+        """The first reads for these wants, as far as the cache can predict them."""
         seen = Seen()
         return _merged([read for want in wants if (read := self._walk(want, seen)[1])])
 
     def chains(self, wants: Sequence[Want], seen: Seen | None = None, strong: bool = False) -> list[list[Segment]]:
-        """For each want the segments, in order, from the one with its offset to the one with its last message, or to
-        the end of the log. An empty list: nothing is there yet. Where the log has lost its beginning, the first segment
-        may begin behind the offset. `strong`: what was stored a moment ago is seen."""
+        """For each want, the segments in order from the one with its offset to the one with its last message, or to the
+        end of the log. An empty list: the log has no messages there yet. If the log's beginning was removed, the first
+        segment may begin after the offset. `strong`: includes messages stored a moment ago."""
         seen = seen or Seen()
         while True:
             walked = [self._walk(want, seen) for want in wants]
@@ -104,8 +104,8 @@ class LogReader:
                     self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
 
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
-        """The messages at these offsets, with their payloads, `LOST` where that is gone. What has expired may be gone,
-        too, and is left out then."""
+        """The messages at these offsets with their payloads, or `LOST` for a missing payload. Removed messages that had
+        expired are omitted."""
         wanted = sorted(offsets)
         placed = [(first, entry) for first, entry in entries(chain) if _touches(first, entry, wanted)]
         expired_ms = topic.maybe_expired_ms(self._runtime.now())
@@ -118,7 +118,7 @@ class LogReader:
         ]
 
     def _walk(self, want: Want, seen: Seen) -> tuple[list[Segment], Read | None]:
-        """The chain as far as it is known, and the read that would tell more (None: it is complete)."""
+        """The chain as far as it is known, and the next read for it (None: the chain is complete)."""
         base = seen.located.get((want.log, want.offset)) if want.hint is None else want.hint
         if base is None:
             return [], _locate(want)
@@ -128,7 +128,7 @@ class LogReader:
             place = (want.log, base)
             segment = seen.segments.get(place) or self._sealed.get(place)
             if segment is None and place in seen.segments and last is None and seen.later.get(place) is not None:
-                base = seen.later[place] or 0  # the log has lost what was before
+                base = seen.later[place] or 0  # the messages before were removed
                 continue
             if segment is None:
                 return chain, self._next_read(want, base, last, seen)
@@ -144,16 +144,16 @@ class LogReader:
             base, last = segment.end, segment
 
     def _may_begin_later(self, want: Want, base: int) -> bool:
-        """Whether a segment that is not there may have been removed: not of a log that is younger than they get, and
-        not where nothing was a while ago."""
+        """Whether a missing segment may have been removed. It was not if the log is younger than segments get, or if
+        there was no segment a while ago."""
         is_old = self._runtime.now() - want.since_ms > EXPIRED_KEPT_MS
         return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
 
     def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
-        """By key where the log probably ends; ahead where there is a backlog, or where one read was not enough, since
-        many segments cost little more than one."""
+        """Reads by key if the log probably ends there. Reads ahead if there is a backlog or one read was not enough,
+        since many segments cost little more than one."""
         key = keys.segment(want.log, base)
-        if (want.log, base) in seen.segments:  # nothing is there: is it the end, or has the log lost its beginning?
+        if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
             is_known = last is not None or (want.log, base) in seen.later or not self._may_begin_later(want, base)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
@@ -165,14 +165,14 @@ class LogReader:
 
 
 def wire_bytes(chain: Iterable[Segment], offsets: Sequence[int] | None = None) -> int:
-    """What the entries with messages at these offsets (None: all) weigh, each counted whole."""
+    """The size in a response of the entries with messages at these offsets (None: all), each counted in full."""
     return sum(
         entry.wire_bytes for first, entry in entries(chain) if offsets is None or _touches(first, entry, offsets)
     )
 
 
 def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: int) -> list[int]:
-    """The first of these offsets, up to those of the entry with which more than `most_bytes` would have to be read."""
+    """The first of these offsets, ending before the entry whose read would exceed `most_bytes` in all."""
     reached: list[int] = []
     for first, entry in entries(chain):
         if most_bytes > 0 and _touches(first, entry, offsets):
@@ -182,18 +182,18 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 
 
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
-    """When the message at this offset was stored, or the first one after it that is still there; 0: none is, the topic
+    """When the message at this offset was stored, or else the first existing one after it. 0: there is none, the topic
     is being deleted."""
     return next((each.stored_at_ms for first, each in entries(chain) if offset < first + each.count), 0)
 
 
 def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
-    """The entry with the message at this offset; None: the chain does not hold it."""
+    """The entry with the message at this offset, or None if the chain lacks it."""
     return next((each for first, each in entries(chain) if first <= offset < first + each.count), None)
 
 
 def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:
-    """Each with the offset of its first message."""
+    """The entries, each with the offset of its first message."""
     return (placed for segment in chain for placed in segment.placed)
 
 
@@ -202,7 +202,7 @@ def _between(offsets: Sequence[int], first: int, stop: int) -> Sequence[int]:
 
 
 def _touches(first: int, entry: Entry, offsets: Sequence[int]) -> bool:
-    """Whether the entry holds one of these offsets, which are in order."""
+    """Whether the entry holds one of these offsets, which are sorted."""
     place = bisect_left(offsets, first)
     return place < len(offsets) and offsets[place] < first + entry.count
 
@@ -213,7 +213,7 @@ def _locate(want: Want) -> Read:
 
 
 def _merged(reads: Sequence[Read]) -> list[Read]:
-    """All reads by key become one request."""
+    """Merges all reads by key into one request."""
     by_key = list(dict.fromkeys(key for read in reads if isinstance(read, Keys) for key in read.keys))
     ranges: list[Read] = [read for read in reads if isinstance(read, Range)]
     return ([Keys(by_key)] if by_key else []) + ranges

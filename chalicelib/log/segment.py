@@ -66,7 +66,7 @@ class Entry:
         return 1 + value_bytes(self.as_item())
 
     def fits(self, size_max: int) -> bool:
-        """Whether it may lie in a segment as it is: its messages are elsewhere already, or small enough."""
+        """Whether it fits a segment as it is: its messages are elsewhere, or small enough."""
         return self.data is None or self.size <= size_max
 
     def at(self, now: int) -> Entry:
@@ -74,7 +74,7 @@ class Entry:
         return replace(self, stored_at_ms=now)
 
     def pointing(self, pieces: int) -> Entry:
-        """The same entry with its messages elsewhere."""
+        """The same entry with its messages in a payload."""
         return replace(self, data=None, pieces=pieces)
 
 
@@ -107,7 +107,7 @@ class Segment:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether the log goes on in the next segment."""
+        """Whether the log continues in the next segment."""
         if self.is_closed:
             return False
         return self.filled_bytes >= SEGMENT_FULL_BYTES or len(self.entries) >= SEGMENT_ENTRIES_MAX
@@ -131,14 +131,14 @@ _HAS_ROOM: Guard = Either(
     Absent(("end",)),
     All((AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))),
 )
-"""A property of the segment and never of the entry: once seen full it is full for every late request."""
+"""Depends on the segment alone, never on the entry: once seen full, it is full for every late request."""
 
 
 def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
-    """Appends to the open segment; the item after it says at which offset.
+    """Appends to the open segment. The item after the write shows the offset.
 
-    Refused, it shows a full segment (its `end` is where to go on) or none, when there had to be one. Only a writer that
-    has just seen the segment before full, or a queue without any, may create."""
+    If the write is rejected, it returns a full segment, at whose `end` the log continues, or none if there had to be
+    one. Only a writer that has just seen the previous segment full, or a queue without segments, may create one."""
     item = entry.as_item()
     is_known: tuple[Guard, ...] = () if may_create else (Exists(("end",)),)
     return Write(
@@ -150,8 +150,8 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
 
 
 def close(log: str, base: int, ttl: int) -> Write:
-    """Ends a log whose topic was deleted: nothing is appended to this segment any more, and so none is made after it.
-    Refused, it shows a sealed one, at whose `end` the log goes on."""
+    """Ends the log of a deleted topic: this segment accepts no more entries, so no segment follows it. If the write is
+    rejected, it returns a full segment, at whose `end` the log continues."""
     return Write(
         keys.segment(log, base),
         (_HAS_ROOM,),
@@ -167,7 +167,7 @@ def close(log: str, base: int, ttl: int) -> Write:
 
 
 def empty(segment: Segment, ttl: int) -> Write:
-    """Leaves of a segment of a closed log what says where the log goes on, or that it does not."""
+    """Empties a segment of a closed log, but keeps where the log continues or that it ends."""
     return Write(
         segment.key,
         (Exists(("end",)),),

@@ -1,4 +1,4 @@
-"""Appends entries to logs: finds each log's end, walks from full segments to the next, and remembers where it is."""
+"""Appends entries to logs: finds each log's end, goes from full segments to the next, and caches the position."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTENDED_MS = SECOND_MS
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where a log goes on. `may_create`: the segment before was seen full, so the next may be made here."""
+    """Where a log continues. `may_create`: the previous segment was seen full, so the next may be created here."""
 
     base: int
     may_create: bool
@@ -52,11 +52,11 @@ class LogWriter:
         self._crowded_until: BoundedCache[int] = BoundedCache()
 
     def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
-        """Appends an entry to each of these queues, side by side. Answers with each entry's first offset, or with why
-        it could not be stored; when `outcome` is not "unknown", that entry never will be.
+        """Appends an entry to each of these queues in parallel. Returns each entry's first offset, or the error why it
+        was not stored; unless the error's outcome is "unknown", it never will be.
 
-        Raises TopicNotFound when the topic has gone since the caller read of it: what was stored by then is out of
-        reach."""
+        Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
+        unreachable."""
         pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
@@ -64,13 +64,13 @@ class LogWriter:
         while waiting := [each for each in pending if each.done is None]:
             try:
                 self._round(topic, waiting, until_ms)
-            except StoreUnavailable as trouble:  # before any append of this round was sent
+            except StoreUnavailable as trouble:  # no append of this round was sent yet
                 for each in waiting:
                     each.done = StoreUnavailable(trouble.detail)
         return [each.done for each in pending if each.done is not None]
 
     def _round(self, topic: Topic, waiting: list[_Pending], until_ms: int) -> None:
-        """One attempt for each entry: its messages first where they go elsewhere, then the entry."""
+        """One attempt for each entry: first its payload, if it has one, then the entry."""
         if self._runtime.uptime() > until_ms:
             raise StoreUnavailable("too many writers compete for one queue")
         self._spill(topic, waiting)
@@ -79,11 +79,12 @@ class LogWriter:
             self._learn(topic, each, outcome)
 
     def is_crowded(self, log: str) -> bool:
-        """Whether others were lately seen to write to this log."""
+        """Whether other writers were seen at this log lately."""
         return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
 
     def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
-        """Moves messages out of entries that do not fit a segment, or that would make a crowded one full too soon."""
+        """Moves messages into payloads if their entry does not fit a segment, or would fill a contended one too
+        soon."""
         spilling = [
             each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
         ]
@@ -93,7 +94,7 @@ class LogWriter:
             each.entry = entry
 
     def tail(self, topic: Topic, log: str) -> Tail:
-        """Where this log goes on. Raises TopicNotFound."""
+        """Where this log continues. Raises TopicNotFound."""
         tail = self._tails.get(log)
         if tail is None or self._runtime.uptime() - tail.seen_at_ms > TAIL_AGE_MS_MAX:
             tail = self._find_tail(topic, log)
@@ -101,7 +102,7 @@ class LogWriter:
         return tail
 
     def saw(self, segment: Segment) -> Tail:
-        """Where the log goes on: in this segment, or behind it. Remembered, unless it is known to have gone on."""
+        """Where the log continues: in this segment or after it. Cached, unless a later position is known."""
         now = self._runtime.uptime()
         tail = Tail(segment.end, True, now) if segment.is_sealed else Tail(segment.base, False, now)
         known = self._tails.get(segment.log)
@@ -110,7 +111,7 @@ class LogWriter:
         return tail
 
     def met(self, topic: Topic, segment: Segment) -> Tail:
-        """The same of a segment that somebody else has made full. Raises TopicNotFound when it is closed."""
+        """The same for a segment that another writer filled. Raises TopicNotFound if it is closed."""
         if segment.is_closed:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
@@ -121,8 +122,8 @@ class LogWriter:
         return append(pending.log, tail.base, pending.entry, tail.may_create)
 
     def _find_tail(self, topic: Topic, log: str) -> Tail:
-        """Where the log ends, of a topic that is surely there: one that was deleted has lost its segments, and must not
-        get new ones from an instance that has not heard of it."""
+        """The end of the log of a topic that is verified to exist. An instance with a cached topic must not create
+        segments for a deleted one."""
         newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
         found, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
         if not topics or topics[0]["id"] != topic.id:
@@ -135,7 +136,7 @@ class LogWriter:
             pending.done = outcome
             return
         item = outcome.before if isinstance(outcome, Refused) else outcome
-        if item is None:  # the segment of an old tail is gone: look again
+        if item is None:  # the segment of an old tail was removed: look again
             self._tails.forget(pending.log)
             return
         segment = Segment.of(item)

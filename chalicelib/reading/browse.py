@@ -1,4 +1,4 @@
-"""Reading messages without leasing them: by id, by queue and offset, by time. What was stored a moment ago is there."""
+"""Reads messages without leasing them: by id, by queue and offset, by time. Reads include the newest messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chalicelib.log.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Messages, and where each queue goes on; `is_all` when there was nothing more."""
+    """Messages, and the next offset of each queue; `is_all` if there are no more."""
 
     messages: list[Stored]
     positions: dict[int, int]
@@ -59,8 +59,8 @@ class Lookup:
         return dict(enumerate(self._log_offsets.offsets_at(topic, since_ms)))
 
     def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
-        """Of what has not expired, up to `limit` messages from these positions on, by when they were stored and in
-        order within each queue; fewer when a response would not hold them."""
+        """Up to `limit` unexpired messages from these positions on, by time of storing and in order within each queue;
+        fewer if a response would not hold them."""
         firsts = self._log_offsets.firsts(topic, self._runtime.now())
         positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
         wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
@@ -85,8 +85,8 @@ class Lookup:
 
 
 def _ahead(queue: int, start: int, chain: Sequence[Segment]) -> list[tuple[int, int, int]]:
-    """When, in which queue and at which offset each message from `start` on was stored. Never earlier than the one
-    before it, so that a queue's own order wins where clocks differ."""
+    """Time of storing, queue and offset of each message from `start` on. Times never decrease within a queue, so that
+    its order wins where clocks differ."""
     found: list[tuple[int, int, int]] = []
     latest = 0
     for segment in chain:

@@ -18,14 +18,14 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
 _AHEAD_MESSAGES = 4_096
-"""How far to read at once for an entry that is not where it was looked for first."""
+"""How far to read at once for an entry that is not in the first place searched."""
 
 _PLACE = "[0-9]{15}#[0-9]{15}#[0-9a-f]{16}~(0|[1-9][0-9]{0,2})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Noted:
-    """An entry with the key, as the index knows it."""
+    """An index item: an entry with the key."""
 
     place: str
     queue: int
@@ -44,8 +44,8 @@ class KeyLookup:
         self._reader = reader
 
     def page(self, topic: Topic, key: str, limit: int, token: str | None) -> tuple[list[Stored], str | None]:
-        """Up to `limit` messages with this key that have not expired, by when they were stored, and the token for the
-        rest (None: that was all). Fewer when a response would not hold them, or when entries are not in the log."""
+        """Up to `limit` unexpired messages with this key, by time of storing, and the token of the next page (None: no
+        more). Fewer if a response would not hold them, or if entries are not in the log."""
         start, skipped = _place(token) if token else (keys.FIRST, 0)
         low = max(start, keys.stored_since(topic.expired_ms(self._runtime.now()) + 1))
         span = Range(keys.index(topic.id, key), low, keys.LAST, limit=limit + 1, strong=True)
@@ -65,7 +65,7 @@ class KeyLookup:
         return [stored for _, _, stored in found], _token(rest, 0) if rest else None
 
     def _landed(self, topic: Topic, noted: Sequence[_Noted]) -> dict[str, Segment]:
-        """The segment with each entry, by its place in the index; those that are in none are left out."""
+        """The segment with each entry, by its place in the index; entries in no segment are omitted."""
         found: dict[str, Segment] = {}
         seen, ahead = Seen(), 1
         waiting = [(each, each.base) for each in noted]
@@ -85,7 +85,7 @@ class KeyLookup:
     def _messages(
         self, topic: Topic, noted: Sequence[_Noted], landed: Mapping[str, Segment]
     ) -> dict[bytes, list[Stored]]:
-        """What these entries hold, by their ids."""
+        """The messages of these entries, by entry id."""
         found: dict[bytes, list[Stored]] = {}
         for queue in sorted({each.queue for each in noted}):
             here = {each.entry_id: landed[each.place] for each in noted if each.queue == queue}
@@ -103,12 +103,12 @@ class KeyLookup:
 
 
 def _is_after(segment: Segment, noted: _Noted) -> bool:
-    """Whether the segment was not full yet when the entry could still get into the log: it is in none after that."""
+    """Whether the segment was still open when the entry could last enter the log: later segments cannot hold it."""
     return any(entry.stored_at_ms > noted.stored_at_ms + ENTRY_LATE_MS for entry in segment.entries)
 
 
 def _affordable(noted: Sequence[_Noted], landed: Mapping[str, Segment]) -> list[_Noted]:
-    """As many of the first entries as have to be read to fill a response."""
+    """The first entries, as many as fill a response."""
     taken: list[_Noted] = []
     room_bytes = RESPONSE_JSON_BYTES_MAX
     for each in noted:
@@ -121,7 +121,7 @@ def _affordable(noted: Sequence[_Noted], landed: Mapping[str, Segment]) -> list[
 
 
 def _token(place: str, number: int) -> str:
-    """Where to go on: at which message with the key of which entry."""
+    """Where to continue: the entry, and which of its messages with the key."""
     return token_of(f"{place}~{number}")
 
 

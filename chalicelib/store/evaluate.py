@@ -64,7 +64,7 @@ def holds(guard: Guard, item: Item | None) -> bool:
 
 
 def after(before: Item | None, write: Write) -> Item | None:
-    """The item after the effects. Shares with the old item every part that no effect touches."""
+    """The item after the effects. It shares all parts that no effect touches with the old item."""
     if isinstance(write.effects[0], RemoveItem):
         return None
     item: dict[str, Any] = dict(before or {"pk": write.key.pk, "sk": write.key.sk})
@@ -88,7 +88,7 @@ def _apply(effect: Effect, before: Item | None, after: dict[str, Any]) -> None:
 
 
 def _set(place: Any, path: Path, value: Any) -> None:
-    """Sets a path, copying each container on the way: the item before the write may be in a reader's hands."""
+    """Sets a path, copying each container on the way, since readers may hold the old item."""
     for step in path[:-1]:
         place[step] = place[step].copy()
         place = place[step]

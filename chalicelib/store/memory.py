@@ -1,6 +1,6 @@
 """The store in memory: real, complete, and metered as DynamoDB bills. Tests and the simulation run on it.
 
-Items are never changed in place, so what a reader was given stays what it was.
+Items are never changed in place, so readers keep a consistent copy.
 """
 
 from __future__ import annotations

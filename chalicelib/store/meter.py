@@ -1,4 +1,4 @@
-"""Counts what a store did: the units it would be billed for, and the round trips that a caller waited for."""
+"""Counts the units a store would be billed for, and the round trips a caller waited for."""
 
 from __future__ import annotations
 

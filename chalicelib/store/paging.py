@@ -1,4 +1,4 @@
-"""Paging through a partition whose sort keys are names: `next` is where to go on, opaque to clients."""
+"""Pages through a partition sorted by name. The token `next` says where to continue and is opaque to clients."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from chalicelib.table.writes import Item
 
 
 def page(store: Store, pk: str, limit: int, token: str | None) -> tuple[list[Item], str | None]:
-    """Up to `limit` items after the one that the token names, and the token for the rest (None: that was all).
+    """Up to `limit` items after the one the token names, and the token of the next page (None: no more items).
 
-    The token is a place in the order and not a count, so what is created or removed meanwhile neither repeats nor hides
-    what stood before."""
+    The token is a position in the order, not a count, so creating or deleting items meanwhile repeats and skips
+    nothing."""
     after = keys.FIRST if token is None else f"{place_of(token, NAME_PATTERN)}{keys.AFTER}"
     items = store.read([Range(pk, after, keys.LAST, limit=limit + 1, strong=True)])[0]
     if len(items) <= limit:
@@ -31,7 +31,7 @@ def token_of(place: str) -> str:
 
 
 def place_of(token: str, pattern: str) -> str:
-    """The place that the token names. Raises InvalidField when no page gave this token."""
+    """The position the token names. Raises InvalidField if the token is not from a page."""
     try:
         place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
     except ValueError:
@@ -47,7 +47,7 @@ def positions_token(positions: Mapping[int, int]) -> str:
 
 
 def positions_of(token: str, queues: int) -> dict[int, int]:
-    """Queue -> offset. Raises InvalidField when no page of a topic with so many queues gave this token."""
+    """Queue -> offset. Raises InvalidField if the token is not from a page of a topic with so many queues."""
     pairs = place_of(token, "[0-9]{1,3}:[0-9]{1,15}(,[0-9]{1,3}:[0-9]{1,15})*").split(",")
     positions = {int(queue): int(offset) for queue, _, offset in (pair.partition(":") for pair in pairs)}
     if max(positions) >= queues or positions_token(positions) != token:

@@ -1,7 +1,7 @@
 """Spells every key of the table; no other module does. `docs/table.md` is the data dictionary.
 
 `topic_id` and `group_id` are incarnation ids: what is made again under an old name shares no key with what it replaces.
-`consumer` is the hash of a `consumer_id`, which is any text; everywhere but in broadcast groups it is empty.
+`consumer` is the hash of a `consumer_id`, which is any text; it is empty except in broadcast groups.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
 AFTER = " "
-"""Appended to a name: sorts after it and before every longer name, which no name goes on with a space."""
+"""Appended to a name, sorts after that name and before any longer one (names contain no spaces)."""
 
 
 def topics() -> str:
@@ -54,12 +54,12 @@ def group(topic_id: str, name: str) -> Key:
 
 
 def consumer(consumer_id: str) -> str:
-    """The hash that a broadcast group knows a consumer by."""
+    """The hash that identifies a consumer of a broadcast group."""
     return hashlib.blake2b(consumer_id.encode(), digest_size=_CONSUMER_BYTES).hexdigest()
 
 
 def is_consumer(text: str) -> bool:
-    """Whether it looks like such a hash."""
+    """Whether the text has the form of such a hash."""
     return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
 
 
@@ -68,13 +68,13 @@ def cursor(topic_id: str, group: str, group_id: str, queue: int, consumer: str =
 
 
 def cursors(topic_id: str, group: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
-    """The partition, and before which sort key and after which its cursors lie: of a consumer, or (empty) of all."""
+    """The partition, and the sort keys around the cursors of one consumer, or (empty) of all."""
     first = _cursors(group_id, consumer)
     return group_partition(topic_id, group), first, first + LAST
 
 
 def consumer_of(cursor: Key) -> str:
-    """Whose cursor it is."""
+    """The consumer that the cursor belongs to."""
     return cursor.sk.split("#")[2] if cursor.sk.count("#") > 2 else ""
 
 
@@ -116,7 +116,7 @@ def blob(topic_id: str, entry_id: bytes) -> str:
 
 
 class Place(NamedTuple):
-    """The cursor whose retries lie in a page, or, in a broadcast group, the cursors."""
+    """Names the cursor whose retries a page holds; in a broadcast group, the cursors."""
 
     topic_id: str
     group_id: str
@@ -140,12 +140,12 @@ def index(topic_id: str, key: str) -> str:
 
 
 def indexed(topic_id: str, key: str, stored_at_ms: int, number: int, entry_id: bytes) -> Key:
-    """`number` keeps what one instance stored within a millisecond in its order."""
+    """`number` orders the entries that one instance stored within a millisecond."""
     return Key(index(topic_id, key), f"{stored_since(stored_at_ms)}#{number:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
 
 
 def stored_since(stored_at_ms: int) -> str:
-    """Sorts before whatever the index has from this instant on."""
+    """Sorts before every index item from this instant on."""
     return f"{stored_at_ms:0{_OFFSET_DIGITS}d}"
 
 
@@ -156,12 +156,12 @@ def indexed_entry(key: str) -> tuple[int, bytes]:
 
 
 def _hashed(text: str) -> str:
-    """What clients give is as long as they like, and holds any character."""
+    """Clients choose ids of any length and with any characters."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = "") -> Key:
-    """Of a broadcast group: two consumers may each give up the same message."""
+    """In a broadcast group, two consumers may each give up the same message."""
     place = f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}"
     return Key(dead_partition(topic_id, group_id), f"{place}#{consumer}" if consumer else place)
 
@@ -201,7 +201,7 @@ def due_and_entry(key: str) -> tuple[int, bytes]:
 
 
 def due_until(due_ms: int) -> str:
-    """Sorts after whatever is due by then."""
+    """Sorts after everything due by then."""
     return f"{due_ms:0{_OFFSET_DIGITS}d}{LAST}"
 
 

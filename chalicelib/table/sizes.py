@@ -1,4 +1,4 @@
-"""What DynamoDB counts: the size of an item in bytes, and the units that reading and writing it costs.
+"""DynamoDB's accounting: the size of an item in bytes, and the units that reading and writing it costs.
 
 Source: Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "Capacity unit consumption". A number's
 size is documented as approximate; ours is the documented formula.
@@ -42,5 +42,5 @@ def write_units(before: Item | None, after: Item | None) -> int:
 
 
 def read_units(size: int, strong: bool) -> float:
-    """One per started 4 KB, half of it when the read may be stale; a read that finds nothing costs the least."""
+    """One per started 4 KB, half if the read may be stale; a read that finds nothing costs the minimum."""
     return max(1, -(-size // (4 * KIB))) * (1.0 if strong else 0.5)

@@ -1,6 +1,6 @@
-"""The vocabulary of state changes: what a write expects (guards), what it changes (effects), how it knows itself.
+"""The vocabulary of state changes: a write's guards, its effects, and how it recognizes its own result.
 
-Every state change of the system is one `Write`, or a few in one transaction, built by a named constructor beside what
+Every state change is one `Write`, or a few in one transaction, built by a named constructor beside what
 it changes (`topic`, `group`, `log`, `cursor`, `dead`) and applied by a store as one atomic request. The stores
 interpret this vocabulary and know nothing else, so what holds on the memory store holds on DynamoDB.
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 Item = Mapping[str, Any]
-"""One item. Attributes are str, int, bytes, bool, list or dict. Never changed in place: stores hand out their own."""
+"""One item. Attributes are str, int, bytes, bool, list or dict. Never change one in place: stores share their items."""
 
 Path = tuple[str | int, ...]
 
@@ -56,7 +56,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class SizeIs:
-    """The list or map is there and has this many elements."""
+    """The list or map exists and has this many elements."""
 
     path: Path
     size: int
@@ -70,7 +70,7 @@ class SizeBelow:
 
 @dataclass(frozen=True, slots=True)
 class Lacks:
-    """No element of the list equals this one (a list that is not there lacks everything)."""
+    """No element of the list equals this one. A missing list lacks everything."""
 
     path: Path
     element: Any
@@ -100,7 +100,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Adds to a number, which counts as `start` when it is not there."""
+    """Adds to a number; a missing one counts as `start`."""
 
     path: Path
     amount: int
@@ -109,7 +109,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Sets the path to a list: that at `onto` (default: at the path itself, or an empty one), and these elements."""
+    """Sets the path to the list at `onto` (default: the list at the path, or an empty one) plus these elements."""
 
     path: Path
     elements: list[Any]
@@ -123,7 +123,7 @@ class Remove:
 
 @dataclass(frozen=True, slots=True)
 class RemoveItem:
-    """Deletes the whole item; stands alone."""
+    """Deletes the whole item; must be the only effect."""
 
 
 Effect = Set | Add | Append | Remove | RemoveItem
@@ -132,7 +132,7 @@ Effect = Set | Add | Append | Remove | RemoveItem
 
 
 def never_landed(_before: Item | None) -> bool:
-    """For writes whose caller looks at what it found instead: the effect may stand already, by whoever."""
+    """For writes whose caller inspects the item instead: any caller may have made the same change."""
     return False
 
 
@@ -140,8 +140,8 @@ def never_landed(_before: Item | None) -> bool:
 class Write:
     """One conditional request on one item.
 
-    `landed` is asked with the item that a refused write found: is this write's own effect already in it? A client
-    library repeats a request whose reply was lost, and the repeat must not be taken for a defeat.
+    When a guard fails, `landed` checks whether the item already has this write's own effect. A client library repeats
+    requests whose reply was lost, and such a repeat has succeeded.
     """
 
     key: Key
@@ -151,7 +151,7 @@ class Write:
 
 
 class Refused(Exception):
-    """A guard did not hold, and the write had not landed before. `before`: the item found, None when there was none."""
+    """A guard failed, and the write had not landed before. `before`: the current item, or None if there is none."""
 
     def __init__(self, before: Item | None) -> None:
         super().__init__("write refused")

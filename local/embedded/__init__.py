@@ -1,6 +1,6 @@
-"""DynamoDB and S3 inside this process, for a laptop and for tests: moto, mended from outside.
+"""DynamoDB and S3 inside this process, for laptops and tests: moto, patched from outside.
 
-What moto 5.2 does, what is done about it, and what one call then takes over boto3, with 40 000 items in 4 partitions:
+The behaviour of moto 5.2, the patch, and the time of one call over boto3, with 40 000 items in 4 partitions:
 
     updates         read, then write, unguarded; some get lost: one action at a time
     query           sorts every item of the table: sees one slice of one partition                  270 ms, now 1.6 ms
@@ -43,7 +43,7 @@ Original = Callable[..., Any]
 
 
 def start() -> None:
-    """Starts the embedded DynamoDB and S3, once. Clients made afterwards talk to them; they end with the process."""
+    """Starts the embedded DynamoDB and S3, once. Clients created afterwards use them; they end with the process."""
     with _starting:
         if not _started.is_set():
             _set_placeholders()
@@ -53,7 +53,7 @@ def start() -> None:
 
 
 def _set_placeholders() -> None:
-    """What boto3 asks for, although nobody checks it here."""
+    """Settings that boto3 requires, though moto does not check them."""
     if "AWS_ACCESS_KEY_ID" not in os.environ:
         os.environ.update(AWS_ACCESS_KEY_ID="embedded", AWS_SECRET_ACCESS_KEY="embedded")  # noqa: S106
     os.environ.setdefault("AWS_DEFAULT_REGION", os.environ.get("AWS_REGION", "us-east-1"))
@@ -83,7 +83,7 @@ def _replace(owner: Any, name: str, mend: Callable[[Any], Any]) -> None:
 
 
 class _Forgetful(list[Any]):
-    """Stands where moto collects every object that it makes."""
+    """Replaces the list in which moto collects every object that it makes."""
 
     def append(self, element: Any) -> None:
         pass

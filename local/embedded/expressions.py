@@ -1,8 +1,8 @@
-"""moto's work on condition and update expressions, done once or done faster; `embedded` puts it in place.
+"""moto's handling of condition and update expressions, cached or made faster; installed by `embedded`.
 
-What an update takes is the reading of it, more than its effect: the update expression is parsed twice, the condition
-twice, and each of ten checks walks the whole tree and asks every node for its kind. That is 4.5 ms for a claim, and
-2.2 ms with what is here. What only sets whole attributes, as an item that is stored does, needs no tree.
+Parsing takes most of an update's time: moto parses the update expression twice and the condition twice, and each of ten
+checks walks the whole tree and asks every node for its type. A claim takes 4.5 ms without this module and 2.2 ms with
+it. An update that only sets whole attributes, as storing an item does, needs no tree.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Lex = Callable[[ConditionExpressionParser], deque[Any]]
 
 @functools.cache
 def _is_kind(kind: type, wanted: type | tuple[type, ...]) -> bool:
-    """Asked anew, the nodes' classes, which are abstract ones, take their time."""
+    """Caches `isinstance` checks, which are slow for the nodes' abstract classes."""
     return issubclass(kind, wanted)
 
 
 def parsed_once(original: Parse) -> Any:
-    """Nobody changes a parsed update expression: its validator works on a copy."""
+    """A parsed update expression is never changed: its validator works on a copy."""
     return staticmethod(functools.lru_cache(EXPRESSIONS_KEPT_MAX)(original))
 
 
@@ -51,7 +51,7 @@ def lexed_once(original: Lex) -> Lex:
 
 
 def assigned_at_once(original: Callable[..., Item]) -> Callable[..., Item]:
-    """The condition is moto's to check. What it would refuse of the assignments is left to it, too."""
+    """moto checks the condition, and assignments that it would reject."""
 
     @functools.wraps(original)
     def update_item(
@@ -137,7 +137,7 @@ def plain_value(value: DynamoType) -> dict[str, Any]:
 
 
 def _each(value: Any, change: Callable[[Any], Any]) -> Any:
-    """A list, a map or a set with its elements changed; sets, like everything else, hold no further values."""
+    """A list, map or set with converted elements; sets and scalars hold no further values."""
     if isinstance(value, list):
         return [change(element) if isinstance(element, DynamoType) else element for element in value]
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""moto's tables, so that a query costs what it returns and a transaction what it names; `embedded` puts them in place.
+"""moto's tables, where a query costs as much as its result and a transaction as its items; installed by `embedded`.
 
-Both run moto's own code, on a stand-in for the table that shows no more than they need.
+Both run moto's own code on a stand-in for the table that shows only the items needed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moto.dynamodb.models.dynamo_type import DynamoType, Item
 from moto.dynamodb.models.table import RESULT_SIZE_LIMIT, Table
 
 ITEM_BYTES_MAX = 405_000
-"""Where moto refuses an item."""
+"""The size at which moto rejects an item."""
 
 Original = Callable[..., Any]
 ItemKey = tuple[DynamoType, DynamoType]

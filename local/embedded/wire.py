@@ -1,5 +1,5 @@
-"""The embedded store as a DynamoDB endpoint speaks: the JSON of one request, and of its answer. To be read only: what
-is written past the service would break what it believes."""
+"""The embedded store as a DynamoDB endpoint: the JSON of requests and responses. Read-only: writes that bypass the
+service would invalidate its caches."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Answer(NamedTuple):
 
 
 def answer(target: str, body: bytes) -> Answer:
-    """`target`: the header `x-amz-target`, which names the operation. Whoever asks, and for which region: there is one
-    table, and nobody is asked who they are."""
+    """`target`: the header `x-amz-target`, which names the operation. Credentials and region are ignored:
+    there is one table."""
     version, _, operation = target.partition(".")
     if version != _VERSION:
         return refusal("UnknownOperationException", f"this is a DynamoDB endpoint; x-amz-target is {target[:100]!r}")

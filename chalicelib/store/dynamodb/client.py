@@ -1,4 +1,5 @@
-"""Makes clients. Importing boto3 takes a fifth of a second of a cold start, so it waits until a client is wanted."""
+"""Creates clients. Importing boto3 takes a fifth of a second of a cold start, so it is imported with the first
+client."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Asks AWS to export the table to S3: all of it once, and then what has changed, a day at a time.
+"""Asks AWS to export the table to S3: everything once, and then the changes of each day.
 
-What is asked for depends only on the day and on the exports that there are, so any number of calls on one day, at once
-or one after another, ask for the same, under the same token, and AWS knows it as one export. An incremental export
-begins where an unbroken chain of those before it ends: one that failed is asked for again, the next day. AWS lists
-exports for 90 days and can go back 35; when the chain has no beginning there any more, all is exported anew.
+The request depends only on the day and the existing exports. All calls of one day make the same request with the same
+token, so AWS makes one export. An incremental export starts where the unbroken chain of earlier ones ends; a failed one
+is requested again the next day. AWS lists exports for 90 days and can go back 35. If the start of the chain is no
+longer available, everything is exported again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 EXPORT_MS_MIN = 15 * MINUTE_MS
 EXPORT_MS_MAX = DAY_MS
-"""What an incremental export of AWS covers."""
+"""The period that AWS allows for an incremental export."""
 
 EXPORTS_AT_ONCE_MAX = 7
-"""Asked for by one call, where some were missed; the rest are left to the next day."""
+"""The most that one call requests after missed days; the next day requests the rest."""
 
 _FAILED = "FAILED"
 
 
 class Span(NamedTuple):
-    """What an export shows, ms since the epoch: all that there was at `to`, or what changed since `since`."""
+    """An export, in ms since the epoch: everything at `to`, or the changes from `since` to `to`."""
 
     since: int | None
     to: int
 
 
 class Restorable(NamedTuple):
-    """The time that AWS can go back to, ms since the epoch."""
+    """The earliest time AWS can restore, ms since the epoch."""
 
     first: int
     last: int
@@ -51,13 +51,13 @@ class Target:
     prefix: str
 
     def token(self, span: Span) -> str:
-        """The same for everybody who asks for this export."""
+        """The same for every request for this export."""
         place = hashlib.blake2b(f"{self.arn} {self.bucket} {self.prefix}".encode(), digest_size=6).hexdigest()
         return f"{span.to // SECOND_MS:x}-{(span.since or 0) // SECOND_MS:x}-{place}"
 
 
 def export(client: DynamoDBClient, table: str, bucket: str, now: int) -> dict[str, Any]:
-    """Asks for what is to be exported by today. Returns `exports`, the ARNs, and, where there are none, why."""
+    """Requests the exports that are due today. Returns `exports`, their ARNs, or the `reason` why there are none."""
     described = client.describe_continuous_backups(TableName=table)["ContinuousBackupsDescription"]
     backups = described.get("PointInTimeRecoveryDescription", {})
     if "EarliestRestorableDateTime" not in backups:
@@ -71,7 +71,7 @@ def export(client: DynamoDBClient, table: str, bucket: str, now: int) -> dict[st
 
 
 def due(known: Iterable[Span], restorable: Restorable, now: int) -> list[Span]:
-    """What to ask for, where these exports are there or under way: up to the midnight before."""
+    """The exports to request, up to last midnight, if these exist or are in progress."""
     midnight = now // DAY_MS * DAY_MS
     until = midnight if midnight <= restorable.last else midnight - DAY_MS
     end = _chained(list(known))
@@ -87,7 +87,7 @@ def due(known: Iterable[Span], restorable: Restorable, now: int) -> list[Span]:
 
 
 def _chained(known: list[Span]) -> int | None:
-    """Where the chain that begins with the newest full export ends; None: there is no full one."""
+    """The end of the chain that begins with the newest full export, or None without a full one."""
     end = max((span.to for span in known if span.since is None), default=None)
     if end is None:
         return None
@@ -98,7 +98,7 @@ def _chained(known: list[Span]) -> int | None:
 
 
 def _spans(client: DynamoDBClient, target: Target) -> Iterator[Span]:
-    """Of the exports to this place that have not failed."""
+    """The exports to this place that have not failed."""
     more: dict[str, Any] = {}
     while True:
         listed = client.list_exports(TableArn=target.arn, **more)
@@ -137,7 +137,7 @@ def _ask(client: DynamoDBClient, target: Target, span: Span) -> str:
 
 
 def _ms(at: Any) -> int:
-    """Of a time as boto3 has it. AWS keeps whole seconds."""
+    """Milliseconds since the epoch of a time from boto3. AWS keeps whole seconds."""
     return int(at.timestamp()) * SECOND_MS
 
 

@@ -1,7 +1,7 @@
 """Writes as DynamoDB's condition and update expressions.
 
-Every name goes in as a placeholder, since many are reserved words (`end`, `next`, `count`). A size is asked for only
-where the path is there: DynamoDB calls it false otherwise, some emulators an error.
+Every name goes in as a placeholder, since many are reserved words (`end`, `next`, `count`). A size is
+compared only where the path exists: DynamoDB evaluates it to false otherwise, some emulators raise an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A message as a part of somebody else's transaction."""
+"""A message as part of the caller's own transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chalicelib.table.writes import Item
 
 
 def put(table: str, item: Item) -> dict[str, Any]:
-    """One of the `TransactItems` of `TransactWriteItems`. A new item: it fails where it is there already."""
+    """One of the `TransactItems` of `TransactWriteItems`. It fails if the item already exists."""
     return {
         "Put": {
             "TableName": table,

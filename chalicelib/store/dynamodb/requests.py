@@ -1,10 +1,10 @@
-"""Sends requests, again where that helps, and says what is known when it does not.
+"""Sends requests and retries them where that helps.
 
-A request under way is a `Trying`: a generator that yields how many ms to wait before its next try. Whoever runs it
-waits (`side_by_side`), so that a wait holds no thread that calls share.
+A request in progress is a `Trying`: a generator that yields how many ms to wait before its next try. The code that runs
+it does the waiting (`side_by_side`), so that waiting blocks no shared thread.
 
-The client's own retries are off: only here is it known how much time there is, and whether a request that failed may
-have been applied all the same.
+The client's own retries are off: only this module knows the time left, and whether a failed request may have been
+applied.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _THROTTLED = frozenset(
         "TransactionInProgressException",
     }
 )
-"""Codes of requests that were surely not applied."""
+"""Codes of requests that were certainly not applied."""
 
 _WITHOUT_CREDENTIALS = (
     NoCredentialsError,
@@ -99,7 +99,7 @@ _LASTING = {
     "InvalidToken": _REFUSED,
     "SignatureDoesNotMatch": _REFUSED,
 }
-"""Codes of requests that are refused until somebody changes something, and what. None was applied."""
+"""Codes of requests that fail until something is fixed, with the remedy. None of them was applied."""
 
 
 class Requests:
@@ -107,19 +107,19 @@ class Requests:
         self._runtime = runtime
 
     def read(self, request: Callable[[], T]) -> Trying[T]:
-        """Like `put`, for what leaves nothing behind: its outcome is never in doubt."""
+        """Like `put`, for requests without effect: their outcome is never in doubt."""
         try:
             return (yield from self.put(request))
         except StoreUnavailable as unavailable:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
     def write(self, request: Callable[[], T]) -> Trying[T]:
-        """Like `put`, for what others can see: that it may have landed is noted."""
+        """Like `put`, for changes that others can see: it records that the change may have landed."""
         return self.put(request, deadline.has_written)
 
     def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> Trying[T]:
-        """Sends until it is answered or there is no time left. Raises StoreUnavailable, and any answer that no repeat
-        would change. `in_doubt` is called when a try may have been applied without an answer."""
+        """Retries until there is a response or no time left. Raises StoreUnavailable, and errors that no retry would
+        change. Calls `in_doubt` when a try may have been applied without a response."""
         patience = _Patience(self._runtime)
         may_have_landed = False
         while True:
@@ -140,7 +140,7 @@ class Requests:
                 raise _unavailable(_late(type(trouble).__name__), may_have_landed) from trouble
 
     def until_taken(self, request: Callable[[Any], Trying[Any]], asked: Any) -> Trying[None]:
-        """Sends a batch, then what of it DynamoDB left undone, until nothing is."""
+        """Sends a batch, and again the requests that DynamoDB left unprocessed, until none are left."""
         patience = _Patience(self._runtime)
         while asked := (yield from request(asked)):
             try:
@@ -150,7 +150,7 @@ class Requests:
 
 
 class _Patience:
-    """Waits between tries, a random time, up to twice as long each time, while the call has time."""
+    """Waits a random time between tries, up to twice as long each time, while the call has time."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -160,8 +160,8 @@ class _Patience:
         self._pause_ms = STORE_PAUSE_MS_MIN
 
     def wait(self, in_doubt: bool = False) -> Trying[None]:
-        """Raises TimeoutError when there is no time left: without having waited, or when the wait took too long. A
-        process may be stopped while it waits, and a write must not be repeated when nobody expects it any more."""
+        """Raises TimeoutError if no time is left, before or after waiting. A process may be stopped while it waits, and
+        must not repeat a write after its call has ended."""
         until_ms = self._give_up_in_doubt_at if in_doubt else self._give_up_at
         wait_ms = self._runtime.choice(range(1, self._pause_ms + 1))
         if self._runtime.uptime() + wait_ms > until_ms:
@@ -185,14 +185,14 @@ def _code(trouble: Exception) -> str:
 
 
 def _lasting(trouble: ClientError | BotoCoreError) -> str | None:
-    """Why no repeat of this call would succeed, or what has to be done before; None: that is not known."""
+    """The remedy without which no retry of this call succeeds, or None if there is none."""
     if isinstance(trouble, _WITHOUT_CREDENTIALS):
         return _NO_CREDENTIALS
     return "an item would become too large" if _is_too_large(trouble) else _LASTING.get(_code(trouble))
 
 
 def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
-    """Whether the same request may do better later."""
+    """Whether the same request may succeed later."""
     if isinstance(trouble, ClientError):
         status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
         return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
@@ -200,12 +200,12 @@ def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
 
 
 def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:
-    """There is no error of its own for this."""
+    """This case has no exception class."""
     return _code(trouble) in ("ValidationException", "TransactionCanceledException") and "tem size" in str(trouble)
 
 
 def _is_conflict(trouble: ClientError | BotoCoreError) -> bool:
-    """Whether a transaction was cancelled for no other reason than that others were writing."""
+    """Whether a transaction was cancelled only because of concurrent writes."""
     reasons = trouble.response.get("CancellationReasons", []) if isinstance(trouble, ClientError) else []
     codes = {reason["Code"] for reason in reasons} - {"None"}
     return bool(codes) and "ConditionalCheckFailed" not in codes and "ValidationError" not in codes

@@ -1,7 +1,7 @@
-"""Runs what one call asks of the store at once, as one round trip.
+"""Runs the requests of one call in parallel, as one round trip.
 
-The threads that calls share only ever send a single try each. The caller's own thread takes the first of them, and each
-that no shared thread has begun when it comes to it; and it alone waits between tries. So no call waits for the requests
+Shared threads only ever send a single try each. The caller's own thread sends the first request, and any that no shared
+thread has started when it comes to it; only this thread waits between tries. No call therefore waits for the requests
 of another, however slow or throttled those are.
 """
 
@@ -20,17 +20,17 @@ from chalicelib.store.dynamodb.requests import Trying
 T = TypeVar("T")
 
 _SHARED_THREADS_MAX = 16
-"""Requests under way at once where calls send several, besides one for each call."""
+"""Requests in progress at once when calls send several, in addition to one for each call."""
 
 
 @dataclass(slots=True)
 class _Going(Generic[T]):
-    """One request under way, and what came of it."""
+    """One request in progress, and its result."""
 
     trying: Trying[T]
     next_at_ms: int = 0
     answers: tuple[T, ...] = ()
-    """One, as soon as it is there."""
+    """Waits for one and returns it."""
 
 
 class SideBySide:
@@ -38,7 +38,7 @@ class SideBySide:
         self._runtime = runtime
 
     def run(self, tryings: Sequence[Trying[T]]) -> list[T]:
-        """The answer to each, in order. Raises what the first of them raises; others may then go on for a try."""
+        """The responses, in order. Raises the first error; other requests may then continue for one try."""
         going = [_Going(each) for each in tryings]
         while left := [each for each in going if not each.answers]:
             next_at_ms = min(each.next_at_ms for each in left)
@@ -49,7 +49,7 @@ class SideBySide:
         return [answer for each in going for answer in each.answers]
 
     def _each(self, going: Sequence[_Going[T]]) -> None:
-        """One try of each of these."""
+        """Sends one try of each of these."""
         first, *others = going
         futures = [self._pool.submit(copy_context().run, self._try, each) for each in others]
         try:

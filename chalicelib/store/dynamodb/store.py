@@ -29,7 +29,7 @@ _GET_MAX = 100
 _PUT_MAX = 25
 """Requests in one BatchWriteItem."""
 _TOKEN_CHARS = 32
-"""By its token DynamoDB recognises the repeat of a transaction, for ten minutes."""
+"""DynamoDB recognizes a repeated transaction by its token for ten minutes."""
 
 
 class DynamoStore:
@@ -198,7 +198,7 @@ def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:
 
 
 def _landed(write: Write, refusal: Any) -> Item | None:
-    """The item that a refused write found, when it recognises itself there. Raises Refused."""
+    """The current item, if the rejected write has already landed in it. Raises Refused otherwise."""
     before = plain_item(refusal["Item"]) if refusal.get("Item") else None
     if not write.landed(before):
         raise Refused(before) from None
@@ -206,7 +206,7 @@ def _landed(write: Write, refusal: Any) -> Item | None:
 
 
 def _ordered(read: Read, items: list[Item]) -> list[Item]:
-    """In the order of the keys, an item as often as its key."""
+    """The items in the order of the keys; repeated keys give repeated items."""
     if isinstance(read, Range):
         return items
     found = {key_of(item): item for item in items}

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 def ensure(client: DynamoDBClient, name: str) -> None:
-    """Creates the table if it is missing, and waits until it takes requests."""
-    with suppress(client.exceptions.ResourceInUseException):  # it is there, or someone else is just creating it
+    """Creates the table if it is missing, and waits until it is ready."""
+    with suppress(client.exceptions.ResourceInUseException):  # it exists, or another process is creating it
         client.create_table(
             TableName=name,
             KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
