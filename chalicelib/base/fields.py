@@ -16,7 +16,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
@@ -27,17 +27,27 @@ Schema = Any
 T = TypeVar("T")
 
 
-class Label(NamedTuple):
+class Label:
     """A field of a request (`noun`: or a parameter) as error texts name it. Without a path: the request itself."""
 
-    path: str = ""
-    noun: str = "field"
+    __slots__ = ("_name", "_parent", "noun")
+
+    def __init__(self, name: str = "", noun: str = "field", parent: Label | None = None) -> None:
+        self._name = name
+        self._parent = parent
+        self.noun = noun
+
+    @property
+    def path(self) -> str:
+        above = self._parent.path if self._parent else ""
+        return f"{above}.{self._name}" if above else self._name
 
     def __str__(self) -> str:
         return f"{self.noun} {quoted(self.path)}"
 
     def inside(self, name: str) -> Label:
-        return Label(f"{self.path}.{name}" if self.path else name, self.noun)
+        """Of a field of this object. Cheap: a path is put together when something is wrong."""
+        return Label(name, self.noun, self)
 
     def wrong(self, wanted: str, value: object) -> InvalidField:
         return InvalidField(f"{self} must be {wanted}; it is {shown(value)}")
@@ -140,6 +150,11 @@ def defaults(kind: type) -> dict[str, Any]:
     return {each.name: each.default for each in dataclasses.fields(kind) if each.name in declarations(kind)}
 
 
+@cache
+def _needed(kind: type) -> dict[str, None]:
+    return {name: None for name, declared in declarations(kind).items() if declared.is_required}
+
+
 # -- checking what a client sent --------------------------------------------------------------------------------------
 
 
@@ -155,71 +170,88 @@ def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
             raise InvalidField(f"{label} must be a JSON object, not {shown(data)}")
         raise InvalidJson(f"the request must be a JSON object, not {shown(data)}")
     declared = declarations(kind)
-    for name in data:
-        if name not in declared:
-            known = ", ".join(declared) or "none"
-            raise UnknownField(f"{label.inside(name)} is not known here; known are: {known}")
+    if not data.keys() <= declared.keys():
+        unknown = next(name for name in data if name not in declared)
+        known = ", ".join(declared) or "none"
+        raise UnknownField(f"{label.inside(unknown)} is not known here; known are: {known}")
     values = {}
-    for name, (schema, parse, is_required) in declared.items():
-        value = data.get(name)
-        if value is not None or is_required:
-            values[name] = (parse or partial(check, schema))(value, label.inside(name))
+    needed = _needed(kind)
+    for name, value in (needed | data).items():
+        if value is not None or name in needed:
+            schema, parse, _ = declared[name]
+            at = label.inside(name)
+            values[name] = parse(value, at) if parse else check(schema, value, at)
     return values
 
 
 def check(schema: Schema, value: Any, label: Label) -> Any:
     """The value, if it fits the schema. Raises InvalidField; of a nested object also UnknownField."""
-    if kind := _nested(schema, value):
-        return checked(kind, value, label)
+    if isinstance(schema, type):
+        return checked(schema, value, label)
+    if isinstance(value, dict) and (kinds := [each for each in schema.get("oneOf", ()) if isinstance(each, type)]):
+        return checked(kinds[0], value, label)
     if wanted := _wanted(schema, value):
         raise label.wrong(", ".join(wanted[:-1]) + " or " * (len(wanted) > 1) + wanted[-1], value)
     if isinstance(value, list):
         items = next(each["items"] for each in schema.get("oneOf", [schema]) if "items" in each)
-        return [check(items, each, Label(f"{label.path}[{index}]", label.noun)) for index, each in enumerate(value)]
+        for index, each in enumerate(value):
+            if _wanted(items, each):
+                check(items, each, Label(f"{label.path}[{index}]", label.noun))
     return value
-
-
-def _nested(schema: Schema, value: Any) -> type | None:
-    """The type of the nested object that is to be checked."""
-    if isinstance(schema, type):
-        return schema
-    alternatives = schema.get("oneOf", ()) if isinstance(value, dict) else ()
-    return next((each for each in alternatives if isinstance(each, type)), None)
 
 
 def _wanted(schema: Schema, value: Any) -> tuple[str, ...]:
     """What the value may be; empty where it is one of these. Of a list only the length counts."""
     if isinstance(schema, type):
         return (f"{{{', '.join(map(shown, declarations(schema)))}}}",)
-    if "oneOf" in schema:
-        wanted = [_wanted(each, value) for each in schema["oneOf"]]
-        return () if () in wanted else tuple(itertools.chain(*wanted))
+    return _WANTED[schema.get("type", "oneOf")](schema, value)
+
+
+def _wanted_of_one(schema: Schema, value: Any) -> tuple[str, ...]:
+    wanted = [_wanted(each, value) for each in schema["oneOf"]]
+    return () if () in wanted else tuple(itertools.chain(*wanted))
+
+
+def _wanted_text(schema: Schema, value: Any) -> tuple[str, ...]:
     if "enum" in schema:
         return () if value in schema["enum"] else tuple(map(shown, schema["enum"]))
-    if schema["type"] == "string":
-        return _wanted_text(value, schema.get("minLength", 0), schema.get("maxLength"))
-    if schema["type"] == "boolean":
-        return () if isinstance(value, bool) else ("true or false",)
-    if schema["type"] == "array":
-        least, most = schema["minItems"], schema["maxItems"]
-        is_list = isinstance(value, list) and least <= len(value) <= most
-        return () if is_list else (f"a list of {least} to {most} {schema['items']['type']}s",)
-    types, noun = _NUMBERS[schema["type"]]
-    least, most = schema["minimum"], schema["maximum"]
-    return () if type(value) in types and least <= value <= most else (f"{noun} from {least} to {most}",)
-
-
-_NUMBERS = {"integer": ((int,), "an integer"), "number": ((int, float), "a number")}
-
-
-def _wanted_text(value: object, least: int, most: int | None) -> tuple[str, ...]:
     if not isinstance(value, str):
         return ("a string",)
-    if len(value) < least:
-        return (f"a string of at least {least} character",)
-    if most is not None and len(value) > most:
-        return (f"a string of at most {most} characters, not {len(value)}",)
+    if len(value) < schema.get("minLength", 0):
+        return (f"a string of at least {schema['minLength']} character",)
+    if len(value) > schema.get("maxLength", len(value)):
+        return (f"a string of at most {schema['maxLength']} characters, not {len(value)}",)
     return () if encodable(value) else ("text without a lone surrogate",)
+
+
+def _wanted_flag(_schema: Schema, value: Any) -> tuple[str, ...]:
+    return () if isinstance(value, bool) else ("true or false",)
+
+
+def _wanted_list(schema: Schema, value: Any) -> tuple[str, ...]:
+    least, most = schema["minItems"], schema["maxItems"]
+    is_list = isinstance(value, list) and least <= len(value) <= most
+    return () if is_list else (f"a list of {least} to {most} {schema['items']['type']}s",)
+
+
+def _wanted_integer(schema: Schema, value: Any) -> tuple[str, ...]:
+    least, most = schema["minimum"], schema["maximum"]
+    return () if type(value) is int and least <= value <= most else (f"an integer from {least} to {most}",)
+
+
+def _wanted_number(schema: Schema, value: Any) -> tuple[str, ...]:
+    least, most = schema["minimum"], schema["maximum"]
+    return () if type(value) in (int, float) and least <= value <= most else (f"a number from {least} to {most}",)
+
+
+_WANTED: dict[str, Callable[[Schema, Any], tuple[str, ...]]] = {
+    "oneOf": _wanted_of_one,
+    "string": _wanted_text,
+    "boolean": _wanted_flag,
+    "array": _wanted_list,
+    "integer": _wanted_integer,
+    "number": _wanted_number,
+}
 
 
 def encodable(text: str) -> bool:

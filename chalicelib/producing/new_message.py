@@ -76,14 +76,18 @@ PROPERTIES = mapping(
 )
 
 
+_TEXT = {"type": "string", "minLength": 1}
+_ANY_TEXT = {"type": "string"}
+
+
 def _text(value: object, label: Label) -> bytes:
-    return str(check({"type": "string", "minLength": 1}, value, label)).encode()
+    return str(check(_TEXT, value, label)).encode()
 
 
 def _bytes(value: object, label: Label) -> bytes:
     """Bytes in base64, accepted only as this service would encode them: what goes in comes out. Python checks the
     alphabet, but accepts stray bits and padding at the end."""
-    text = check({"type": "string"}, value, label)
+    text = check(_ANY_TEXT, value, label)
     try:
         data = base64.b64decode(text, validate=True)
     except ValueError:
@@ -97,7 +101,7 @@ def _bytes(value: object, label: Label) -> bytes:
 
 
 def parse_key(value: object, label: Label) -> str:
-    key: str = check({"type": "string", "minLength": 1}, value, label)
+    key: str = check(_TEXT, value, label)
     if len(key.encode()) > KEY_BYTES_MAX:
         raise label.wrong(f"at most {KEY_BYTES_MAX} bytes of UTF-8, not {len(key.encode())}", key)
     return key

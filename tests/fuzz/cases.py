@@ -112,6 +112,6 @@ def _real_body(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
     for part in (real.get("to"), *(real.get("messages") or ())):
         if isinstance(part, dict) and part.get("queue") is not None:
             part["queue"] %= QUEUES
-    if isinstance(real.get("to"), dict) and "offset" in real["to"]:
+    if isinstance(real.get("to"), dict) and real["to"].get("offset") is not None:
         real["to"]["offset"] %= 5
     return real
