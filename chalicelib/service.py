@@ -1,4 +1,4 @@
-"""All rooms of the service, built over one store."""
+"""Builds all rooms of the service over one store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Service:
 
 
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
-    """One instance of the service: its caches are its own, everything else is in the store."""
+    """One instance of the service: it owns its caches, everything else is in the store."""
     env = Env(store, runtime, Catalogue(store, runtime))
     log, cursors = Log(env), Cursors(env, signing_key)
     delays, admin = Delays(env, log), Admin(env, log, cursors)

@@ -1,5 +1,5 @@
-"""Where real parts are chosen: the store, the clock, the signing key. Everything is built at the first request, since
-packaging imports the application too.
+"""Chooses the real parts: the store, the clock, the signing key. They are built at the first request, since packaging
+imports the application too.
 
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
@@ -43,17 +43,18 @@ def api() -> Api:
 
 
 def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
-    """For callers inside AWS that store something of their own and send a message, both or neither: the message, as
-    `produce` takes it, as one of the `TransactItems` of their `TransactWriteItems`, to be sent once, within 15 minutes.
-    It is delivered when the transaction has committed, and never if it does not. Raises what `produce` raises."""
+    """A message as one of the `TransactItems` of the caller's own `TransactWriteItems`, for callers inside AWS that
+    write something and send a message, both or neither. `message` has the fields of `produce`. Send the item once,
+    within 15 minutes. The message is delivered if the transaction commits, and never otherwise. Raises what `produce`
+    raises."""
     from chalicelib.store.dynamodb import outbox
 
     return outbox.put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
 
 
 def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) -> None:
-    """Adds a hook before, or after, or both, to every send through this process: `BeforeSend` and `AfterSend` say with
-    what they are called, and what they may raise. To be called once, where the process begins: in `app.py`."""
+    """Adds hooks to every send of this process. `BeforeSend` and `AfterSend` document their arguments and the
+    exceptions they may raise. Call it once, in `app.py`."""
     if before:
         _HOOKS.before.append(before)
     if after:
@@ -61,12 +62,12 @@ def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) ->
 
 
 def use(api: Api | None) -> None:
-    """Puts another instance in place (None: the next request builds one)."""
+    """Replaces the instance (None: the next request builds one)."""
     _Instance.api = api
 
 
 def embed_with(start: Callable[[], None]) -> None:
-    """Says how the embedded store is started, which is not deployed. Called once, by `app.py`."""
+    """Sets how to start the embedded store, which is not deployed. `app.py` calls it once."""
     _Instance.start_embedded = start
 
 
@@ -84,7 +85,7 @@ def store() -> Store:
 
 
 def export() -> dict[str, Any]:
-    """Asks AWS for the export of the day, see `store.dynamodb.exports`."""
+    """Requests the day's export from AWS, see `store.dynamodb.exports`."""
     bucket = os.environ.get("DECANT_EXPORT_BUCKET")
     if not bucket:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
@@ -94,7 +95,7 @@ def export() -> dict[str, Any]:
 
 
 def is_embedded() -> bool:
-    """Said so, or `chalice local` without an endpoint: then there is no table to be surprised about."""
+    """Whether the embedded store is chosen: explicitly, or by `chalice local` without an endpoint."""
     chosen = os.environ.get("DECANT_STORE")
     is_local = os.environ.get("AWS_CHALICE_CLI_MODE") == "true" and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
     return chosen == "embedded" or (chosen is None and is_local)

@@ -1,4 +1,4 @@
-"""Making, changing and deleting topics and groups."""
+"""Administration: creates, changes, resets and deletes topics and groups."""
 
 from __future__ import annotations
 

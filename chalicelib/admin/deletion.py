@@ -1,4 +1,4 @@
-"""Removes what a deleted topic or group leaves behind. Nothing can reach it any more, so this is about cost alone."""
+"""Removes the remains of deleted topics and groups. They are unreachable already, so this only saves cost."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from chalicelib.table.writes import Item, key_of
 _PAGE = 100
 
 _SPANS_MAX = 256
-"""Partitions that are read at once."""
+"""Partitions read at once."""
 
 _Span = tuple[str, str, str]
-"""A partition, and the sort keys from which and up to which."""
+"""A partition, and the first and last sort key."""
 
 
 class Deletion:
@@ -30,7 +30,7 @@ class Deletion:
         self._store, self._runtime = env.store, env.runtime
 
     def group(self, gone: Group, queues: int, until_ms: int) -> None:
-        """Removes a deleted group's alarm, window, cursors, retries and dead letters, as far as there is time."""
+        """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
         noted = ((gone.alarm_key, gone.alarm), (gone.window_key, gone.rate_limit))
         if beside := [key for key, setting in noted if setting is not None]:
             self._store.remove_all(beside)
@@ -38,10 +38,10 @@ class Deletion:
             self._emptied(gone.topic_id, _beside_cursors(gone.topic_id, gone.id, queues), until_ms)
 
     def topic(self, gone: Topic, until_ms: int) -> bool:
-        """Removes what a deleted topic has left: its groups, what waits in it, what its log holds, and its grave last;
-        what is not done by `until_ms` stays noted there. Whether all of it was done.
+        """Removes the remains of a deleted topic: its groups, delayed messages, the content of its log, and its grave
+        last, which records remains that are left at `until_ms`. Returns whether everything was removed.
 
-        First the logs are closed, so that an instance that has not heard of the deletion stores nothing in them."""
+        The logs are closed first, so that an instance with a cached topic stores nothing in them."""
         self._close(gone)
         queues = range(gone.queues)
         waiting = [pk(gone.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
@@ -55,7 +55,7 @@ class Deletion:
         return is_done
 
     def _close(self, gone: Topic) -> None:
-        """Closes the log of each queue, at its end."""
+        """Closes the log of each queue at its end."""
         names = [gone.log(queue) for queue in range(gone.queues)]
         newest = [Range(*_whole(name), limit=1, descending=True, strong=True) for name in names]
         found = {name: items[0] if items else None for name, items in zip(names, self._store.read(newest), strict=True)}
@@ -64,8 +64,8 @@ class Deletion:
             found = dict(zip(bases, found_items(outcomes), strict=True))
 
     def _empty_logs(self, gone: Topic, until_ms: int) -> bool:
-        """Takes everything out of the segments, with the payloads. The empty segments stay for a day: a writer that
-        knows the log from before walks over them to its end. False: there was not the time."""
+        """Empties the segments and deletes the payloads. The empty segments stay for a day, so that a writer with an
+        old position walks over them to the closed end. False: out of time."""
         spans = [_whole(gone.log(queue)) for queue in range(gone.queues)]
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
@@ -80,7 +80,7 @@ class Deletion:
         return not spans
 
     def _ttl(self) -> int:
-        """No caller sleeps longer than until then between what it saw of a log and what it writes."""
+        """By then no caller can still write based on an older read of the log."""
         return (self._runtime.now() + EXPIRED_KEPT_MS) // SECOND_MS
 
     def _remove_payloads(self, topic_id: str, entries: list[Entry]) -> None:
@@ -88,8 +88,8 @@ class Deletion:
         self._store.remove_blobs(blob_names(topic_id, entries))
 
     def _groups(self, gone: Topic, until_ms: int) -> bool:
-        """Removes the groups of a deleted topic, some at a time; each stays in the directory until nothing of it is
-        left. False: there was not the time."""
+        """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
+        entirely. False: out of time."""
         most = max(1, _SPANS_MAX // (gone.queues + 2))
         while listed := self._first([_whole(keys.groups(gone.id))])[:most]:
             spans = [_whole(keys.group_partition(gone.id, item["sk"])) for item in listed]
@@ -101,8 +101,7 @@ class Deletion:
         return True
 
     def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
-        """Removes all that lies in these, side by side, with the payloads of messages that wait. False: there was not
-        the time."""
+        """Removes all items in these ranges, in parallel, with the payloads of delayed messages. False: out of time."""
         while self._runtime.uptime() <= until_ms:
             items = self._first(spans)
             if not items:
@@ -112,7 +111,7 @@ class Deletion:
         return False
 
     def _first(self, spans: Sequence[_Span]) -> list[Item]:
-        """What each of these begins with."""
+        """The first items of each range."""
         found = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
         return [item for items in found for item in items]
 
@@ -128,7 +127,7 @@ def _beside_cursors(topic_id: str, group_id: str, queues: int) -> list[_Span]:
 
 
 def _open_base(newest: Item | None) -> int | None:
-    """Where the next entry of a log goes, by its newest segment; None: nowhere, it is closed."""
+    """The position of the next entry of a log, by its newest segment, or None if the log is closed."""
     if newest is None:
         return 0
     segment = Segment.of(newest)

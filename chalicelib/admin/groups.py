@@ -1,4 +1,4 @@
-"""Administering groups: making, changing, removing and resetting them, and telling how far they are."""
+"""Administration of groups: creates, changes, deletes and resets them, and reports their progress."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class GroupDetails:
     group: Group
     queues: list[QueueProgress]
     oldest_ready_at_ms: dict[int, int]
-    """Queue -> when its first ready message was stored."""
+    """Queue -> time of storing of its first ready message."""
     alarm_state: str | None
     """None: the group has no alarm."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneQueue:
-    """Where a reset moves one queue to."""
+    """The target of a reset of one queue."""
 
     queue: int
     offset: int
@@ -57,7 +57,7 @@ class Groups:
         self._retries, self._consumers = cursors.retries, cursors.consumers
 
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
-        """Creates the group, or changes the settings given. Returns it, and whether it is new."""
+        """Creates the group, or changes the given settings. Returns it, and whether it is new."""
         while True:
             found = self._catalogue.groups_named(topic, [name])
             try:
@@ -65,7 +65,7 @@ class Groups:
                     return self._change(found[0], given), False
                 return self._create(topic, name, given), True
             except Refused:
-                continue  # made or removed by someone else since it was read
+                continue  # another caller created or deleted it since it was read
 
     def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
         group.demand_unchanged(found, given)
@@ -80,27 +80,26 @@ class Groups:
         return made
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
-        """The group and how far it is, queue by queue. Raises GroupNotFound."""
+        """The group and its progress, queue by queue. Raises GroupNotFound."""
         return self._details(topic, [self._catalogue.group(topic, name)])[0]
 
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[GroupDetails], str | None]:
-        """Up to `limit` groups by name, and at most `GROUP_DETAILS_MAX`; and the token for the rest (None: that was
-        all)."""
+        """Up to `limit` groups by name, at most `GROUP_DETAILS_MAX`, and the token of the next page (None: no more)."""
         listed, rest = page(self._store, keys.groups(topic.id), min(limit, GROUP_DETAILS_MAX), token)
         found = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
         return self._details(topic, found), rest
 
     def delete(self, topic: Topic, name: str) -> None:
-        """Removes the group; its cursors and dead letters, which then nobody can reach, after it."""
+        """Deletes the group, and then its cursors and dead letters, which are unreachable by then."""
         gone = self._catalogue.group(topic, name)
-        with suppress(Refused):  # someone else was faster
+        with suppress(Refused):  # another caller was faster
             self._store.write_together(group.remove(gone))
         with suppress(StoreUnavailable):
             self._deletion.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
-        """Moves the group to the earliest or latest offsets, to an instant, or one queue of it to an offset. Leases and
-        retries from before are void. A reset that failed halfway is repaired by repeating it."""
+        """Moves the group to the earliest or latest offsets or to an instant, or one of its queues to an offset.
+        Earlier leases and retries become void. Repeating a reset that failed half-way completes it."""
         found = self._catalogue.group(topic, name)
         targets = self._targets(topic, to)
         if found.is_broadcast:
@@ -136,7 +135,7 @@ class Groups:
         return {to.queue: to.offset}
 
     def _offsets(self, topic: Topic, start: str | int) -> list[int]:
-        """The offset in each queue that a start means; an empty list: the beginning."""
+        """The offset in each queue for this start; an empty list: the beginning."""
         if start == "earliest":
             return []
         return self._log_offsets.ends(topic) if start == "latest" else self._log_offsets.offsets_at(topic, int(start))
@@ -146,7 +145,8 @@ class Groups:
         return cursors_of(found, topic, self._store.read([partition])[0])
 
     def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
-        """Of all these groups side by side: the number of round trips does not depend on how many they are."""
+        """Details of all these groups in parallel: the number of round trips does not depend on the number of
+        groups."""
         now = self._runtime.now()
         firsts, queue_ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
         partitions = [keys.group_partition(topic.id, each.name) for each in groups]
@@ -168,7 +168,7 @@ class Groups:
         return [[next(unfolded) for _ in own] for _, own in owned]
 
     def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:
-        """For each group, when the first ready message of each of its queues was stored."""
+        """For each group, the time of storing of the first ready message of each queue."""
         heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
         wants = {head: Want(topic.log(head[0]), head[1], 1, None) for head in heads}
         chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))

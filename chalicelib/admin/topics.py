@@ -1,4 +1,4 @@
-"""Administering topics."""
+"""Administration of topics: creates, changes and deletes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ID_CHARS = 8
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails:
-    """For each queue the offset of its first message that has not expired, and the one that its next message gets."""
+    """For each queue, the offset of its first unexpired message and that of its next message."""
 
     topic: Topic
     groups: list[str]
@@ -38,11 +38,11 @@ class Topics:
         self._catalogue, self._log_offsets, self._deletion = env.catalogue, log_offsets, deletion
 
     def ends(self, topics: Sequence[Topic]) -> list[list[int]]:
-        """For each topic where the log of each queue ends; an end may be stale."""
+        """For each topic, the end of each queue's log; an end may be stale."""
         return self._log_offsets.ends_of(topics)
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
-        """Creates the topic, or changes the settings given. Returns it, and whether it is new."""
+        """Creates the topic, or changes the given settings. Returns it, and whether it is new."""
         checked_name("topic", name)
         made = Topic.new(name, self._runtime.name(_ID_CHARS), given, self._runtime.now())
         self._catalogue.forget(name)
@@ -55,7 +55,7 @@ class Topics:
             topic.demand_unchanged(found, given.get("queues"))
             if all(getattr(found, field) == value for field, value in given.items()):
                 return found, False
-            with suppress(Refused):  # changed or removed by someone else since it was read
+            with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
 
     def details(self, name: str) -> TopicDetails:
@@ -70,13 +70,13 @@ class Topics:
         return [Topic.of(item) for item in items], rest
 
     def delete(self, name: str) -> None:
-        """Removes the topic. Then nothing under its id can be reached, and what it leaves is removed as far as time and
-        the store allow; the grave remembers the rest."""
+        """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and
+        the store allow; the grave records the rest."""
         found = self._catalogue.current_topic(name)
         self._catalogue.forget(name)
         try:
             self._store.write_together([topic.remove(found), topic.bury(found)])
         except Refused:
-            return  # someone else was faster
+            return  # another caller was faster
         with suppress(StoreUnavailable):
             self._deletion.topic(found, self._runtime.uptime() + PURGE_MS)

@@ -1,1 +1,1 @@
-"""What everything stands on: errors, limits, fields, time and chance, a message, the deadline of a call."""
+"""The ground floor: errors, limits, fields, clock and randomness, messages, the deadline of a call."""

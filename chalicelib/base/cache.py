@@ -11,11 +11,11 @@ from cachetools import LRUCache
 V = TypeVar("V")
 
 PLACES_MAX = 100_000
-"""Topics, or queues of topics, of which an instance remembers something: some 200 bytes each."""
+"""Topics, or queues, for which an instance caches something: some 200 bytes each."""
 
 
 class BoundedCache(Generic[V]):
-    """Keeps what was used last, up to `size_max` in all, as `size_of` counts."""
+    """Keeps the most recently used entries, up to `size_max` in all, measured by `size_of`."""
 
     def __init__(self, size_max: int = PLACES_MAX, size_of: Callable[[V], int] = lambda _: 1) -> None:
         self._kept: LRUCache[Hashable, V] = LRUCache(size_max, getsizeof=size_of)

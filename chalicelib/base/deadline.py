@@ -1,7 +1,7 @@
-"""One call of a client: until when the store may keep it waiting, and whether it has changed anything yet.
+"""One call of a client: its deadline for the store, and whether it has changed anything yet.
 
-Known to whatever works for the call, without being handed down through every layer: the deadline is of the call and
-not of each request in it, and what fails after something was changed must say so.
+All code that works for the call can read both without passing them through every layer. The deadline is that of the
+call, not of each request in it, and an error after a change must have an unknown outcome.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
 
 CALL_MS_MAX = 25 * SECOND_MS
-"""The same with what a long poll waits: API Gateway gives up after 29 s."""
+"""The same including the wait of a long poll: API Gateway gives up after 29 s."""
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default
 
 @contextmanager
 def one_call(uptime_ms: int) -> Iterator[None]:
-    """Runs a call that begins now; instants here are of `Runtime.uptime`. Where it fails for want of the store after it
-    has changed something, its outcome is unknown."""
+    """Runs a call that begins now; instants here are of `Runtime.uptime`. If the store fails after the call has changed
+    something, its outcome is unknown."""
     call = _Call(uptime_ms)
     token = _current.set(call)
     try:
@@ -48,8 +48,8 @@ def one_call(uptime_ms: int) -> Iterator[None]:
 
 @contextmanager
 def part_until(ms: int | None) -> Iterator[None]:
-    """Gives what is asked of the store here less time than the call has: until this instant (None: all of it). Then it
-    can be tried in another way; so what is in doubt, and must not be, still has all the time."""
+    """Gives requests to the store less time than the call has: until this instant (None: the whole time). Afterwards
+    the call can try another way. Requests in doubt that must be resolved still get the whole time."""
     token = _part_until_ms.set(ms)
     try:
         yield
@@ -58,7 +58,7 @@ def part_until(ms: int | None) -> Iterator[None]:
 
 
 def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
-    """When the store has had its time. `in_doubt`: a write may have landed."""
+    """When to give up on the store. `in_doubt`: a write may have landed."""
     call, part_until_ms = _current.get(), None if in_doubt else _part_until_ms.get()
     until_ms = uptime_ms + STORE_DEADLINE_MS
     if call is not None:
@@ -68,7 +68,7 @@ def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
 
 @contextmanager
 def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
-    """Runs a call for a client that may go away: `has_hung_up` says, without waiting, whether it has."""
+    """Runs a call for a client that may disconnect: `has_hung_up` tells at once whether it has."""
     token = _has_hung_up.set(has_hung_up)
     try:
         yield
@@ -77,12 +77,12 @@ def caller(has_hung_up: Callable[[], bool]) -> Iterator[None]:
 
 
 def is_abandoned() -> bool:
-    """Whether nobody waits for the answer any more: then nothing more should be taken for it."""
+    """Whether the client has disconnected: then the call should take no more messages."""
     return _has_hung_up.get()()
 
 
 def has_waited(ms: int) -> None:
-    """The call slept on purpose, which is no fault of the store's."""
+    """The call slept on purpose: this time does not count against the store."""
     if call := _current.get():
         call.waited_ms += ms
 

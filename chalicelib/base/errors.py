@@ -1,5 +1,5 @@
-"""What can go wrong, one class and one sentence each. A class's name is the `code` that clients switch on; which HTTP
-status it gets is the business of `protocols.http.problems`."""
+"""The errors, one class and one sentence each. A class's name is the `code` that clients switch on;
+`protocols.http.problems` maps it to an HTTP status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InvalidField(DecantError):
 
 
 class InvalidFilter(DecantError):
-    """A group's filter is not one."""
+    """The filter is invalid."""
 
 
 class UnknownField(DecantError):
@@ -44,7 +44,7 @@ class MessageTooLarge(DecantError):
 
 
 class TopicNotFound(DecantError):
-    """There is no topic of this name."""
+    """No topic has this name."""
 
 
 class GroupNotFound(DecantError):
@@ -60,15 +60,15 @@ class AlreadyDelivered(DecantError):
 
 
 class NotFound(DecantError):
-    """There is no such path."""
+    """No route has this path."""
 
 
 class MethodNotAllowed(DecantError):
-    """The path does not know this method."""
+    """The path does not support this method."""
 
 
 class StoreUnavailable(DecantError):
-    """The store throttled or did not answer, after retries. With `outcome="unknown"` a write may have landed."""
+    """The store throttled or did not respond, despite retries. With `outcome="unknown"` a write may have landed."""
 
     @property
     def outcome_unknown(self) -> bool:
@@ -76,4 +76,4 @@ class StoreUnavailable(DecantError):
 
 
 class Internal(DecantError):
-    """A defect of ours. The detail carries an id to look up in the log and nothing of the inside."""
+    """A defect of the service. The detail has an id to look up in the log, and no internals."""

@@ -28,16 +28,16 @@ PROPERTIES_BYTES_MAX = 16 * KIB
 """Names and values together, UTF-8: headers, not a second body."""
 
 IDLE_CONSUMER_MS = 7 * DAY_MS
-"""How long after its last pop a broadcast group forgets a consumer: its cursors cost, and nobody takes them back."""
+"""How long after its last pop a broadcast group forgets a consumer, whose cursors would otherwise cost forever."""
 
 ID_CHARS_MAX = 128
 """`attempt_id`, `consumer_id` and `dedup_id`: room for a UUID with a prefix."""
 
 DEDUP_MS = 5 * MINUTE_MS
-"""How long a `dedup_id` stands for the message that it was first given with."""
+"""How long a `dedup_id` identifies its first message."""
 
 RECEIPT_CHARS_MAX = 512
-"""Ours have some 150, those of broadcast groups 200. Those that fail are in the answer, which has to be carried."""
+"""Receipts have some 150, in broadcast groups 200. Failed ones are part of the response, which must hold them."""
 
 REASON_CHARS_MAX = 256
 """Why a message was given up. A sentence for people, not a log."""
@@ -70,12 +70,12 @@ IN_FLIGHT_MAX = 20_000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
 GROUP_DETAILS_MAX = 100
-"""Groups in one page, whatever its `limit`: each costs a read of its partition, and more where retries are due."""
+"""Groups in one page, whatever its `limit`: each costs a read of its partition, and more if retries are due."""
 
 POP_MESSAGES_DEFAULT = 10
 
 OFFSET_MAX = 10**15 - 1
-"""What 15 digits of a key can spell: at a million messages a second and queue, 31 years."""
+"""The largest offset in 15 digits: 31 years at a million messages a second in one queue."""
 
 INSTANT_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -87,37 +87,37 @@ REQUEST_BYTES_MAX = 32 * MIB
 
 RESPONSE_BODY_BYTES_MAX = 4 * MIB
 RESPONSE_JSON_BYTES_MAX = 5_350_000
-"""Where a response takes no second message: 5.5 MB, less what it says of receipts that failed."""
+"""Beyond this a response takes no second message: 5.5 MB, less the part about failed receipts."""
 
 MESSAGE_JSON_BYTES_MAX = 5_750_000
 """One message always fits a response: 4 MiB in base64, with properties, are 5.71 MB. Lambda answers at most 6 MiB."""
 
 MESSAGE_OVERHEAD_BYTES = 1_000
-"""What a message adds to a response beyond its own fields: names, ids, times, and the receipt."""
+"""Bytes that a message adds to a response beyond its own fields: names, ids, times, and the receipt."""
 
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 INLINE_BYTES_MAX = 1_000
-"""An entry up to this size lives in the segment. Above, a payload item of its own costs no more units than the
-kilobytes that it would add here, and leaves the log light."""
+"""An entry up to this size is stored in the segment. A larger one costs no more units in a payload item of its own, and
+keeps the log light."""
 
 ITEM_BYTES_MAX = 400 * KIB
-"""What DynamoDB stores as one item."""
+"""The size of an item that DynamoDB stores."""
 
 INSTANCE_CACHE_BYTES_MAX = 64 * MIB
-"""Sealed segments and payloads, which never change, kept by one instance."""
+"""Full segments and payloads, which never change, cached by one instance."""
 
 TRANSACTION_ITEMS_MAX = 100
-"""What DynamoDB takes in one transaction."""
+"""Items in one DynamoDB transaction."""
 
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
-"""How long after its `stored_at_ms` an entry can get into the log: who repeats the request of a caller that died helps
-it in while the `dedup_id` stands, and has a call's time for that."""
+"""How long after its `stored_at_ms` an entry can enter the log: a repeat of a crashed caller's request completes it
+while the `dedup_id` is valid, and has the time of one call for that."""
 
 HOP_MS_MAX = 1_414
 HOP_MS_MIN = 100
-"""How long one queue may keep messages waiting that another could take: the first, or half of the time left, but at
-least the second: a store that is well has answered then."""
+"""How long one queue may delay messages that another could take: the first value, or half the time left, but at least
+the second, by when a healthy store has responded."""
 
 # -- the cursor -------------------------------------------------------------------------------------------------------
 
@@ -125,41 +125,41 @@ LEASES_MAX = 2_000
 """Leases in one cursor, some 36 bytes each: every claim pays for the whole item."""
 
 TAKEOVERS_MAX = 16
-"""Leases that one write takes over, splits off or buries: an expression is at most 4 KB long, and has 300 operators."""
+"""Leases that one write takes over, splits or buries: an expression has at most 4 KB and 300 operators."""
 
 DEAD_MS = 5 * SECOND_MS
-"""How long one call redrives or purges dead letters; what is left then is left to the next call."""
+"""How long one call redrives or purges dead letters; the next call continues."""
 
 _BACKOFF_MINUTES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)
 BACKOFF_MS = (10 * SECOND_MS, 30 * SECOND_MS, *(minutes * MINUTE_MS for minutes in _BACKOFF_MINUTES))
-"""The wait before retry n after a nack that does not say; the last one repeats."""
+"""The default wait before retry n after a nack; the last one repeats."""
 
 RATE_MIN = 0.001
-"""Messages a second: one in a quarter of an hour."""
+"""Messages a second: one in a thousand seconds."""
 RATE_MAX = 1_000_000
 FILTER_TAGS_MAX = 100
 EXPRESSION_CHARS_MAX = 1_024
-"""A filter is a condition, not a program, and is asked of every message."""
+"""A filter is a condition, not a program, and is evaluated for every message."""
 
 PASSED_AT_ONCE_MAX = 1_024
-"""Messages that one write passes because the group does not want them: its lease remembers each in a bit."""
+"""Messages that one write skips because the filter rejects them: its lease stores each in a bit."""
 BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 EXPIRED_KEPT_MS = DAY_MS
-"""How long what nobody can read any more is kept: no caller sleeps longer between what it saw and what it writes."""
+"""How long expired data is kept: no caller is stopped longer between a read and the write based on it."""
 
 PURGE_MS = 5 * SECOND_MS
-"""How long the deletion of a topic goes on removing its log."""
+"""How long the deletion of a topic spends on removing its log."""
 
 # -- time -------------------------------------------------------------------------------------------------------------
 
 METADATA_AGE_MS_MAX = 5 * SECOND_MS
-"""How long an instance believes what it read about a topic."""
+"""How long an instance caches a topic."""
 
 STORE_DEADLINE_MS = 10 * SECOND_MS
-"""How long the store may keep one call waiting, retries included, before the caller is told 503. The last try may take
-a `READ_TIMEOUT_MS` more."""
+"""How long the store may delay one call, retries included, before the call returns 503. The last try may take a
+`READ_TIMEOUT_MS` more."""
 
 CONNECT_TIMEOUT_MS = SECOND_MS
 READ_TIMEOUT_MS = 3 * SECOND_MS
-"""For one try. DynamoDB answers within tens of milliseconds or, in practice, not at all."""
+"""For one try. DynamoDB responds within tens of milliseconds or, in practice, not at all."""

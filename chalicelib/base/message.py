@@ -1,4 +1,4 @@
-"""A message as its producer gave it, and as it stands in the log."""
+"""A message as its producer sent it, and as the log stores it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class Message:
 
 
 LOST = Message(b"", is_text=True, key=None, tag=None, properties={}, is_lost=True)
-"""Stands for each message of an entry whose payload is gone."""
+"""Stands for each message of an entry whose payload is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A message in the log. Its id says where it is, so that it is found by id without an index."""
+    """A message in the log. Its id contains its place, so that finding it by id needs no index."""
 
     message: Message
     queue: int
@@ -69,7 +69,7 @@ class Stored:
 
 
 def carried_bytes(text: bytes) -> int:
-    """How long this JSON is in an answer of Lambda's: a string inside JSON, its quotes escaped once more."""
+    """The length of this JSON in a Lambda response: a string inside JSON, its quotes escaped again."""
     return len(text) + text.count(b'"') + text.count(b"\\")
 
 
@@ -81,19 +81,19 @@ def message_id(entry_id: bytes, queue: int, offset: int) -> str:
 
 
 def parse_message_id(text: str) -> tuple[bytes, int, int] | None:
-    """Entry id, queue and offset; None when the service never made such an id."""
+    """Entry id, queue and offset, or None if the service makes no such ids."""
     if not re.fullmatch("[0-9a-f]{18}(0|[1-9a-f][0-9a-f]{0,12})", text) or int(text[18:], 16) > OFFSET_MAX:
         return None
     return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[18:], 16)
 
 
 def delayed_id(entry_id: bytes, queue: int, due_ms: int) -> str:
-    """The id of a message that waits: the letter in it is no hex digit, so no other id is like it."""
+    """The id of a delayed message: it contains a letter that is not a hex digit, so no other id equals it."""
     return f"{entry_id.hex()}{queue:02x}t{due_ms:x}"
 
 
 def parse_delayed_id(text: str) -> tuple[bytes, int, int] | None:
-    """Entry id, queue and due time; None when the service never made such an id."""
+    """Entry id, queue and due time, or None if the service makes no such ids."""
     if not re.fullmatch("[0-9a-f]{18}t[1-9a-f][0-9a-f]{0,11}", text) or int(text[19:], 16) > INSTANT_MS_MAX:
         return None
     return bytes.fromhex(text[:16]), int(text[16:18], 16), int(text[19:], 16)

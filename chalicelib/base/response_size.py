@@ -1,4 +1,4 @@
-"""What a response still has room for: bodies by their bytes, and the whole by its length as JSON, as Lambda counts."""
+"""The space left in a response: the bytes of its bodies, and its length as JSON as Lambda counts it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chalicelib.base.message import Message, carried_bytes
 
 
 class Carried(Protocol):
-    """Whatever a response carries a message in."""
+    """The form in which a response carries a message."""
 
     @property
     def message(self) -> Message: ...
@@ -29,8 +29,7 @@ class Space:
         return self == Space()
 
     def holds(self, wire_bytes: int, count: int) -> bool:
-        """Whether `count` messages that weigh this much together fit for certain: as JSON they are longer than as
-        bodies."""
+        """Whether `count` messages of this total size certainly fit: they are longer as JSON than as bodies."""
         return wire_bytes + count * MESSAGE_OVERHEAD_BYTES <= min(self.body_bytes, self.json_bytes)
 
     def after(self, messages: Iterable[Carried]) -> Space:
@@ -40,7 +39,7 @@ class Space:
         return space
 
     def fitting(self, messages: Iterable[Carried]) -> int:
-        """How many of these messages fit. The first of a response always does."""
+        """How many of these messages fit. The first message of a response always does."""
         count, space = 0, self
         for stored in messages:
             space = space._after(stored)

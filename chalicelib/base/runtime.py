@@ -1,4 +1,4 @@
-"""What the core takes from the world: time and chance. Injected, so that the whole core runs in a simulation."""
+"""Clock and randomness, injected so that the whole core runs in a simulation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _NEVER_SET = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""On Linux the clock that also counts while the machine is suspended: a write from before that is late after it."""
+"""On Linux, the clock that counts during suspension too: a write from before it is late after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n bytes nobody can guess. `uptime`:
-    ms on a clock that is never set, for waits, deadlines and the age of what an instance keeps."""
+    """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`:
+    ms on a clock that is never set, for waits, deadlines and cache ages."""
 
     now: Callable[[], int]
     sleep: Callable[[int], None]

@@ -1,4 +1,4 @@
-"""When a group's backlog is worth a message: thresholds on what is ready, and on how long the oldest of it waits."""
+"""A group's alarm: thresholds on the number of ready messages and on the age of the oldest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
 from chalicelib.table.writes import Item
 
 TOPIC = "decant.alarms"
-"""Where alarms are told: a topic like any other, made when the first one is."""
+"""The topic of alarms, created with the first one; otherwise like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Alarm:
 
     @property
     def given(self) -> dict[str, int] | None:
-        """The thresholds there are; None: there are none."""
+        """The thresholds that are set, or None without any."""
         return self._thresholds or None
 
     @property
@@ -62,8 +62,8 @@ RAISED, CLEARED = "raised", "cleared"
 
 @dataclass(frozen=True, slots=True)
 class AlarmState:
-    """Whether a group's alarm is raised. `number` counts changes; `at_ms`: when it changed, later than the change
-    before, whatever the clocks say."""
+    """Whether a group's alarm is raised. `number` counts changes. `at_ms`: the time of the change, later than that of
+    the previous one whatever the clocks say."""
 
     number: int = 0
     state: str = CLEARED

@@ -1,4 +1,4 @@
-"""How long a message waits after a nack: a list of waits, or one that grows."""
+"""Backoff after a nack: a list of waits, or a growing one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A wait that grows."""
+    """A growing wait."""
 
     initial_ms: int = required(integer("The first wait.", 1, NACK_DELAY_MS_MAX))
     multiplier: float = required(number("How many times as long as the one before each wait is.", 1, MULTIPLIER_MAX))
@@ -44,7 +44,7 @@ class Backoff:
         return orjson.dumps(self.given).decode()
 
     def wait_ms(self, attempt: int) -> int:
-        """Before the retry that follows this attempt, counted from 1. The last wait of a list repeats."""
+        """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats."""
         if isinstance(self.given, list):
             return int(self.given[min(attempt, len(self.given)) - 1])
         wait_ms, most = float(self.given["initial_ms"]), self.given["max_ms"]

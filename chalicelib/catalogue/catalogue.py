@@ -1,4 +1,4 @@
-"""Which topics and groups there are. An instance believes what it read about a topic for a few seconds."""
+"""Looks up topics and groups. An instance caches a topic for a few seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Catalogue:
         return topic
 
     def current_topic(self, name: str) -> Topic:
-        """The topic as it is now. Raises TopicNotFound, InvalidName."""
+        """The topic, read again. Raises TopicNotFound, InvalidName."""
         checked_name("topic", name)
         found = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
         if not found:
@@ -42,7 +42,7 @@ class Catalogue:
         return topic
 
     def glanced_at(self, topic: Topic) -> Topic:
-        """The same incarnation as a cheap read shows it, which may be stale; unchanged where that shows another."""
+        """The same incarnation from a cheap read, which may be stale; unchanged if the read shows another one."""
         found = self._store.read([Keys([keys.topic(topic.name)])])[0]
         if not found or found[0]["id"] != topic.id:
             return topic
@@ -55,7 +55,7 @@ class Catalogue:
         self._topics.forget(name)
 
     def group(self, topic: Topic, name: str) -> Group:
-        """The group as it is now. Raises GroupNotFound, InvalidName."""
+        """The group, read again. Raises GroupNotFound, InvalidName."""
         checked_name("group", name)
         found = self._store.read([Keys([keys.group(topic.id, name)], strong=True)])[0]
         if not found:
@@ -63,17 +63,17 @@ class Catalogue:
         return Group.of(topic.id, name, found[0])
 
     def alarm_state(self, group: Group) -> AlarmState:
-        """Of the group's alarm, as it is now."""
+        """The state of the group's alarm, read again."""
         found = self._store.read([Keys([group.alarm_key], strong=True)])[0]
         return AlarmState.of(found[0] if found else None)
 
     def groups(self, topic: Topic) -> list[Group]:
-        """All groups of the topic as they are now, by name."""
+        """All groups of the topic by name, read again."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST, strong=True)])[0]
         return self.groups_named(topic, [item["sk"] for item in listed])
 
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
-        """Those of these groups that exist, in this order."""
+        """The existing ones of these groups, in this order."""
         wanted = {keys.group(topic.id, name): name for name in names}
         found = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
         return [Group.of(topic.id, wanted[key_of(item)], item) for item in found]

@@ -1,4 +1,4 @@
-"""What every room is built from."""
+"""The environment that every room is built from."""
 
 from __future__ import annotations
 

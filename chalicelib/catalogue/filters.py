@@ -1,8 +1,8 @@
 """A group's filter selects messages by tag or by a JMESPath expression.
 
 Each evaluation of an expression counts its steps and fails at a limit, which bounds its time and memory for every
-message and for filters that were stored before the limit existed. `parse` only evaluates the expression on two sample
-messages, to refuse early what would always fail: no static bound on results is needed, because the count is exact.
+message and for filters stored before the limit existed. `parse` also evaluates the expression on two sample
+messages, to reject early those that always fail. The count is exact, so results need no static bound.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, PROPER
 from chalicelib.base.message import Message
 
 EXPRESSIONS_KEPT_MAX = 1_000
-"""Compiled expressions kept by one instance."""
+"""Compiled expressions cached by one instance."""
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 
 EXPRESSION_DEPTH_MAX = 150
-"""Levels of a parsed expression. To evaluate one takes up to four Python frames, of which there are 1,000."""
+"""Levels of a parsed expression. Evaluating one takes up to four of Python's 1,000 stack frames."""
 STEPS_MIN = 4_096
 """Steps that one evaluation may take for any message: an expression of 1,024 characters has fewer than 1,024 nodes."""
 STEPS_PER_CHAR = 64
 """Further steps for each character of tag, key and properties: the time grows no faster than the message."""
 CHARS_PER_STEP = 16
-"""Characters that are copied or compared in one step: that takes less time than to visit a node."""
+"""Characters copied or compared in one step: this takes less time than visiting a node."""
 
 
 @request
@@ -82,8 +82,8 @@ class Filter:
         return orjson.dumps(self.given).decode()
 
     def wants(self, message: Message) -> bool:
-        """Whether the group is given this message. An expression that fails (on the length of a number, say) or that
-        takes too many steps does not match: a message must not stop those behind it."""
+        """Whether the group receives this message. An expression that fails (say, on the length of a number) or takes
+        too many steps does not match: a message must not block those behind it."""
         if "tags" in self.given:
             return message.tag in self.given["tags"]
         try:
@@ -122,8 +122,8 @@ _OPERANDS = [{"type": "index", "value": place, "children": []} for place in rang
 class _Evaluation(TreeInterpreter):
     """Evaluates one expression once and counts the steps: nodes visited, elements and characters copied or compared.
 
-    Projections, `map` and `sort_by` visit a node for each element. The methods below count, before anything is copied
-    or compared, what happens without a visit. What is left takes a constant time for each step."""
+    Projections, `map` and `sort_by` visit a node for each element. The methods below count other work before it copies
+    or compares anything. The rest takes constant time per step."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class _Evaluation(TreeInterpreter):
 
 
 class _Probe(_Evaluation):
-    """An evaluation in which every condition lets everything through, so that it hides nothing of what may cost."""
+    """An evaluation in which every condition is true, so that it counts all possible work."""
 
     def visit_or_expression(self, node: Any, value: Any) -> Any:
         return [self.visit(child, value) for child in node["children"]][-1]
@@ -199,12 +199,12 @@ class _Probe(_Evaluation):
 
 
 def _is_true(value: object) -> bool:
-    """As JMESPath has it: null, false, and what is empty are not; 0 is."""
+    """Truth in JMESPath: null, false and empty values are false; 0 is true."""
     return value is not None and value is not False and value not in ("", [], {})
 
 
 def parse(data: object, _label: Label | None = None) -> Filter:
-    """Raises InvalidFilter, which says where in the expression it went wrong; InvalidField for a lone surrogate."""
+    """Raises InvalidFilter, with the position of the error; InvalidField for a lone surrogate."""
     given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else {}
     if not isinstance(data, dict) or not data.keys() <= declarations(FilterForms).keys() or len(given) != 1:
         raise InvalidFilter(f"field 'filter' must be {_FORMS}; it is {shown(data)}")
@@ -249,7 +249,7 @@ def _demand_expression(expression: object) -> None:
 
 
 def _demand_sound(expression: str) -> None:
-    """Raises InvalidFilter for what the parser lets through."""
+    """Raises InvalidFilter for errors that the parser misses."""
     if _depth(_compiled(expression)) > EXPRESSION_DEPTH_MAX:
         raise RecursionError
     nodes = list(_nodes(_compiled(expression)))
@@ -264,7 +264,7 @@ def _demand_sound(expression: str) -> None:
 
 
 _MANY_PROPERTIES = {f"{number:03x}": "x" for number in range(PROPERTIES_BYTES_MAX // 4)}
-"""Nearly as many as a message can have."""
+"""Nearly as many properties as a message can have."""
 
 
 def _demand_few_steps(expression: str) -> None:
@@ -277,11 +277,11 @@ def _demand_few_steps(expression: str) -> None:
             most = f"{steps_max(sample)} steps for a message ({len(properties)} properties)"
             raise InvalidFilter(f"field 'filter.expression' takes more than {most}: {shown(expression)}") from None
         except _FAILURES:
-            pass  # it may have an answer for other messages
+            pass  # it may succeed for other messages
 
 
 _STEP = 2
-"""Place of the step among the children of a slice."""
+"""The index of the step among the children of a slice."""
 
 
 def _nodes(node: Any) -> Iterator[Any]:
@@ -306,7 +306,7 @@ def _children(node: Any) -> list[Any]:
 
 
 def _calls(expression: str) -> Iterator[int]:
-    """Where the functions stand that are called: a parenthesis after a name is a call, any other one groups."""
+    """The positions of function calls: a parenthesis after a name is a call, any other one groups."""
     for token, following in pairwise(Lexer().tokenize(expression)):
         if following["type"] == "lparen" and token["type"] in ("unquoted_identifier", "rparen"):
             yield token["start"]

@@ -1,4 +1,4 @@
-"""A consumer group: its settings, and the writes that make, change and remove it."""
+"""A consumer group: its settings, and the writes that create, change and delete it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class GroupSettings:
 
 DEFAULTS = defaults(GroupSettings)
 FIXED = frozenset({"mode", "ordered"})
-"""What stays as it was at creation; asking for something else is refused."""
+"""Settings that cannot be changed after creation."""
 
 _TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
     "backoff_ms": Backoff,
@@ -98,13 +98,13 @@ _TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
     "filter": Filter,
     "alarm": Alarm,
 }
-"""Settings that are stored as JSON text, as the client wrote them; one that is None is not stored."""
+"""Settings stored as JSON text, as the client wrote them; None is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group(GroupSettings):
-    """`id`: the incarnation, which its cursors' keys carry. `starts`: where a cursor begins that is not there yet.
-    `version` counts changes."""
+    """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
+    counts changes."""
 
     topic_id: str
     name: str
@@ -143,7 +143,7 @@ class Group(GroupSettings):
 
     @property
     def is_broadcast(self) -> bool:
-        """Whether every consumer gets every message, and has cursors of its own."""
+        """Whether every consumer gets every message and has its own cursors."""
         return self.mode == BROADCAST
 
     @property
@@ -154,13 +154,13 @@ class Group(GroupSettings):
         return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)
 
     def start_of(self, queue: int) -> int:
-        """A queue that came after the group is read from its beginning."""
+        """The start of a queue. One added after the group was created is read from its beginning."""
         return self.starts[queue] if queue < len(self.starts) else 0
 
 
 def create(group: Group) -> list[Write]:
-    """Makes the group, and lists it in the topic's directory, if there is none of this name; refused, it shows the one
-    there is. A transaction."""
+    """Creates the group and lists it in the topic's directory, unless one of this name exists: then the rejected write
+    returns it. A transaction."""
     settings = {field: getattr(group, field) for field in ("id", "starts", "created_at_ms", "version", *DEFAULTS)}
     making = Write(
         keys.group(group.topic_id, group.name),
@@ -172,7 +172,7 @@ def create(group: Group) -> list[Write]:
 
 
 def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
-    """Raises InvalidField for what cannot be changed later: leases are out that were made under it."""
+    """Raises InvalidField for settings that cannot change later, since existing leases depend on them."""
     for field in FIXED & given.keys():
         now, wanted = shown(getattr(group, field)), shown(given[field])
         if now != wanted:
@@ -181,8 +181,8 @@ def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
 
 
 def change(group: Group, given: Mapping[str, Any]) -> Write:
-    """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
-    after it. `start` counts at creation only."""
+    """Changes the given settings if none has changed since: a late write must not undo a newer one. `start` counts at
+    creation only."""
     new = {field: value for field, value in given.items() if field != "start"} | {"version": group.version + 1}
     return Write(
         keys.group(group.topic_id, group.name),
@@ -205,7 +205,7 @@ def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def remove(group: Group) -> list[Write]:
-    """Takes the group away, and off the directory. A transaction."""
+    """Deletes the group and its directory item. A transaction."""
     gone = Write(
         keys.group(group.topic_id, group.name),
         (Equals(("id",), group.id),),

@@ -1,7 +1,7 @@
-"""How many messages a second a group may be given: windows of about a second, each with so many messages.
+"""Limits the messages a second of a group: windows of about a second, each with a number of permits.
 
-The windows of a group are counted in one item. Taking more in a window needs no compare-and-swap; beginning the next
-one does.
+One item counts the windows of a group. Taking permits in a window needs no compare-and-swap; starting the next window
+does.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Rate:
 
     @property
     def count(self) -> int:
-        """Messages in a window: what fits a second, but one at the least."""
+        """Messages in a window: those of a second, but at least one."""
         return max(1, math.floor(self.given))
 
     @property
     def window_ms(self) -> int:
-        """As long as makes the rate just right: a second where that is whole."""
+        """The length of a window that gives exactly the rate: a second for whole rates."""
         return max(1, round(self.count * SECOND_MS / self.given))
 
 
@@ -56,13 +56,13 @@ def parse(data: object, label: Label) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was taken since `began_ms`. None: nobody has taken anything yet."""
+    """The messages taken since `began_ms`, or None before the first."""
 
     key: Key
     began_ms: int | None = None
     taken: int = 0
     is_stuck: bool = False
-    """It begins in the future of this instance, and has not changed for a window: a clock was set back."""
+    """Whether it begins in this instance's future and has not changed for a window: a clock was set back."""
 
     @classmethod
     def of(cls, key: Key, item: Item | None) -> Window:
@@ -75,31 +75,31 @@ class Window:
         return self.began_ms is not None and now < self.began_ms - rate.window_ms
 
     def left(self, rate: Rate, now: int) -> int:
-        """Messages that may be taken now."""
+        """Messages that can be taken now."""
         return rate.count if self.is_over(rate, now) else max(0, rate.count - self.taken)
 
     def next_in_ms(self, rate: Rate, now: int) -> int:
-        """Until more may be taken."""
+        """The wait until more can be taken."""
         return 0 if self.began_ms is None else min(max(0, self.began_ms + rate.window_ms - now), rate.window_ms)
 
     def take(self, count: int, rate: Rate, now: int) -> Write:
-        """Takes so many messages, as many as are left at most. A repeat of it that lands too takes them twice: then the
-        group is slower for a moment, and never faster."""
+        """Takes up to this many of the messages left. If a repeat lands as well, it takes them twice: the group is then
+        slower for a moment, never faster."""
         if not self.is_over(rate, now):
             return Write(self.key, (*self._same(), AtMost(("n",), rate.count - count)), (Add(("n",), count),))
         return Write(self.key, self._same(), (Set(("w",), self._next(rate, now)), Set(("n",), count)))
 
     def give_back(self, count: int) -> Write:
-        """What was taken and not used, if that window still runs. To be sent as a transaction: a repeat that lands too
-        would make the group faster."""
+        """Returns unused messages while their window runs. Send it as a transaction: if a repeat landed as well, the
+        group would exceed its rate."""
         return Write(self.key, self._same(), (Add(("n",), -count),))
 
     def _same(self) -> tuple[Guard, ...]:
         return (Absent(("w",)),) if self.began_ms is None else (Equals(("w",), self.began_ms),)
 
     def _next(self, rate: Rate, now: int) -> int:
-        """One window follows the other, so that they keep the rate whenever they are asked for; after a pause, or when
-        a clock was set back, they begin anew."""
+        """The next window starts at the end of this one, which keeps the rate exact; after a pause, or when a clock was
+        set back, it starts now."""
         if self.began_ms is not None and rate.window_ms <= now - self.began_ms < 2 * rate.window_ms:
             return self.began_ms + rate.window_ms
         return now

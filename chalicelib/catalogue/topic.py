@@ -1,4 +1,4 @@
-"""A topic: its settings, and the writes that make, change and remove it."""
+"""A topic: its settings, and the writes that create, change and delete it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
 RAISES_MAX = 50
-"""Raises of the retention that a topic remembers: a pop reads them with the topic's other settings."""
+"""The most raises of the retention that a topic records: a pop reads them with the other settings."""
 
 _UNAWARE_MS = METADATA_AGE_MS_MAX + STORE_DEADLINE_MS
 """How long after a raise a call that began with the old settings may still store messages with their time to live."""
@@ -91,31 +91,31 @@ class Topic(TopicSettings):
         return keys.log(self.id, queue)
 
     def expired_ms(self, now: int) -> int:
-        """What was stored at this instant or before can no longer be read."""
+        """Messages stored at this instant or before have expired."""
         return self._expired_ms(now, 0)
 
     def maybe_expired_ms(self, now: int) -> int:
-        """What was stored at this instant or before, and is missing, has expired: an instance that did not know of a
-        raise yet may have stored it to be removed sooner."""
+        """Missing messages stored at this instant or before have expired: an instance that did not know of a raise yet
+        may have stored them with the shorter time to live."""
         return self._expired_ms(now, _UNAWARE_MS)
 
     def gone_ms(self, now: int) -> int:
-        """What was stored at this instant or before may have been removed."""
+        """Messages stored at this instant or before may have been removed."""
         return self.expired_ms(now - EXPIRED_KEPT_MS)
 
     def _expired_ms(self, now: int, later_ms: int) -> int:
-        """The longer a message's retention, the later it was stored: so what has expired is what came first."""
+        """Retention only grows along the log, so expired messages are always its beginning."""
         past = [min(now - retention_ms, until_ms + later_ms) for until_ms, retention_ms in self.past_retentions]
         return max([now - self.retention_ms, *past])
 
     def ttl(self, stored_at_ms: int) -> int:
-        """When DynamoDB may remove what was stored then, in seconds since the epoch, as it wants them."""
+        """When DynamoDB may remove items stored at this time, in seconds since the epoch."""
         return (stored_at_ms + self.retention_ms + EXPIRED_KEPT_MS) // SECOND_MS + 1
 
 
 def create(topic: Topic) -> Write:
-    """Makes the topic if there is none of this name; refused, it shows the one there is. To be sent as a transaction,
-    or a repeat that arrives late could bring back a topic that was deleted since, under its old id."""
+    """Creates the topic, unless one of this name exists: then the rejected write returns it. Send it as a transaction;
+    otherwise a late repeat could restore a deleted topic under its old id."""
     made = {field: getattr(topic, field) for field in ("id", "created_at_ms", "version", *DEFAULTS)}
     return Write(
         keys.topic(topic.name),
@@ -134,8 +134,7 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
-    """Changes the settings given, if nobody has changed any since: one that arrives late must not undo what came
-    after it."""
+    """Changes the given settings if none has changed since: a late write must not undo a newer one."""
     new = {**given, "version": topic.version + 1}
     if "retention_ms" in given:
         new["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)
@@ -148,8 +147,8 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
 
 
 def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
-    """Those that still make a difference under the new one: a lower retention holds at once for all messages, and what
-    was stored longer ago than the new one has expired anyway. Raises InvalidField."""
+    """The past retentions that still make a difference under the new one: a shorter retention applies to all messages
+    at once, and messages older than the new one have expired anyway. Raises InvalidField."""
     ended = (*topic.past_retentions, (now - 1, topic.retention_ms))
     past = [
         [until_ms, kept_ms] for until_ms, kept_ms in ended if kept_ms < retention_ms and now - until_ms < retention_ms
@@ -167,18 +166,18 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
 
 
 def begin_delays(topic: Topic) -> Write:
-    """Notes that messages may wait in this incarnation, for good. A repeat changes nothing."""
+    """Records permanently that this incarnation may have delayed messages. A repeat changes nothing."""
     return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (Set(("delays",), True),))
 
 
 def remove(topic: Topic) -> Write:
-    """Removes this incarnation; with it everything that carries its id is out of reach."""
+    """Deletes this incarnation; everything that carries its id becomes unreachable."""
     return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (RemoveItem(),))
 
 
 def bury(topic: Topic) -> Write:
-    """Notes that the log of a topic is to be removed. Goes together with the topic's own removal: a grave of a living
-    topic must never be."""
+    """Records that the log of a topic is to be removed. Send it in the transaction that deletes the topic, since an
+    existing topic must never have such a record."""
     return Write(keys.grave(topic.id), (), (Set(("queues",), topic.queues), Set(("delays",), topic.delays)))
 
 

@@ -38,7 +38,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
-"""The same of one pop in one queue, which then answers with what it has."""
+"""Messages that one pop skips in one queue before it returns what it has."""
 
 UNREADABLE_MS = SECOND_MS
 """After how long messages that could not be read are due again: meanwhile others of their queue can be had."""

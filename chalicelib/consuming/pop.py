@@ -21,10 +21,10 @@ from chalicelib.consuming.view import View, ViewReader
 from chalicelib.delays.decision import PROMOTED_MAX
 
 PROMOTED_QUEUES_MAX = 4
-"""Queues in which a pop promotes one after another, as long as it finds nothing to take: it takes from one."""
+"""Queues in which a pop promotes one after another while it finds nothing to take: it takes from one."""
 HOME_MS = SECOND_MS
-"""A pop stays with the queue that it acks (the ack then rides along for free) while no other queue waits this much
-longer, nor twice as long: what is fresh should not become old for that."""
+"""A pop stays with the queue that it acks, where the ack is free, unless another queue has waited this much longer, or
+twice as long, so that fresh messages do not become late."""
 POLL_MS_MIN = 10
 POLL_MS_MAX = 200
 """A waiting pop looks again after this long, growing from the first to the second; earlier, when something is due."""

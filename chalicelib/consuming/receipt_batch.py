@@ -30,7 +30,7 @@ from chalicelib.cursors.receipt import Receipt
 from chalicelib.table.writes import Item, Key
 
 ACKED_TOGETHER_MAX = 10
-"""Leases that one write acks messages of, besides."""
+"""Further leases of which one write acks messages."""
 
 LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"

@@ -13,7 +13,7 @@ from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
 
 SIFTED_BYTES_MAX = 8 * MIB
-"""What is read at once to tell which messages a group wants."""
+"""Bytes read at once to apply a group's filter."""
 
 _GROWTH = 4
 """How much further the skipper looks each time that it has not found enough."""

@@ -24,10 +24,10 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
 UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
-"""What is read of a group's partition where its mode is not known: the settings and all cursors of one that is not
-broadcast, even with those that one before it of the same name has left."""
+"""Items read of a group's partition if its mode is unknown: the settings and all cursors of a clustering group, plus
+those left by a deleted one of the same name."""
 SIFTING_MS = SECOND_MS
-"""How long a pop sifts messages at each of its looks: a filter may take a tenth of a second for one."""
+"""How long a pop applies filters at each of its looks: a filter may take a tenth of a second for one message."""
 
 
 @dataclass(slots=True)

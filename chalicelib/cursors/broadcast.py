@@ -29,10 +29,10 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Guard, Item, Refused, Remove, RemoveItem, Set, Write
 
 PRESENCE_MS = HOUR_MS
-"""How far behind the note of a consumer's last pop may be where its pops take nothing, to save a write for each: it may
-be forgotten by so much too early."""
+"""How far the recorded last pop of a consumer may lag while its pops return nothing, which saves a write for each. The
+consumer may be forgotten early by as much."""
 MOVED_TOGETHER_MAX = 100
-"""Cursors that a reset, or forgetting consumers, writes side by side."""
+"""Cursors that a reset, or forgetting consumers, writes in parallel."""
 
 
 def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:

@@ -29,17 +29,17 @@ from chalicelib.table.writes import (
 )
 
 LEASES_ROOM = 500
-"""How many more there may be where leases are nacked or extended in parts: it must go on when no claim can."""
+"""Additional leases for nacks and extensions of parts, which must work when no claim can."""
 WITNESS_MS = 10 * MINUTE_MS
-"""How long after its deadline a lease that lost messages stays in the cursor, to tell its late receipts the truth."""
+"""How long after its deadline a lease that lost messages stays in the cursor, to reject late receipts."""
 WITNESSES_MAX = 32
-"""How many such leases stay, so that nacks do not fatten the cursor."""
+"""How many such leases stay, so that nacks do not make the cursor heavy."""
 INERT_MAX = 2 * WITNESSES_MAX
-"""With more leases that owe nothing than these, some are forgotten in a write of its own."""
+"""With more leases that owe nothing than this, a separate write removes some."""
 PRUNED_MAX = 8
-"""Leases that one write forgets."""
+"""Leases that one write removes."""
 PRUNED_ALONE_MAX = 40
-"""The same of a write that does nothing else."""
+"""The same for a write that does nothing else."""
 
 
 @dataclass(frozen=True, slots=True)

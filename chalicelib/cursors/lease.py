@@ -27,7 +27,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.table.writes import Path
 
 MARKS_MAX = 8
-"""Marks of a lease that are put together by the next write, or single acks would make the cursor heavy."""
+"""Marks of a lease that the next write merges; otherwise single acks would make the cursor heavy."""
 
 ACKED = b"a"
 MOVED = b"m"

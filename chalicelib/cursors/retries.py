@@ -38,13 +38,13 @@ from chalicelib.table.writes import (
 )
 
 PARKED_MAX = 64
-"""Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last go into a page."""
+"""Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last move into a page."""
 RETRY_PAGE_LEASES = 48
 """Retries in one page: the condition of the transaction that moves them names each, in 4 KB and 300 operators."""
 RETRY_PAGES_MAX = 2_000
 """Pages of one cursor, some 35 bytes each."""
 RETRY_SOON_MS = 5 * SECOND_MS
-"""What is due so soon is not put away: it would come back at once."""
+"""Retries due sooner do not move into a page, since they would come back at once."""
 RETRY_PAGE_ID_CHARS = 8
 
 

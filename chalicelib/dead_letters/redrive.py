@@ -22,8 +22,8 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
 REDRIVEN_LEASES_MAX = LEASES_MAX // 2
-"""With so many leases a cursor takes no more from the dead letters: what is left of its room is for consumers.
-Neighbours share a lease."""
+"""With this many leases a cursor accepts no more redriven messages: the remaining room is for consumers. Adjacent
+messages share a lease."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, key_of
 
 STORED_LATE_MS_MAX = 15 * MINUTE_MS
-"""A message that is due is stored no later than this: DynamoDB knows a transaction for ten minutes."""
+"""A delayed message is stored no later than this after it is due: DynamoDB recognizes a transaction for ten minutes."""
 
 _PAGE = 32
 

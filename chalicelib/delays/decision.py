@@ -19,12 +19,12 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Effect, Exists, Item, Key, Set, Write
 
 PROMOTED_MAX = 32
-"""Messages that become one entry of the log together, once they are due: their places are 448 bytes, so that the
-decision about them, with a pointer, is one kilobyte."""
+"""Due messages that become one entry of the log: their places take 448 bytes, so that the decision about them, with a
+pointer, fits one kilobyte."""
 PROMOTED_BYTES_MAX = 256 * KIB
-"""What such messages weigh together; a heavier one goes alone, and its payload is not written a second time."""
+"""The total size of such messages; a larger one is promoted alone, and its payload is not written again."""
 DUE_KEPT_MS = 90 * DAY_MS
-"""How long after it was due a payload is kept for whoever delivers it: as dear as to write its time to live anew."""
+"""How long after it was due a delayed payload is kept: as expensive as writing its time to live again."""
 
 _DUE_BYTES = 6
 _SLOT_BYTES = _DUE_BYTES + 8

@@ -20,8 +20,8 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, Write
 
 LATE_WRITE_MS_MAX = MINUTE_MS
-"""A write that its sender has given up, or repeated, lands no later than this: a request may wait in a client for
-`READ_TIMEOUT_MS` and in the network for seconds."""
+"""An abandoned or repeated write lands no later than this: a request may wait in a client for `READ_TIMEOUT_MS` and in
+the network for seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from chalicelib.table.writes import (
 
 SEGMENT_ENTRIES_MAX = 32
 SEGMENT_FULL_BYTES = 700
-"""With this many bytes of entries a segment takes no more. With one more small entry and its keys it still fits the
-kilobyte of one write unit; and it holds sixteen pointers, one for each of as many writers."""
+"""With this many bytes of entries a segment is full. With one more small entry and its keys it still fits the kilobyte
+of one write unit, and it holds sixteen pointers, one for each of sixteen writers."""
 PIECE_BYTES_MAX = 256 * KIB
-"""One payload item: the embedded store counts its base64, and takes about 300 KB of the 400."""
+"""One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
 
 
 @dataclass(frozen=True, slots=True)

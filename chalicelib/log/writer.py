@@ -18,9 +18,9 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Refused, Write
 
 CROWDED_BYTES_MAX = 100
-"""The first where many write to one queue, and fill its segments too soon: twice the size of a pointer."""
+"""`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: twice a pointer."""
 TAIL_AGE_MS_MAX = MINUTE_MS
-"""How long an instance believes where a queue's log ends before it looks again."""
+"""How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
 """After losing a race for a segment an instance sends only pointers there: 16 fit a segment, not 3."""
 

@@ -1,4 +1,4 @@
-"""From a request to entries in logs."""
+"""Producing: from a request to entries in logs."""
 
 from __future__ import annotations
 

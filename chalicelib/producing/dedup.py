@@ -1,18 +1,17 @@
-"""Dedup ids: the record of who has one, made before the message is stored.
+"""Deduplication: a record of each `dedup_id`, written before its message is stored.
 
-A record is an intent: it holds the entry that will be appended, to the byte, and the segment where that is tried first.
-So whoever meets it can find out what became of the message, and if nothing did, because its caller died, can append it
-in that caller's place. Both begin at the same segment and pass only what they saw full without the entry: it gets into
-the log once, whoever of them is first. `docs/table.md` lists the attributes.
+A record is an intent: it holds the exact entry to append, and the segment where the append is tried first. A caller
+that finds the record can therefore look up the message, and if the first caller crashed before the append, append it
+instead. Both start at the same segment and pass only segments seen full without the entry, so the entry gets into the
+log once. `docs/table.md` lists the attributes.
 
-Records of one entry are made together, all or none, so an entry never holds a message whose id another one has.
+Records of one entry are written together, all or none, so an entry never has a message whose id belongs to another.
 
-What arrives late is harmless. The guard demands a record `DEDUP_MS` older than the *request*: any that was made since
-is younger. Where there is none (they may be removed once they do not stand any more), a late one is born with the time
-of its request: it does not stand either, and nobody helps it. Clocks that differ move the end of the `DEDUP_MS`, for
-which it is the clock of the later request that counts. Within them the store decides, not a clock: whoever is refused
-takes the record that it was shown, whatever its own clock says of it.
-"""
+Late writes are harmless. The guard demands that the current record is `DEDUP_MS` older than the *request*; any record
+written since is younger. If there is none (invalid records may be removed), a late record has the time of its request:
+it is invalid from the start, and no caller completes it. Clocks that differ move the end of `DEDUP_MS`, which goes by
+the clock of the later request. Before that end the store decides, not a clock: a caller whose write is rejected uses
+the record it was shown, whatever its own clock says."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ DEDUP_INLINE_BYTES_MAX = 800
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Which message has the dedup id."""
+    """The record of a dedup id: the message that has it."""
 
     at_ms: int
     entry: Entry
@@ -65,7 +64,7 @@ class Record:
 
 
 def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
-    """Takes the id for this record, if nobody has it; refused, it shows the record that stands."""
+    """Claims the id for this record, unless a valid record has it: then the rejected write returns that one."""
     return Write(
         keys.dedup(topic_id, dedup_id),
         (Either(Absent(("at",)), AtMost(("at",), record.at_ms - DEDUP_MS)),),
@@ -76,14 +75,14 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Which entry holds a message, as which of its messages, and the offset of the entry's first one."""
+    """The entry that holds a message, the message's index in it, and the entry's first offset."""
 
     queue: int
     entry_id: bytes
     index: int
     first: int | StoreUnavailable
     due_ms: int = 0
-    """Until when it waits. Not 0: it is in no log yet, as far as its record tells."""
+    """When it is due. Not 0: it is in no log yet, according to its record."""
 
 
 class Deduplication:
@@ -93,8 +92,8 @@ class Deduplication:
         self._delays = delays
 
     def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Kept]:
-        """Stores messages in one queue, in one entry; in place of one whose id is taken it tells where that one is.
-        The ids are different ones, `TRANSACTION_ITEMS_MAX` at most; messages may be without. Raises TopicNotFound."""
+        """Stores messages in one queue as one entry; for a message whose id is taken, returns the place of the first
+        one. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises TopicNotFound."""
         kept: dict[int, Kept] = {}
         found: dict[bytes, int | StoreUnavailable] = {}
         while left := [place for place in range(len(messages)) if place not in kept]:
@@ -104,8 +103,8 @@ class Deduplication:
         return [kept[place] for place in range(len(messages))]
 
     def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Kept:
-        """Stores a message with a dedup id that waits until it is due. It and its record are one transaction, so there
-        is nothing to help with. Raises TopicNotFound."""
+        """Stores a delayed message with a dedup id. Message and record are one transaction, so there is never anything
+        to complete. Raises TopicNotFound."""
         due_ms = message.deliver_at_ms or 0
         try:
             waiting = Entry.of(self._delays.item(topic, queue, message, entry_id))
@@ -119,7 +118,7 @@ class Deduplication:
         return Kept(queue, waiting.id, 0, 0, due_ms)
 
     def _kept(self, topic: Topic, record: Record, found: dict[bytes, int | StoreUnavailable]) -> Kept:
-        """The message of a record that stands. `found`: where entries begin that were met before."""
+        """The message of a valid record. `found`: first offsets of entries already located."""
         if record.due_ms:
             return Kept(record.queue, record.entry.id, 0, 0, record.due_ms)
         if record.entry.id not in found:
@@ -129,7 +128,7 @@ class Deduplication:
     def _append(
         self, topic: Topic, queue: int, messages: dict[int, Message], kept: dict[int, Kept]
     ) -> dict[int, Record]:
-        """Stores these messages and notes where they are; or, when some ids are taken, answers with their records."""
+        """Stores these messages and records their places; if some ids are taken, returns their records instead."""
         packed = pack([*messages.values()])
         made = entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), packed, self._runtime.now())
         first: int | StoreUnavailable
@@ -147,19 +146,19 @@ class Deduplication:
         return {}
 
     def _intent(self, topic: Topic, queue: int, made: Entry, messages: Sequence[Message]) -> Record:
-        """What is going to be appended, and where: its messages are stored already where they go elsewhere."""
+        """The entry to append, and where. Its payload is already stored if it has one."""
         log = topic.log(queue)
         try:
             self._index.note(topic, [(queue, made, messages)])
             if not made.fits(CROWDED_BYTES_MAX if self._writer.is_crowded(log) else DEDUP_INLINE_BYTES_MAX):
                 [made] = self._payloads.put(topic.id, [made], topic.ttl(made.stored_at_ms))
             tail = self._writer.tail(topic, log)
-        except StoreUnavailable as trouble:  # nothing was sent that anybody could meet
+        except StoreUnavailable as trouble:  # nothing visible to other callers was sent
             raise StoreUnavailable(trouble.detail) from trouble
         return Record(self._runtime.now(), made, 0, queue, tail.base, tail.may_create)
 
     def _claim(self, topic: Topic, record: Record, messages: dict[int, Message]) -> dict[int, Record]:
-        """Takes all ids for the record's entry, or none: then the answer is the records that stand in the way."""
+        """Claims all ids for the record's entry, or none: then returns the conflicting records."""
         ids = {place: message.dedup_id for place, message in messages.items() if message.dedup_id is not None}
         order = [*messages]
         writes = [claim(topic.id, each, replace(record, index=order.index(place))) for place, each in ids.items()]
@@ -173,7 +172,7 @@ class Deduplication:
         return {}
 
     def _taken(self, topic: Topic, ids: dict[int, str], refused: Refused) -> dict[int, Record]:
-        """A transaction shows one of the records that stand. A batch that is repeated meets as many as it has ids."""
+        """A transaction returns one conflicting record. A repeated batch has as many conflicts as ids."""
         places = {keys.dedup(topic.id, each).pk: place for place, each in ids.items()}
         shown = refused.before or {}
         others = [keys.dedup(topic.id, each) for each in ids.values()] if len(ids) > 1 else []
@@ -184,7 +183,7 @@ class Deduplication:
         return {places[shown["pk"]]: Record.of(shown)} | standing
 
     def _landed(self, topic: Topic, record: Record, others_may_help: bool = True) -> int | StoreUnavailable:
-        """The offset of the entry's first message. If that cannot be said, others may help the entry in later."""
+        """The offset of the entry's first message. If it is unknown, another caller may complete the append later."""
         try:
             tail = Tail(record.base, record.may_create, self._runtime.uptime())
             return self._joiner.append(topic, record.queue, record.entry, tail)
@@ -192,7 +191,7 @@ class Deduplication:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
 
     def _first_of(self, topic: Topic, record: Record) -> int | StoreUnavailable:
-        """Where the entry of a record begins; it is appended if it is not there yet."""
+        """The first offset of a record's entry, which is appended if it is missing."""
         try:
             return self._joiner.append_from(topic, record.queue, record.entry, record.base)
         except StoreUnavailable as trouble:

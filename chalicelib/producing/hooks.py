@@ -1,4 +1,4 @@
-"""What the owner of a deployment wants done before and after each send."""
+"""Hooks: the deployment's own code, run before and after each send."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from chalicelib.producing.produce import Produced
 _log = logging.getLogger("decant")
 
 BeforeSend = Callable[[str, Sequence[Message]], None]
-"""`before(topic, messages)`: the topic's name, and the messages of one request, which are valid. Called before any of
-them is stored. To refuse the request it raises one of `chalicelib.errors`, which then is the answer; what else it
-raises is a defect (500)."""
+"""`before(topic, messages)`: called with the topic's name and the valid messages of one request before any of them is
+stored. To reject the request, raise one of `chalicelib.base.errors`, which becomes the response. Any other exception
+is a defect (500)."""
 
 AfterSend = Callable[[str, Sequence[Message], Sequence[Produced] | Exception], None]
-"""`after(topic, messages, outcome)`: called once for every request for which the hooks before were. `outcome` is what
-became of each message, in the same order (where it is, or its `error`), or why the whole request failed, a refusal
-included. What it raises is logged, and changes nothing."""
+"""`after(topic, messages, outcome)`: called once for every request whose `before` hooks were called. `outcome` is the
+result of each message in the same order (its place, or its `error`), or the exception with which the whole request
+failed, rejections included. Exceptions that the hook raises are logged and change nothing."""
 
 
 @dataclass(slots=True)
 class SendHooks:
-    """Called in the order of the lists, in the thread of the request, which waits for them."""
+    """Hooks run in list order, in the request's thread, which waits for them."""
 
     before: list[BeforeSend] = field(default_factory=list)
     after: list[AfterSend] = field(default_factory=list)
 
     def around(self, topic: str, messages: Sequence[Message], send: Callable[[], list[Produced]]) -> list[Produced]:
-        """Sends, between the hooks."""
+        """Sends between the hooks."""
         try:
             for hook in self.before:
                 hook(topic, messages)
@@ -45,5 +45,5 @@ class SendHooks:
         for hook in self.after:
             try:
                 hook(topic, messages, outcome)
-            except Exception:  # noqa: BLE001 - whatever it is: the messages are stored, or not, all the same
+            except Exception:  # noqa: BLE001 - a hook cannot change whether the messages are stored
                 _log.exception("a hook after a send to %s failed", topic)

@@ -1,4 +1,4 @@
-"""Producing: messages to queues, packed into one entry for each, appended side by side."""
+"""Produce: assigns messages to queues, packs one entry per queue, and appends the entries in parallel."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
 
 HOPS_MAX = 3
-"""Other queues that an unkeyed message is tried on. When four queues fail, it is the store."""
+"""Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What became of one message: where it is, where and until when it waits, or why it is not stored."""
+    """The result of one message: its place, or its queue and due time while it waits, or why it is not stored."""
 
     queue: int
     message_id: str | None = None
@@ -45,9 +45,9 @@ class Producer:
         self._choice = QueueChoice(env.runtime, log.writer.is_crowded)
 
     def produce(self, topic: Topic, messages: Sequence[Sent]) -> list[Produced]:
-        """Stores messages, those of one queue under consecutive offsets, and answers in the order given.
+        """Stores messages, those of one queue at consecutive offsets, and returns results in the given order.
 
-        Raises StoreUnavailable only when none was stored (or, with `outcome="unknown"`, none that we know of)."""
+        Raises StoreUnavailable only if none was stored (with `outcome="unknown"`: none that is known)."""
         firsts = _firsts(message for message, _ in messages)
         places = sorted(set(firsts))
         waiting = [place for place in places if messages[place][0].deliver_at_ms is not None]
@@ -64,8 +64,8 @@ class Producer:
         return [produced[first] for first in firsts]
 
     def outbox_item(self, topic: Topic, message: Message, asked: int | None) -> Item:
-        """A message that waits, at least until now, as the item that somebody else is to store in a transaction. Its
-        payload, if it has one, is stored here. Raises TopicNotFound, StoreUnavailable."""
+        """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
+        if it has one. Raises TopicNotFound, StoreUnavailable."""
         queue = _queue(topic, message, asked, self._choice.unkeyed(topic))
         due_ms = message.deliver_at_ms or self._runtime.now()
         [entry_id] = self._delays.ids(1)
@@ -74,7 +74,7 @@ class Producer:
     def _delay(
         self, topic: Topic, messages: Sequence[Sent], by_queue: Mapping[int, Sequence[int]]
     ) -> dict[int, Produced]:
-        """Messages that wait until they are due: those with dedup ids one by one, the others together."""
+        """Stores delayed messages: those with dedup ids one by one, the others together."""
         queues = sorted((place, queue) for queue, places in by_queue.items() for place in places)
         named = zip(queues, self._delays.ids(len(queues)), strict=True)
         sent = {place: (queue, messages[place][0], entry_id) for (place, queue), entry_id in named}
@@ -95,8 +95,8 @@ class Producer:
     def _append_once(
         self, topic: Topic, queue: int, messages: Sequence[Sent], places: Sequence[int]
     ) -> dict[int, Produced]:
-        """Messages with dedup ids, and those that share their entries. They stay in their queue when it fails: others
-        may already be helping the entry in there."""
+        """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
+        since other callers may be completing the entry there."""
         produced: dict[int, Produced] = {}
         for part in _parts(messages, places):
             kept = self._deduplication.append(topic, queue, [messages[place][0] for place in part])
@@ -108,9 +108,8 @@ class Producer:
     def _append(
         self, topic: Topic, messages: Sequence[Sent], by_queue: Mapping[int, list[int]], used: set[int]
     ) -> dict[int, Produced]:
-        """One entry for each queue, side by side. Those of an entry that was surely not stored are tried again: the
-        messages that may lie anywhere in another queue, which this call has not used yet; the others in their own, if
-        it had less than all the time."""
+        """Stores one entry per queue, in parallel. Retries entries that were certainly not stored: messages that can go
+        anywhere in a queue this call has not used yet, the others in their own if it did not have the whole time."""
         produced: dict[int, Produced] = {}
         for hops_left in range(HOPS_MAX, -1, -1):
             may_hop = hops_left and any(_may_hop(messages[place]) for places in by_queue.values() for place in places)
@@ -133,7 +132,7 @@ class Producer:
         by_queue: Mapping[int, list[int]],
         produced: dict[int, Produced],
     ) -> list[tuple[int, int]]:
-        """One attempt. Answers with the queue and the place of each message that was surely not stored."""
+        """One attempt. Returns queue and place of each message that was certainly not stored."""
         contents = [[messages[place][0] for place in places] for places in by_queue.values()]
         entries = [(queue, self._entry(content)) for queue, content in zip(by_queue, contents, strict=True)]
         results = self._write(topic, entries, contents)
@@ -173,7 +172,7 @@ class Producer:
 
 
 def queue_of_key(key: str, queues: int) -> int:
-    """A hash that is the same in every process and version, as Python's own is not."""
+    """A hash that, unlike Python's own, is the same in every process and version."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % queues
 
 
@@ -189,7 +188,7 @@ def _may_hop(sent: Sent) -> bool:
 
 
 def _firsts(messages: Iterable[Message]) -> list[int]:
-    """For each message the place of the first one with its dedup id, or its own."""
+    """For each message, the place of the first one with its dedup id, or its own place."""
     firsts: list[int] = []
     seen: dict[str, int] = {}
     for place, message in enumerate(messages):
@@ -198,7 +197,7 @@ def _firsts(messages: Iterable[Message]) -> list[int]:
 
 
 def _parts(messages: Sequence[Sent], places: Sequence[int]) -> Iterator[list[int]]:
-    """Places in order, cut where a part would have more dedup ids than can be taken together."""
+    """Places in order, split where a part would have more dedup ids than one transaction can claim."""
     part: list[int] = []
     ids = 0
     for place in places:

@@ -1,4 +1,4 @@
-"""Which queue an instance puts messages without a key into: it stays with one, and keeps away from those that fail."""
+"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chalicelib.catalogue.topic import Topic
 
 ISOLATED_MS_MIN = SECOND_MS
 ISOLATED_MS_MAX = MINUTE_MS
-"""How long an instance keeps unkeyed messages from a queue that failed: the first at first, twice as long each time
-that it fails again, up to the second. DynamoDB needs minutes to split a partition that is too hot."""
+"""How long an instance keeps unkeyed messages away from a queue that failed: the first value at first, twice as long
+after each further failure, up to the second. DynamoDB needs minutes to split a hot partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class _Isolation:
 
 
 class QueueChoice:
-    """`is_crowded`: whether others were lately seen to write to a log."""
+    """`is_crowded`: whether other writers were seen at a log lately."""
 
     def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool]) -> None:
         self._runtime = runtime
@@ -32,8 +32,8 @@ class QueueChoice:
         self._isolated: BoundedCache[_Isolation] = BoundedCache()
 
     def unkeyed(self, topic: Topic) -> int:
-        """An instance stays with one queue, so that writers do not meet, and hops when others are there too, or when
-        it fails. Where all have failed, the one that is due first is as good as any."""
+        """An instance stays with one queue, so that writers do not contend, and changes it if others write there too or
+        if it fails. If all have failed, it uses the one whose isolation ends first."""
         queue = self._sticky.get(topic.id)
         if queue is None or self._is_crowded(topic.log(queue)) or self._is_isolated(topic.log(queue)):
             open_ones = self._open(topic) or [min(range(topic.queues), key=lambda each: self._due(topic.log(each)))]
@@ -41,16 +41,16 @@ class QueueChoice:
         return queue
 
     def others(self, topic: Topic, besides: Collection[int]) -> list[int]:
-        """Queues that have not failed lately, besides these."""
+        """Queues that have not failed lately, except these."""
         return [queue for queue in self._open(topic) if queue not in besides]
 
     def hop(self, topic: Topic, others: Sequence[int]) -> int:
-        """Goes on with one of these."""
+        """Continues with one of these."""
         return self._stay(topic, others)
 
     def failed(self, log: str) -> None:
-        """Keeps messages away for a while, twice as long as the last time if it has failed since it last worked. After
-        that the queue is open again; whether it works, the next message shows."""
+        """Keeps messages away for a while, twice as long after each further failure. Then the queue is open again, and
+        the next message probes it."""
         before = self._isolated.get(log)
         failures = before.failures + 1 if before else 1
         ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)

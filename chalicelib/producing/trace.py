@@ -1,4 +1,4 @@
-"""The trace that a request belongs to, as W3C Trace Context names it, carried to consumers as a property."""
+"""Carries the W3C Trace Context of a request to consumers as a property."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ PROPERTY = "traceparent"
 
 _IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 _TRACEPARENT = re.compile(f"00{_IDS}|(?!00|ff)[0-9a-f]{{2}}{_IDS}(-[!-~]*)?")
-"""Version, trace id, parent id, flags. A later version may go on behind them; the specification says to take it."""
+"""Version, trace id, parent id, flags. The specification says to accept later versions with further fields."""
 
 
 def parse(header: str | None) -> str | None:
-    """The header's value; None when there is none, or a malformed one, which the specification says to ignore."""
+    """The header's value, or None without one or for a malformed one, which the specification says to ignore."""
     return header if header is not None and _TRACEPARENT.fullmatch(header) else None
 
 
 def traced(message: Message, traceparent: str | None) -> Message:
-    """The message with the property, unless its producer has set it, or it has no room for it."""
+    """The message with the property, unless its producer has set it or it does not fit."""
     if traceparent is None or PROPERTY in message.properties:
         return message
     properties = {**message.properties, PROPERTY: traceparent}

@@ -1,16 +1,16 @@
-"""Tells when the backlog of a group grows over its thresholds, and when it is below them again.
+"""Alarms: sends a message when a group's backlog reaches a threshold, and when it is below all of them again.
 
-| what if | then |
+| failure | result |
 | --- | --- |
-| a check dies before its transaction | nothing has happened: the next check does the same |
-| it dies after that | the message waits, and is due: the next pop or sweep delivers it |
-| two checks see one crossing | one transaction changes the state, the other is refused |
-| a check is slow, and the state has changed twice since | its transaction demands the state that it began with |
-| the topic of alarms is deleted | the message goes with it, or the next check makes the topic again |
+| a check crashes before its transaction | nothing has happened: the next check does the same |
+| a check crashes after it | the message waits and is due: the next pop or sweep delivers it |
+| two checks see one crossing | one transaction changes the state, the other is rejected |
+| a check is slow, and the state has changed twice since | its transaction demands the state it started with |
+| the topic of alarms is deleted | the message is deleted with it, or the next check creates the topic again |
 
-A change and its message are one transaction: there is no change without its message, no message without its change, and
-of two checks that see one crossing only one gets through. The message is stored as one that waits and is due at once,
-so it is delivered once, after those of the changes before it (see `delays.decision`).
+A change and its message are one transaction, so neither exists without the other, and only one of two checks that see a
+crossing succeeds. The message is stored as a delayed one that is due at once, so it is delivered once, after those of
+earlier changes (see `delays.decision`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Wr
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A group as a sweep comes by: what it read may be stale."""
+    """A group as a sweep reads it, possibly stale."""
 
     topic: Topic
     group: Group
@@ -49,11 +49,11 @@ class Watched:
 
     @property
     def is_concerned(self) -> bool:
-        """Whether it has an alarm, or had one that was raised when it was taken away."""
+        """Whether it has an alarm, or had one that was raised when it was removed."""
         return self.group.has_alarm or self.state.is_raised
 
     def is_calm(self, ends: Sequence[int], now: int) -> bool:
-        """Whether it surely stays below its thresholds: a guess that errs only towards more, and reads nothing more."""
+        """Whether it is certainly below its thresholds: an upper estimate that needs no further read."""
         has_pages = any(cursor.pages for cursor in self.cursors)
         if self.state.is_raised or self.group.is_broadcast or has_pages or self.group.alarm is None:
             return False
@@ -70,21 +70,21 @@ class Alarms:
         self._topics, self._groups = admin.topics, admin.groups
 
     def check(self, watched: Sequence[Watched]) -> int:
-        """Tells of the groups among these that have crossed a threshold. Returns how many changed."""
+        """Sends messages for the groups that have crossed a threshold. Returns the number of changes."""
         found = self._topics.ends([each.topic for each in watched])
         now = self._runtime.now()
         loud = [each for each, ends in zip(watched, found, strict=True) if not each.is_calm(ends, now)]
         return sum(self._check(each.topic, each.group) for each in loud)
 
     def _check(self, topic: Topic, group: Group) -> bool:
-        """The state is read before what is measured: what is measured must not be older than what it is to change."""
+        """Reads the state before it measures: the measurement must not be older than the state it changes."""
         standing = self._catalogue.alarm_state(group)
         try:
             details = self._groups.details(topic, group.name)
         except GroupNotFound:
             return False
         if details.group.id != group.id:
-            return False  # another one of this name, for the next check
+            return False  # another group of this name, left to the next check
         now = self._runtime.now()
         ready, age_ms = _backlog(details, now)
         is_crossed = details.group.alarm is not None and details.group.alarm.is_crossed(ready, age_ms)
@@ -94,7 +94,8 @@ class Alarms:
         return self._change(topic, details.group, state, ready, age_ms)
 
     def _change(self, topic: Topic, group: Group, state: AlarmState, ready: int, age_ms: int) -> bool:
-        """Changes the state and tells of it; False: another check did, or the topic of alarms is just being deleted."""
+        """Changes the state and sends its message. False: another check did, or the topic of alarms is being
+        deleted."""
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
             if not is_told(topic.name, state):
@@ -106,7 +107,7 @@ class Alarms:
             [entry_id] = self._delays.ids(1)
             entry = Entry.of(self._delays.item(alarms, queue, told, entry_id))
             self._store.write_together([changing, wait(alarms.id, queue, state.at_ms, entry)])
-            with suppress(StoreUnavailable, TopicNotFound):  # then the next pop or sweep delivers it
+            with suppress(StoreUnavailable, TopicNotFound):  # the next pop or sweep will deliver it
                 self._promoter.promote(alarms, queue)
             return True
         return False
@@ -119,13 +120,13 @@ class Alarms:
 
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:
-    """Messages that are ready, and for how long the oldest of them has been stored, in ms."""
+    """The number of ready messages, and the age of the oldest in ms."""
     oldest_at_ms = min(details.oldest_ready_at_ms.values(), default=now)
     return sum(each.ready for each in details.queues), max(0, now - oldest_at_ms)
 
 
 def change(key: Key, state: AlarmState, by: bytes) -> Write:
-    """Makes this the group's state, right after the one before it. `by`: what it knows itself by."""
+    """Sets the group's state, if the current one is its direct predecessor. `by` identifies this write."""
     same: Guard = Equals(("n",), state.number - 1) if state.number > 1 else Absent(("n",))
     made = {"n": state.number, "state": state.state, "at": state.at_ms, "by": by}
     return Write(
@@ -137,13 +138,13 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
 
 
 def is_told(topic: str, state: AlarmState) -> bool:
-    """Whether the change is worth a message. That a backlog of alarms is gone is not told: the message would be the
-    next backlog, and so on for as long as somebody reads it."""
+    """Whether the change is sent as a message. Clearing an alarm of the topic of alarms is not: that message would be
+    the next backlog, endlessly."""
     return topic != TOPIC or state.is_raised
 
 
 def message(topic: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:
-    """What tells of a change. `ready` and `age_ms`: what was measured."""
+    """The message about a change. `ready` and `age_ms`: the measurement."""
     told = {
         "topic": topic,
         "group": group.name,

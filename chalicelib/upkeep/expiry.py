@@ -1,10 +1,9 @@
-"""Removes what nobody can read any more, from the beginning of each log on, a day after it expired.
+"""Removes expired data from the beginning of each log, a day after it expired.
 
-Payloads, dedup records and index items go by themselves: DynamoDB removes them when their time to live is over.
-Segments are removed here, oldest first, so that a log only ever loses its beginning; to give each a time to live would
-cost the same write. The last segment of a log stays, since it says where the log ends, and so does the newest decision
-of a queue. What is removed never changes any more, and its key never comes back: several may do this at once, and
-a late removal finds nothing."""
+DynamoDB removes payloads, dedup records and index items by their time to live. Segments are removed here, oldest first,
+so that a log only ever loses its beginning; giving each a time to live would cost the same write. The last segment of a
+log stays, since it marks the end of the log, and so does the newest decision of a queue. Removed items no longer change
+and their keys are never used again, so several sweeps may run at once, and a late removal finds nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from chalicelib.table.writes import Item, key_of
 
 _PAGE = 100
 _GLANCE = 2
-"""A segment goes only if there is another one after it."""
+"""A segment is removed only if another one follows it."""
 
 
 class Expiry:
@@ -32,8 +31,8 @@ class Expiry:
         self._catalogue, self._promoter, self._letters = env.catalogue, promoter, letters
 
     def trim(self, topic: Topic, until_ms: int) -> int:
-        """Removes the expired beginning of each log, as far as there is time; returns how many items went. Costs half
-        a read unit a queue where nothing has expired, and nothing in a topic that is too young for that."""
+        """Removes the expired beginning of each log while there is time. Returns the number of removed items. Costs
+        half a read unit per queue without expired data, and nothing in a topic younger than its retention."""
         gone_ms = topic.gone_ms(self._runtime.now())
         if topic.created_at_ms > gone_ms:
             return 0
@@ -45,7 +44,7 @@ class Expiry:
         return count
 
     def _trim(self, topic: Topic, queue: int, gone_ms: int, until_ms: int) -> int:
-        """First what was decided is carried out: who does that later looks for it in the log."""
+        """Carries out decisions first, since carrying one out later means searching the log for it."""
         if topic.delays:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
@@ -69,7 +68,7 @@ class Expiry:
         return count
 
     def _pages(self, pk: str, until_ms: int) -> Iterator[list[Item]]:
-        """What a partition begins with, again and again; who gets it removes it."""
+        """The first items of a partition, repeatedly; the caller removes them."""
         while self._runtime.uptime() <= until_ms:
             yield self._store.read([_first(pk, _PAGE)])[0]
 
@@ -82,9 +81,9 @@ def _first(pk: str, limit: int) -> Range:
 
 
 def _expired_segments(items: Sequence[Item], gone_ms: int) -> list[Segment]:
-    """The first of these segments that nobody can read any more; not the last, after which there may be none."""
+    """The expired ones at the start of these segments, never the last, which may have no successor."""
 
-    def is_expired(segment: Segment) -> bool:  # seen sealed, it was seen as it will always be
+    def is_expired(segment: Segment) -> bool:  # a full segment never changes
         return segment.is_sealed and all(entry.stored_at_ms <= gone_ms for entry in segment.entries)
 
     return [*takewhile(is_expired, map(Segment.of, items[:-1]))]

@@ -27,7 +27,7 @@ from chalicelib.upkeep.alarms import Alarms, Watched
 from chalicelib.upkeep.expiry import Expiry
 
 SWEEP_MS = 45 * SECOND_MS
-"""How long a scheduled sweep goes on: it begins every minute, and its function may run for one."""
+"""How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
 TRIMMED_EVERY_MS = HOUR_MS
 
 _GRAVES_MAX = 100
@@ -50,15 +50,14 @@ class Swept:
 
 
 class Rounds:
-    """A sweep goes through all topics, a page at a time; the next one begins where its time ran out."""
+    """Walks through all topics, a page at a time; the next sweep continues where the time ran out."""
 
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
     def pages(self, sweep: str, until_ms: int, every_ms: int = 0) -> Iterator[list[Topic]]:
-        """Pages of topics, from where the last sweep of this name stopped; to the last topic, or as long as there is
-        time. A new round begins `every_ms` after the one before. Several at once do the same work twice, and no
-        harm."""
+        """Pages of topics from where the last sweep of this name stopped, to the last topic or until the time is over.
+        A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
         after = noted[0]["after"] if noted else ""
@@ -93,8 +92,8 @@ class Sweeps:
         self._expiry = Expiry(env, delays.promoter, dead_letters.queue)
 
     def revive(self) -> Swept:
-        """Sends what was delivered often enough, and never settled, to the dead letters. Other leases that ran out
-        need nobody: the next pop takes them over. `seen`: cursors. `done`: messages."""
+        """Moves messages whose last attempt expired to the dead letters. The next pop takes over other expired leases.
+        `seen`: cursors. `done`: messages."""
         swept = Swept()
         for page in self._rounds.pages("revive", self._until()):
             for _, group, cursors in self._groups(page):
@@ -104,8 +103,8 @@ class Sweeps:
         return swept
 
     def forward(self) -> Swept:
-        """Delivers what is due in queues that nobody pops from, where it would wait for the next consumer. `seen`:
-        queues of topics where messages may wait. `done`: messages."""
+        """Promotes due messages in queues that no consumer polls. `seen`: queues of topics with delays. `done`:
+        messages."""
         until_ms, swept = self._until(), Swept()
         for page in self._rounds.pages("forward", until_ms):
             places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.queues)]
@@ -117,17 +116,17 @@ class Sweeps:
         return swept
 
     def _forward(self, topic: Topic, queue: int, due_ms: int, until_ms: int) -> int:
-        """What falls due meanwhile is left to consumers, if there are any: both would do the work of one."""
+        """Leaves messages that become due meanwhile to consumers, if there are any, so that no work is done twice."""
         count = 0
-        with suppress(TopicNotFound):  # it was deleted since
+        with suppress(TopicNotFound):  # deleted since it was read
             while self._runtime.uptime() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
                 count += done
         return count
 
     def expire(self) -> Swept:
-        """Removes what deleted topics have left, forgets consumers of broadcast groups that have been idle for too
-        long, and, every hour, removes what has expired. `seen`: topics that left something, broadcast groups, and
-        topics where something expired. `done`: what is gone."""
+        """Removes the remains of deleted topics, forgets idle consumers of broadcast groups, and every hour removes
+        expired data. `seen`: deleted topics with remains, broadcast groups, and topics with expired data. `done`:
+        removals."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
@@ -143,14 +142,13 @@ class Sweeps:
         swept = Swept()
         for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
             for topic in page:
-                with suppress(TopicNotFound):  # it was deleted since
+                with suppress(TopicNotFound):  # deleted since it was read
                     done = self._expiry.trim(topic, until_ms)
                     swept += Swept(bool(done), done)
         return swept
 
     def check(self) -> Swept:
-        """Tells of backlogs that have crossed the thresholds of their groups' alarms. `seen`: groups with an alarm.
-        `done`: alarms that were raised, or cleared."""
+        """Raises and clears the alarms of groups. `seen`: groups with an alarm. `done`: alarms raised or cleared."""
         swept = Swept()
         for page in self._rounds.pages("check", self._until()):
             watched = [_watched(*each) for each in self._partitions(page)]
@@ -166,8 +164,8 @@ class Sweeps:
         return [(topic, group, all_cursors_of(group, topic, items)) for topic, group, items in self._partitions(topics)]
 
     def _partitions(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Item]]]:
-        """All groups of these topics, each with what its partition holds: two round trips, half a read unit a topic and
-        a group."""
+        """All groups of these topics with the items of their partitions: two round trips, half a read unit per topic
+        and group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
         named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
         partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
