@@ -15,12 +15,13 @@ from benchmarks.backlog import Plan, backlog
 from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
+from benchmarks.moves import moves
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
 from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves")
 
 ABOUT = """
 parts:
@@ -29,6 +30,7 @@ parts:
   backlog       (c) pops with 1 000 and with 100 000 messages stored
   compression   (d) bytes and CPU time of compression levels
   lateness      (e) how late delayed messages arrive, and pops wake, over HTTP; needs the emulator
+  moves         (g) how many files and functions a request walks through
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -96,6 +98,7 @@ def _measure(chosen: list[str], effort: Effort) -> None:
         "backlog": lambda: backlog(effort.plan),
         "compression": lambda: compression(effort.entries),
         "lateness": lambda: lateness(effort.wakes),
+        "moves": moves,
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

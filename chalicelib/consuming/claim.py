@@ -1,4 +1,4 @@
-"""Claims messages of one queue: plans, writes, and, refused, plans anew from what the write found."""
+"""Claims messages of one queue: plans, writes, and, if the write is refused, plans again from what it found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick,
 from chalicelib.consuming.receipt_batch import ReceiptBatch, believe
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.skip import Skipper
-from chalicelib.consuming.view import View
+from chalicelib.consuming.view import QueueView
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import (
@@ -74,21 +74,21 @@ class Claimer:
         self._cache, self._retries = cursors.cache, cursors.retries
         self._burial = burial
 
-    def within_reach(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Pick:
+    def within_reach(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Pick:
         """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
         first: while they lie there, they do not count."""
-        cursor = view.cursors[queue]
-        while (tended := self._tended(view, queue, cursor, ask)) is not cursor:
+        cursor = view.cursor
+        while (tended := self._tended(view, cursor, ask, riding)) is not cursor:
             cursor = tended
-        view.cursors[queue] = cursor
+        view.cursor = cursor
         if riding:
             cursor = riding.cursor = believe(cursor, riding.receipts)
-        return self._picked(view, queue, cursor, ask, riding)
+        return self._picked(view, cursor, ask, riding)
 
-    def claim(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
+    def claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
         `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
-        cursor = self._standing(view.cursors[queue])
+        cursor = self._standing(view.cursor)
         cursor = believe(cursor, riding.receipts) if riding else cursor
         passed = 0
         while True:
@@ -96,12 +96,11 @@ class Claimer:
                 riding.cursor = cursor
             if space.is_whole and (held := self.held(view, cursor, ask)):
                 return held
-            cursor = self._without_exhausted(view, queue, cursor, riding)
-            tended = self._tended(view, queue, cursor, ask)
+            tended = self._tended(view, cursor, ask, riding)
             if tended is not cursor:
                 cursor = tended
                 continue
-            plan = self._plan(view, queue, cursor, ask, riding, space)
+            plan = self._plan(view, cursor, ask, riding, space)
             if not plan.tokens and not plan.picked.fresh:
                 return Claimed(cursor, [], [], plan.picked.is_limited)
             recognised: list[Item] = []
@@ -116,12 +115,12 @@ class Claimer:
                 claimed = self._claimed(view, after, plan, ask, space, is_own=not recognised)
             else:
                 passed += plan.picked.fresh
-                self._skipper.look_on(view, queue, cursor, ask.max_messages)
+                self._skipper.look_on(view, cursor, ask.max_messages)
                 claimed = self._given_up(view, cursor, plan, passed)
             if claimed:
                 return claimed
 
-    def _given_up(self, view: View, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
+    def _given_up(self, view: QueueView, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
         """An answer without messages, where enough was passed for now; but what has expired is passed to its end."""
         is_long = passed >= PASSED_MAX or self._runtime.uptime() > view.sift_until_ms
         is_enough = is_long and view.group.filter is not None
@@ -148,7 +147,9 @@ class Claimer:
             riding.closed |= riding.ended()
             riding.know(after)
 
-    def _claimed(self, view: View, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool) -> Claimed | None:
+    def _claimed(
+        self, view: QueueView, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool
+    ) -> Claimed | None:
         """What the plan has leased. `is_own`: this call did; else the same call, made twice at once, may have been
         faster. None: that one holds nothing any more."""
         if space.is_whole and ask.attempt_token:
@@ -158,14 +159,20 @@ class Claimer:
         leases = [after.leases[token] for token in plan.tokens if token in after.leases]
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
-    def _tended(self, view: View, queue: int, cursor: Cursor, ask: Pop) -> Cursor:
-        """The cursor after a write without which the claim would be too heavy, or find too little; the same where it
-        needs none. A write forgets leases, brings back a page of retries that is due, or puts retries away that are too
-        many because whoever nacked them has not."""
+    def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Cursor:
+        """The cursor after a write that a claim needs first: one that buries what was delivered often enough, forgets
+        leases, brings back a retry page that is due, or puts away retries that a nack has left because its caller died.
+        The same cursor: it needs none."""
+        now = self._runtime.now()
+        if not cursor.needs_tending(now, view.group.max_attempts):
+            return cursor
+        tended = self._without_exhausted(view, cursor, riding)
+        if tended is not cursor:
+            return tended
         if len(cursor.inert) > INERT_MAX:
             return self._pruned(view, cursor)
-        place = keys.Place(view.topic.id, view.group.id, queue)
-        if page := due_page(cursor, self._runtime.now(), ask.max_messages):
+        place = keys.Place(view.topic.id, view.group.id, view.queue)
+        if page := due_page(cursor, now, ask.max_messages):
             found = self._retries.bring_back(place, cursor, page)
         elif view.group.ordered:
             return cursor
@@ -175,7 +182,7 @@ class Claimer:
             raise self._gone(view)
         return found
 
-    def _pruned(self, view: View, cursor: Cursor) -> Cursor:
+    def _pruned(self, view: QueueView, cursor: Cursor) -> Cursor:
         """The cursor after a write that does nothing but forget."""
         change = prune(cursor, self._runtime.now(), most=PRUNED_ALONE_MAX)
         try:
@@ -183,7 +190,7 @@ class Claimer:
         except Refused as refused:
             return self._found(view, refused)
 
-    def held(self, view: View, cursor: Cursor, ask: Pop) -> Claimed | None:
+    def held(self, view: QueueView, cursor: Cursor, ask: Pop) -> Claimed | None:
         """What the same attempt has leased in another call, and still holds: noted there as delivered here."""
         while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
             new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
@@ -199,37 +206,33 @@ class Claimer:
     def _standing(self, cursor: Cursor) -> Cursor:
         return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
 
-    def _found(self, view: View, refused: Refused) -> Cursor:
+    def _found(self, view: QueueView, refused: Refused) -> Cursor:
         if refused.before is None:
             raise self._gone(view)
         return Cursor.of(refused.before)
 
-    def _gone(self, view: View) -> GroupNotFound:
+    def _gone(self, view: QueueView) -> GroupNotFound:
         return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
 
-    def _without_exhausted(self, view: View, queue: int, cursor: Cursor, riding: ReceiptBatch | None) -> Cursor:
+    def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None) -> Cursor:
         """Buries what was delivered often enough and never settled."""
-        found, _ = self._burial.bury_exhausted(view.group, queue, cursor, riding.tokens if riding else ())
+        found, _ = self._burial.bury_exhausted(view.group, view.queue, cursor, riding.tokens if riding else ())
         if found is None:
             raise self._gone(view)
         return found
 
-    def _plan(
-        self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space
-    ) -> _Plan:
+    def _plan(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space) -> _Plan:
         now = self._runtime.now()
-        picked = self._skipper.sift(view, queue, cursor, self._picked(view, queue, cursor, ask, riding))
-        segments = self._segments(view, queue, picked)
-        fitting = self._fitting(view, queue, picked.offsets(cursor), segments, space)
+        picked = self._sifted(view, cursor, self._picked(view, cursor, ask, riding))
+        segments = self._segments(view, picked)
+        fitting = self._fitting(view, picked.offsets(cursor), segments, space)
         is_sifted = view.group.filter is not None or bool(picked.passed)
-        is_exact = is_sifted or not space.holds(wire_bytes(view.chains[queue]), ask.max_messages)
+        is_exact = is_sifted or not space.holds(wire_bytes(view.chain), ask.max_messages)
         if fitting < picked.count:
             fewer = replace(ask, max_messages=fitting)
-            picked = self._skipper.sift(view, queue, cursor, self._picked(view, queue, cursor, fewer, riding))
+            picked = self._sifted(view, cursor, self._picked(view, cursor, fewer, riding))
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
-        taken = take(
-            picked, cursor, view.chains[queue], self._tokens(cursor, ask), deadline, is_exact, view.group.ordered
-        )
+        taken = take(picked, cursor, view.chain, self._tokens(cursor, ask), deadline, is_exact, view.group.ordered)
         settled = riding.acks()[0] if riding else Change()
         return _Plan(
             picked,
@@ -238,25 +241,29 @@ class Claimer:
             taken.tokens,
         )
 
-    def _picked(self, view: View, queue: int, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Pick:
+    def _sifted(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
+        is_plain = view.group.filter is None and not view.has_expired(cursor, self._runtime.now())
+        return picked if is_plain or not picked.fresh else self._skipper.sift(view, cursor, picked)
+
+    def _picked(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Pick:
         now = self._runtime.now()
         acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
-        return pick(cursor, view.group, view.end(queue), ask.max_messages, now, acked)
+        return pick(cursor, view.group, view.end, ask.max_messages, now, acked)
 
-    def _segments(self, view: View, queue: int, picked: Pick) -> list[Segment]:
+    def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""
-        log = view.topic.log(queue)
+        log = view.topic.log(view.queue)
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
-        chains = [*self._reader.chains(wants), view.chains[queue]]
+        chains = [*self._reader.chains(wants), view.chain]
         by_base = {segment.base: segment for chain in chains for segment in chain}
         return [by_base[base] for base in sorted(by_base)]
 
-    def _fitting(self, view: View, queue: int, offsets: list[int], segments: list[Segment], space: Space) -> int:
+    def _fitting(self, view: QueueView, offsets: list[int], segments: list[Segment], space: Space) -> int:
         """How many of these messages the response has room for; they are read for it only where that is in doubt."""
         if space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
         reached = within_reach(segments, offsets, space.json_bytes)
-        return space.fitting(self._reader.stored(view.topic, queue, segments, reached))
+        return space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 
     def _tokens(self, cursor: Cursor, ask: Pop) -> Tokens:
         """An attempt's own begin with its name, by which a repeat finds them. What it takes next begins at `next` or

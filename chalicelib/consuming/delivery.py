@@ -18,7 +18,7 @@ from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.settle import Settler
-from chalicelib.consuming.view import View
+from chalicelib.consuming.view import QueueView
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt, Receipts
@@ -44,25 +44,25 @@ class Deliverer:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._reader, self._receipts, self._claimer, self._settler = reader, receipts, claimer, settler
 
-    def deliver(self, view: View, queue: int, claimed: Claimed) -> tuple[list[Delivery], bool]:
+    def deliver(self, view: QueueView, claimed: Claimed) -> tuple[list[Delivery], bool]:
         """The messages that were claimed, in order, and whether some were not there and are settled now.
 
         Raises StoreUnavailable when none can be read, and TopicNotFound."""
         by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        view.cursors[queue] = claimed.cursor
+        view.cursor = claimed.cursor
         unread: set[int] = set()
         try:
             with deadline.part_until(self._half_time(claimed)):
-                stored = self._stored(view, queue, claimed.segments, by_offset)
+                stored = self._stored(view, claimed.segments, by_offset)
         except StoreUnavailable:
-            stored = self._one_by_one(view, queue, claimed, by_offset)
+            stored = self._one_by_one(view, claimed, by_offset)
             unread = by_offset.keys() - {each.offset for each in stored}
             self._claimer.give_back(claimed, unread)
             if not stored:
                 raise
         found = [each for each in stored if not each.message.is_lost]
         missing = by_offset.keys() - unread - {each.offset for each in found}
-        has_missing = bool(missing) and self._settle_missing(view, queue, claimed.cursor, by_offset, missing)
+        has_missing = bool(missing) and self._settle_missing(view, claimed.cursor, by_offset, missing)
         return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
 
     def _half_time(self, claimed: Claimed) -> int:
@@ -70,15 +70,15 @@ class Deliverer:
         left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
         return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
 
-    def _stored(self, view: View, queue: int, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
-        stored = self._reader.stored(view.topic, queue, segments, offsets)
+    def _stored(self, view: QueueView, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
+        stored = self._reader.stored(view.topic, view.queue, segments, offsets)
         if missing := set(offsets) - {each.offset for each in stored}:
-            wants = [Want(view.topic.log(queue), run.start, len(run), None) for run in runs(missing)]
+            wants = [Want(view.topic.log(view.queue), run.start, len(run), None) for run in runs(missing)]
             for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
-                stored += self._reader.stored(view.topic, queue, chain, run)
+                stored += self._reader.stored(view.topic, view.queue, chain, run)
         return sorted(stored, key=lambda each: each.offset)
 
-    def _one_by_one(self, view: View, queue: int, claimed: Claimed, offsets: Collection[int]) -> list[Stored]:
+    def _one_by_one(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> list[Stored]:
         """What can be read of these, entry by entry: one that cannot must not hold back the others."""
         until_ms = self._runtime.uptime() + READ_TIMEOUT_MS
         stored: list[Stored] = []
@@ -86,28 +86,28 @@ class Deliverer:
             own = [offset for offset in offsets if first <= offset < first + entry.count]
             if own and self._runtime.uptime() <= until_ms:
                 with suppress(StoreUnavailable):
-                    stored += self._reader.stored(view.topic, queue, claimed.segments, own)
+                    stored += self._reader.stored(view.topic, view.queue, claimed.segments, own)
         return stored
 
     def _settle_missing(
-        self, view: View, queue: int, cursor: Cursor, leases: Mapping[int, Lease], offsets: Collection[int]
+        self, view: QueueView, cursor: Cursor, leases: Mapping[int, Lease], offsets: Collection[int]
     ) -> bool:
         """Whether some of these were settled. Where the store does not allow it now, their lease runs out."""
         with suppress(StoreUnavailable):
-            expired, lost = self._missing(view, queue, sorted(offsets))
+            expired, lost = self._missing(view, sorted(offsets))
             for chosen, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
-                receipts = [self._receipt(view, cursor, leases[offset], queue, offset) for offset in chosen]
+                receipts = [self._receipt(view, cursor, leases[offset], offset) for offset in chosen]
                 if receipts:
                     settled, _ = self._settler.open(view.topic, view.group.name, receipts)
                     settle(view, settled)
-                    view.cursors[queue] = settled[0].cursor  # an ordered queue goes on
+                    view.cursor = settled[0].cursor  # an ordered queue goes on
             return bool(expired or lost)
         return False
 
-    def _missing(self, view: View, queue: int, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+    def _missing(self, view: QueueView, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
         """Those of these messages that have expired, in a retry that waited for so long, and those that have lost
         their payload."""
-        wants = [Want(view.topic.log(queue), offset, 1, None) for offset in offsets]
+        wants = [Want(view.topic.log(view.queue), offset, 1, None) for offset in offsets]
         chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
         standing = [(offset, chain) for offset, chain in chains if chain]
         expired_ms = view.topic.maybe_expired_ms(self._runtime.now())
@@ -116,19 +116,19 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def _settle_expired(self, view: View, settlements: Sequence[ReceiptBatch]) -> None:
+    def _settle_expired(self, view: QueueView, settlements: Sequence[ReceiptBatch]) -> None:
         self._settler.acknowledge(view.topic, view.group.name, settlements)
 
-    def _bury_lost(self, view: View, settlements: Sequence[ReceiptBatch]) -> None:
+    def _bury_lost(self, view: QueueView, settlements: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound: payloads are gone, too, when the topic is."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
         self._settler.give_up(view.topic, view.group, settlements, _LOST)
 
-    def _delivery(self, view: View, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
-        receipt = self._receipt(view, cursor, lease, stored.queue, stored.offset)
+    def _delivery(self, view: QueueView, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
+        receipt = self._receipt(view, cursor, lease, stored.offset)
         return Delivery(stored, lease.attempt, lease.deadline, receipt)
 
-    def _receipt(self, view: View, cursor: Cursor, lease: Lease, queue: int, offset: int) -> str:
-        place = (cursor.consumer, queue, cursor.epoch, lease.token, offset - lease.start, offset)
+    def _receipt(self, view: QueueView, cursor: Cursor, lease: Lease, offset: int) -> str:
+        place = (cursor.consumer, view.queue, cursor.epoch, lease.token, offset - lease.start, offset)
         return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))

@@ -17,7 +17,7 @@ from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
-from chalicelib.consuming.view import View, ViewReader
+from chalicelib.consuming.view import GroupView, QueueView, ViewReader
 from chalicelib.delays.decision import PROMOTED_MAX
 
 PROMOTED_QUEUES_MAX = 4
@@ -65,14 +65,15 @@ class Consumer:
             view = self._look(topic, group, ask, strong, promoted)
             promotions += bool(view.due())
             try:
-                popped = self._repeated(view, ask) or self._pop_once(view, ask, acks)
+                popped = (self._repeated(view, ask) if ask.attempt_id else None) or self._pop_once(view, ask, acks)
             except GroupNotFound:
                 if not view.group.is_broadcast:
                     raise
                 strong = True  # the group is gone, or it forgot the consumer at this moment: the next look tells
                 continue
-            failed += self._settler.acknowledge(topic, group, acks)
-            acks = []
+            if acks:
+                failed += self._settler.acknowledge(topic, group, acks)
+                acks = []
             if popped.deliveries or popped.is_paused:
                 break
             if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
@@ -88,20 +89,20 @@ class Consumer:
         popped.failed = failed
         return popped
 
-    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> View:
+    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
         """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
         is one that is not among `promoted`, as long as there is another."""
-        view = self._views.look(topic, group, ask.max_messages, ask.consumer_id, strong)
+        view = self._views.read(topic, group, ask.max_messages, ask.consumer_id, strong)
         if not view.due() or view.group.paused:
             return view
         if not view.due(promoted):
             promoted.clear()
         queue = view.due(promoted)[0]
         promoted.add(queue)
-        self._views.promote(view, queue, ask.max_messages)
+        self._views.promote(view.queues[queue], ask.max_messages)
         return view
 
-    def _wait(self, view: View, pause_ms: int) -> None:
+    def _wait(self, view: GroupView, pause_ms: int) -> None:
         """Sleeps so long, but not past the instant when something that waits is due."""
         ready_at_ms = view.next_ready_at_ms()
         if ready_at_ms is not None:
@@ -110,33 +111,32 @@ class Consumer:
         self._runtime.sleep(pause_ms)
         deadline.has_waited(pause_ms)
 
-    def _repeated(self, view: View, ask: Pop) -> Popped | None:
+    def _repeated(self, group_view: GroupView, ask: Pop) -> Popped | None:
         """What an earlier call with this `attempt_id` leased and still holds."""
-        if ask.attempt_id is None:
-            return None
         space = Space()
         deliveries: list[Delivery] = []
-        for queue, cursor in enumerate(view.cursors):  # two calls at once may have leased from two queues
-            held = self._claimer.held(view, cursor, ask)
-            found = self._deliverer.deliver(view, queue, held)[0] if held else []
+        for view in group_view.queues:  # two calls at once may have leased from two queues
+            held = self._claimer.held(view, view.cursor, ask)
+            found = self._deliverer.deliver(view, held)[0] if held else []
             fitting = found[: space.fitting(each.stored for each in found)]
             deliveries += fitting
             space = space.after(each.stored for each in fitting)
         return Popped(deliveries) if deliveries else None
 
-    def _pop_once(self, view: View, ask: Pop, acks: Sequence[ReceiptBatch]) -> Popped:
-        if view.group.paused:
+    def _pop_once(self, group_view: GroupView, ask: Pop, acks: Sequence[ReceiptBatch]) -> Popped:
+        if group_view.group.paused:
             return Popped(is_paused=True)
         now = self._runtime.now()
-        since = {queue: view.waiting_since(queue, now) for queue in range(view.topic.queues)}
+        since = {view.queue: view.waiting_since(now) for view in group_view.queues}
         waiting = {queue: instant for queue, instant in since.items() if instant is not None}
         is_limited = False
         trouble: StoreUnavailable | None = None
         while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
-            riding = next((each for each in acks if each.cursor.key == view.cursors[queue].key), None)
-            popped = self._throttled(view, queue, ask, riding)
+            view = group_view.queues[queue]
+            riding = next((each for each in acks if each.cursor.key == view.cursor.key), None)
+            popped = self._throttled(group_view, view, ask, riding)
             if popped.deliveries or popped.retry_after_ms is not None:
                 return popped
             is_limited = is_limited or popped.is_limited
@@ -147,43 +147,43 @@ class Consumer:
             raise trouble
         return Popped(is_limited=is_limited)
 
-    def _throttled(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Popped:
+    def _throttled(self, group_view: GroupView, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
         """Claims as many as the group's rate allows. Nobody else of the group gets more meanwhile, so that other queues
         need not be asked when it allows none."""
         rate = view.group.rate_limit
         if rate is None:
-            return self._claim(view, queue, ask, riding)
-        picked = self._claimer.within_reach(view, queue, ask, riding)
+            return self._claim(view, ask, riding)
+        picked = self._claimer.within_reach(view, ask, riding)
         wanted = min(ask.max_messages, picked.count)
-        allowed = self._throttle.take(view, rate, wanted)
+        allowed = self._throttle.take(group_view, rate, wanted)
         popped = Popped(is_limited=picked.is_limited)
         try:
             if allowed:
-                popped = self._claim(view, queue, replace(ask, max_messages=allowed), riding)
+                popped = self._claim(view, replace(ask, max_messages=allowed), riding)
         finally:
-            self._throttle.give_back(view, allowed - len(popped.deliveries))
+            self._throttle.give_back(group_view, allowed - len(popped.deliveries))
         if allowed < wanted:
-            popped.retry_after_ms = self._throttle.next_in_ms(view, rate)
+            popped.retry_after_ms = self._throttle.next_in_ms(group_view, rate)
         return popped
 
-    def _claim(self, view: View, queue: int, ask: Pop, riding: ReceiptBatch | None) -> Popped:
+    def _claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
         """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is
         just being acked."""
         deliveries: list[Delivery] = []
-        if riding and riding.is_late(view.cursors[queue], self._runtime.now()):
+        if riding and riding.is_late(view.cursor, self._runtime.now()):
             self._settler.acknowledge(view.topic, view.group.name, [riding])
-            view.cursors[queue], riding = riding.cursor, None
+            view.cursor, riding = riding.cursor, None
         while True:
-            rest = replace(ask, max_messages=ask.max_messages - len(deliveries))
+            rest = replace(ask, max_messages=ask.max_messages - len(deliveries)) if deliveries else ask
             space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
             try:
-                claimed = self._claimer.claim(view, queue, rest, riding, space)
+                claimed = self._claimer.claim(view, rest, riding, space)
             except StoreUnavailable:
                 if not deliveries:
                     raise
                 return Popped(deliveries)
             try:
-                found, has_missing = self._deliverer.deliver(view, queue, claimed)
+                found, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
                 if ask.attempt_id:  # a repeat would bring, besides, what could not be given back
                     raise
@@ -206,7 +206,7 @@ class Consumer:
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 
 
-def _promotes_on(view: View, promoted: Collection[int], promotions: int) -> bool:
+def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
     """Whether a pop that found nothing to take looks again at once, since more was due: in another queue; or, where the
     group has a filter, in any, as far as it looks through what it does not want."""
     if view.group.filter is None:

@@ -1,4 +1,5 @@
-"""Tells of the messages ahead which ones a group is to be given: those that it wants, and that have not expired."""
+"""Skips the messages ahead that a group is not to be given: those that its filter does not match, and those that have
+expired."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import replace
 from chalicelib.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim_plan import Pick
-from chalicelib.consuming.view import View, want
+from chalicelib.consuming.view import QueueView
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
@@ -16,7 +17,7 @@ SIFTED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
 
 _GROWTH = 4
-"""How much further the skipper looks each time that it has not found enough."""
+"""How much further to read each time that too few messages were found."""
 
 
 class Skipper:
@@ -24,46 +25,39 @@ class Skipper:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
 
-    def sift(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
-        """The same, with as many fresh messages that the group is to be given, as far as they are found among the next
-        `PASSED_AT_ONCE_MAX`, and with those between them and behind them, which are passed.
+    def sift(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
+        """Returns the pick with as many fresh messages that the group wants as are found among the next
+        `PASSED_AT_ONCE_MAX`, and with those to pass between and behind them.
 
-        Looks further ahead than the view did where it has to, and leaves what it read there."""
-        self._look_back(view, queue, cursor, picked.fresh)
-        if not picked.fresh or not (view.group.filter or self._expired(view, queue, cursor)):
+        Reads further ahead than the view where it has to, and leaves what it read there."""
+        self._look_back(view, cursor, picked.fresh)
+        if not picked.fresh or not (view.group.filter or view.has_expired(cursor, self._runtime.now())):
             return picked
-        ahead = max(picked.fresh, view.end(queue) - cursor.next)
+        ahead = max(picked.fresh, view.end - cursor.next)
         while True:
-            offsets, wanted = self._sifted(view, queue, cursor)
-            is_all = view.end(queue) - cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
-            if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end(queue) - cursor.next:
-                return self._passing(view, queue, cursor, picked, offsets, wanted)
+            offsets, wanted = self._sifted(view, cursor)
+            is_all = view.end - cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
+            if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end - cursor.next:
+                return self._passing(view, cursor, picked, offsets, wanted)
             ahead = min(_GROWTH * ahead, PASSED_AT_ONCE_MAX)
-            self.look_on(view, queue, cursor, ahead)
+            self.look_on(view, cursor, ahead)
 
-    def look_on(self, view: View, queue: int, cursor: Cursor, count: int) -> None:
-        """Reads the log from where the cursor is now."""
-        view.cursors[queue] = cursor
-        view.chains[queue] = self._reader.chains([want(view.topic, queue, cursor, count)])[0]
+    def look_on(self, view: QueueView, cursor: Cursor, count: int) -> None:
+        """Reads on in the log from this cursor."""
+        view.cursor = cursor
+        view.chain = self._reader.chains([view.want(cursor, count)])[0]
 
-    def _look_back(self, view: View, queue: int, cursor: Cursor, count: int) -> None:
-        """A log that begins behind the cursor has lost what lies between, or was read for the cursor before a reset."""
-        if count and _begins_behind(view, queue, cursor):
-            self.look_on(view, queue, cursor, count)
+    def _look_back(self, view: QueueView, cursor: Cursor, count: int) -> None:
+        """Reads again where the chain begins behind the cursor: the log has lost what lies between, or the chain was
+        read for the cursor before a reset."""
+        if count and view.begins_behind(cursor):
+            self.look_on(view, cursor, count)
 
-    def _expired(self, view: View, queue: int, cursor: Cursor) -> bool:
-        """Whether something ahead has expired, or is gone already."""
-        expired_ms = view.topic.expired_ms(self._runtime.now())
-        return _begins_behind(view, queue, cursor) or any(
-            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
-            for first, entry in entries(view.chains[queue])
-        )
-
-    def _sifted(self, view: View, queue: int, cursor: Cursor) -> tuple[range, list[int]]:
+    def _sifted(self, view: QueueView, cursor: Cursor) -> tuple[range, list[int]]:
         """The offsets looked at, and those of them that the group is to be given."""
-        chain = view.chains[queue]
+        chain = view.chain
         expired_ms = view.topic.expired_ms(self._runtime.now())
-        offsets = range(cursor.next, min(view.end(queue), cursor.next + PASSED_AT_ONCE_MAX))
+        offsets = range(cursor.next, min(view.end, cursor.next + PASSED_AT_ONCE_MAX))
         fresh = [
             offset
             for first, entry in entries(chain)
@@ -75,7 +69,7 @@ class Skipper:
         reached = within_reach(chain, fresh, SIFTED_BYTES_MAX)
         if len(reached) < len(fresh):
             offsets = range(offsets.start, reached[-1] + 1)
-        stored = self._reader.stored(view.topic, queue, chain, reached)
+        stored = self._reader.stored(view.topic, view.queue, chain, reached)
         wanted: list[int] = []
         for each in stored:
             if each.message.is_lost or view.group.filter.wants(each.message):
@@ -84,26 +78,20 @@ class Skipper:
                 return range(offsets.start, each.offset + 1), wanted
         return offsets, wanted
 
-    def _passing(self, view: View, queue: int, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
+    def _passing(self, view: QueueView, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Up to the last message taken; or, when there are not enough, everything looked at."""
         taken = wanted[: picked.fresh]
-        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and self._expired(view, queue, cursor):
-            return self._past_expired(view, queue, cursor, picked)
+        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.has_expired(cursor, self._runtime.now()):
+            return self._past_expired(view, cursor, picked)
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
         passed = [offset - cursor.next for offset in range(cursor.next, stop) if offset not in kept]
         return replace(picked, fresh=stop - cursor.next, passed=passed)
 
-    def _past_expired(self, view: View, queue: int, cursor: Cursor, picked: Pick) -> Pick:
+    def _past_expired(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
         """To where nothing before can be unexpired, however far that is; at least what was looked at. An entry may have
         come late, and be older than those before it: the search could take it for their age too."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
-        first = self._log_offsets.surely_older(view.topic, queue, unexpired_ms - ENTRY_LATE_MS)
+        first = self._log_offsets.surely_older(view.topic, view.queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
         return replace(picked, fresh=count, passed=range(count))
-
-
-def _begins_behind(view: View, queue: int, cursor: Cursor) -> bool:
-    """Whether what was read of the log begins behind the cursor's next message."""
-    chain = view.chains[queue]
-    return bool(chain) and chain[0].base > cursor.next

@@ -9,7 +9,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.rate import Rate, Window
-from chalicelib.consuming.view import View
+from chalicelib.consuming.view import GroupView
 from chalicelib.table.writes import Refused
 
 
@@ -19,19 +19,22 @@ class Throttle:
         self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
         """Windows in the future: when each begins, and since when, by `Runtime.uptime`, it has been so."""
 
-    def take(self, view: View, rate: Rate, wanted: int) -> int:
+    def take(self, view: GroupView, rate: Rate, wanted: int) -> int:
         """How many of these messages may be leased now; they are counted as taken."""
         while True:
             now = self._runtime.now()
-            view.window = self._judged(view.window, rate, now)
-            count = min(wanted, view.window.left(rate, now))
+            window = self._judged(self._window(view), rate, now)
+            count = min(wanted, window.left(rate, now))
             if not count:
                 return 0
             try:
-                view.window = Window.of(view.window.key, self._store.write(view.window.take(count, rate, now)))
+                view.window = self._store.write(window.take(count, rate, now))
                 return count
             except Refused as refused:
-                view.window = Window.of(view.window.key, refused.before)
+                view.window = refused.before
+
+    def _window(self, view: GroupView) -> Window:
+        return Window.of(view.group.window_key, view.window)
 
     def _judged(self, window: Window, rate: Rate, now: int) -> Window:
         """Whether a window in the future is stuck. It is not while somebody whose clock is ahead goes on with it."""
@@ -44,12 +47,12 @@ class Throttle:
             self._ahead.keep(window.key, (window.began_ms, since_ms))
         return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
 
-    def give_back(self, view: View, count: int) -> None:
+    def give_back(self, view: GroupView, count: int) -> None:
         """Those that were not there after all, in a transaction, which is known again: a repeat would give them back
         twice. That it fails makes the group slower for a moment."""
         if count:
             with suppress(Refused, StoreUnavailable):
-                self._store.write_together([view.window.give_back(count)])
+                self._store.write_together([self._window(view).give_back(count)])
 
-    def next_in_ms(self, view: View, rate: Rate) -> int:
-        return view.window.next_in_ms(rate, self._runtime.now())
+    def next_in_ms(self, view: GroupView, rate: Rate) -> int:
+        return self._window(view).next_in_ms(rate, self._runtime.now())

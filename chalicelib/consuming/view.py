@@ -11,13 +11,12 @@ from chalicelib.base.errors import InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.rate import Window
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.broadcast import completed
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.delays.promoter import Promoter, first_due
-from chalicelib.log.reader import LogReader, Seen, Want, stored_at
+from chalicelib.log.reader import LogReader, Seen, Want, entries, stored_at
 from chalicelib.log.segment import Segment
 from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
@@ -31,23 +30,62 @@ SIFTING_MS = SECOND_MS
 
 
 @dataclass(slots=True)
-class View:
+class QueueView:
+    """One queue as a pop of a group sees it. `chain`: the segments from the cursor's `next` on, as far as was asked."""
+
     topic: Topic
     group: Group
-    cursors: list[Cursor]
-    """One for each queue."""
-    chains: list[list[Segment]]
-    """For each queue the segments from the cursor's `next` on, as far as was asked."""
-    window: Window
-    waits: list[int | None]
-    """For each queue when the first of its delayed messages is due; empty where there never were any."""
-    at_ms: int
-    """When the look began."""
+    queue: int
+    cursor: Cursor
+    chain: list[Segment]
     sift_until_ms: int
-    """Until when, by `Runtime.uptime`, what the group does not want is looked through."""
+    """Until when, by `Runtime.uptime`, a pop skips messages that the group's filter does not match."""
+
+    @property
+    def end(self) -> int:
+        """How far the log was read."""
+        return max(self.cursor.next, self.chain[-1].end if self.chain else 0)
+
+    def want(self, cursor: Cursor, count: int) -> Want:
+        return want(self.topic, self.queue, cursor, count)
+
+    def waiting_since(self, now: int) -> int | None:
+        """Since when the first ready message has been ready; None: none is."""
+        since = [lease.deadline for lease in self.cursor.due(now)]
+        since += [page.due for page in self.cursor.pages.values() if page.due <= now]
+        if self.end > self.cursor.next:
+            since.append(stored_at(self.chain, self.cursor.next))
+        return min(since, default=None)
+
+    def begins_behind(self, cursor: Cursor) -> bool:
+        """Whether what was read of the log begins behind the cursor's next message."""
+        return bool(self.chain) and self.chain[0].base > cursor.next
+
+    def has_expired(self, cursor: Cursor, now: int) -> bool:
+        """Whether something ahead of the cursor has expired, or is gone already."""
+        expired_ms = self.topic.expired_ms(now)
+        return self.begins_behind(cursor) or any(
+            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
+            for first, entry in entries(self.chain)
+        )
 
     def is_sifted_enough(self, uptime_ms: int) -> bool:
         return self.group.filter is not None and uptime_ms > self.sift_until_ms
+
+
+@dataclass(slots=True)
+class GroupView:
+    """A group as one pop sees it."""
+
+    topic: Topic
+    group: Group
+    queues: list[QueueView]
+    window: Item | None
+    """What the group has taken of its rate; None: nothing yet."""
+    waits: list[int | None]
+    """For each queue when the first of its delayed messages is due; empty where there never were any."""
+    at_ms: int
+    """When the pop began to read it."""
 
     def due(self, besides: Collection[int] = ()) -> list[int]:
         """The queues with delayed messages that are due, the first first."""
@@ -55,26 +93,12 @@ class View:
         return [queue for _, queue in sorted(due) if queue not in besides]
 
     def next_ready_at_ms(self) -> int | None:
-        """When the next of what is known to wait may be had: a delayed message, a retry, a lease that runs out."""
+        """When the next message becomes ready, as far as is known: a delayed one, a retry, or one whose lease ends."""
         instants = [ms for ms in self.waits if ms is not None]
-        for cursor in self.cursors:
-            instants += [lease.deadline for lease in cursor.owing]
-            instants += [page.due for page in cursor.pages.values()]
+        for view in self.queues:
+            instants += [lease.deadline for lease in view.cursor.owing]
+            instants += [page.due for page in view.cursor.pages.values()]
         return min((ms for ms in instants if ms > self.at_ms), default=None)
-
-    def end(self, queue: int) -> int:
-        """How far the queue's log was read."""
-        chain = self.chains[queue]
-        return max(self.cursors[queue].next, chain[-1].end if chain else 0)
-
-    def waiting_since(self, queue: int, now: int) -> int | None:
-        """Since when the queue's first ready message has been ready; None when none is."""
-        cursor = self.cursors[queue]
-        since = [lease.deadline for lease in cursor.due(now)]
-        since += [page.due for page in cursor.pages.values() if page.due <= now]
-        if self.end(queue) > cursor.next:
-            since.append(stored_at(self.chains[queue], cursor.next))
-        return min(since, default=None)
 
 
 class ViewReader:
@@ -83,15 +107,16 @@ class ViewReader:
         self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
         self._cache, self._consumers = cursors.cache, cursors.consumers
 
-    def look(self, topic: Topic, group: str, count: int, consumer_id: str | None = None, strong: bool = False) -> View:
+    def read(self, topic: Topic, group: str, count: int, consumer_id: str | None, strong: bool = False) -> GroupView:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
         Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
         at_ms = self._runtime.now()
-        believed = self._cache.group(topic.id, group)
+        cached = self._cache.group(topic.id, group)
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
-        guessed = self._reader.guess(self._guess(topic, believed, consumer, count))
-        asked = _asked(topic, group, believed, consumer, strong)
-        answers = self._store.read([*asked, *guessed, *self._promoter.glances(topic)])
+        guessed = self._reader.guess(self._guess(topic, cached, consumer, count))
+        asked = _asked(topic, group, cached, consumer, strong)
+        glances = self._promoter.glances(topic) if topic.delays else []
+        answers = self._store.read([*asked, *guessed, *glances])
         items = [item for found in answers[: len(asked)] for item in found]
         seen = Seen()
         glances_at = len(asked) + len(guessed)
@@ -99,41 +124,50 @@ class ViewReader:
         settings = self._settings(topic, group, items)
         if settings.is_broadcast and consumer_id is None:
             raise InvalidField(f"field 'consumer_id' must be given, since group '{group}' is broadcast; it is null")
-        if _scope(settings) != _scope(believed):
-            return self.look(topic, group, count, consumer_id, strong=True)
+        if _scope(settings) != _scope(cached):
+            return self.read(topic, group, count, consumer_id, strong=True)
         cursors = cursors_of(settings, topic, items, consumer if settings.is_broadcast else "")
         if settings.is_broadcast and consumer_id is not None:
             cursors = self._consumers.as_made_by(consumer_id, cursors)
             if not self._consumers.admits(settings, cursors, strong):
-                return self.look(topic, group, count, consumer_id, strong=True)
+                return self.read(topic, group, count, consumer_id, strong=True)
         for cursor in cursors:
             self._cache.learn(cursor)
-        wants = [want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)]
-        key = settings.window_key
-        window = Window.of(key, next((item for item in items if item["sk"] == key.sk), None))
-        chains = self._reader.chains(wants, seen)
-        sift_until_ms = self._runtime.uptime() + SIFTING_MS
-        return View(topic, settings, cursors, chains, window, first_due(answers[glances_at:]), at_ms, sift_until_ms)
+        chains = self._reader.chains([want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)], seen)
+        until_ms = self._runtime.uptime() + SIFTING_MS
+        pairs = enumerate(zip(cursors, chains, strict=True))
+        queues = [QueueView(topic, settings, queue, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
+        waits = first_due(answers[glances_at:]) if topic.delays else []
+        return GroupView(topic, settings, queues, _window(settings, items), waits, at_ms)
 
-    def promote(self, view: View, queue: int, count: int) -> None:
+    def promote(self, view: QueueView, count: int) -> None:
         """Puts the first messages that are due in a queue into its log, and reads on there."""
-        self._promoter.promote(view.topic, queue)
-        view.chains[queue] = self._reader.chains([want(view.topic, queue, view.cursors[queue], count)])[0]
+        self._promoter.promote(view.topic, view.queue)
+        view.chain = self._reader.chains([view.want(view.cursor, count)])[0]
 
     def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:
         if settings is None:
             return []
         whose = consumer if settings.is_broadcast else ""
-        believed = [self._cache.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
-        return [want(topic, queue, cursor, count) for queue, cursor in enumerate(believed) if cursor]
+        cached = [self._cache.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
+        return [want(topic, queue, cursor, count) for queue, cursor in enumerate(cached) if cursor]
 
     def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
         """The group's settings; asked for once more before saying that there are none."""
         key = keys.group(topic.id, group)
-        found = next((Group.of(topic.id, group, item) for item in items if item["sk"] == key.sk), None)
-        settings = found or self._catalogue.group(topic, group)
+        item = next((item for item in items if item["sk"] == key.sk), None)
+        cached = self._cache.group(topic.id, group)
+        if item and cached and cached.id == item["id"] and cached.version == item["version"]:
+            return cached
+        settings = Group.of(topic.id, group, item) if item else self._catalogue.group(topic, group)
         self._cache.learn_group(settings)
         return settings
+
+
+def _window(group: Group, items: list[Item]) -> Item | None:
+    if group.rate_limit is None:
+        return None
+    return next((item for item in items if item["sk"] == group.window_key.sk), None)
 
 
 def _scope(group: Group | None) -> str | None:
@@ -141,14 +175,14 @@ def _scope(group: Group | None) -> str | None:
     return group.id if group and group.is_broadcast else None
 
 
-def _asked(topic: Topic, group: str, believed: Group | None, consumer: str, strong: bool) -> list[Read]:
+def _asked(topic: Topic, group: str, cached: Group | None, consumer: str, strong: bool) -> list[Read]:
     """Settings and cursors. A broadcast group may have any number of these: not all are read for one consumer."""
-    if believed and believed.is_broadcast:
-        own = Range(*keys.cursors(topic.id, group, believed.id, consumer), strong=strong)
-        window = [believed.window_key] if believed.rate_limit else []
+    if cached and cached.is_broadcast:
+        own = Range(*keys.cursors(topic.id, group, cached.id, consumer), strong=strong)
+        window = [cached.window_key] if cached.rate_limit else []
         settings = Keys([keys.group(topic.id, group), *window], strong)
         return [settings, own] if consumer else [settings]
-    most = None if believed else UNKNOWN_ITEMS_MAX
+    most = None if cached else UNKNOWN_ITEMS_MAX
     partition = keys.group_partition(topic.id, group)
     return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
 

@@ -15,6 +15,10 @@ from chalicelib.cursors.lease import Lease
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Path, key_of
 
+LEASES_FEW = 64
+"""With no more leases than this a cursor has none to forget or to put away: `INERT_MAX` and twice `PARKED_MAX` are not
+less."""
+
 
 class Standing(Enum):
     OWED = "owed"
@@ -109,6 +113,13 @@ class Cursor:
 
     def due(self, now: int) -> list[Lease]:
         return [lease for lease in self.owing if lease.is_due(now)]
+
+    def needs_tending(self, now: int, max_attempts: int) -> bool:
+        """Whether a claim may have to write something else first: a message was delivered often enough, a retry page is
+        due, or there are many leases."""
+        if len(self.leases) > LEASES_FEW or any(page.due <= now for page in self.pages.values()):
+            return True
+        return any(lease.attempt >= max_attempts for lease in self.due(now))
 
     def held(self, token: str, now: int) -> list[Lease]:
         """The leases that the pop of this token made, or that were split off, and that still run."""

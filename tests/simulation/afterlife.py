@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.cursors import retries
+from chalicelib.cursors import cursor, retries
 from chalicelib.cursors.retries import surplus
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Purge, Redrive
@@ -63,5 +63,9 @@ def small_pages() -> Iterator[None]:
     def smaller(cursor: Any, now: int, most: int = 1) -> Any:
         return surplus(cursor, now, min(most, 1))
 
-    with patch.multiple(retries, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2), patch.object(retries, "surplus", smaller):
+    with (
+        patch.multiple(retries, RETRY_SOON_MS=100, RETRY_PAGE_LEASES=2),
+        patch.object(retries, "surplus", smaller),
+        patch.object(cursor, "LEASES_FEW", 1),
+    ):
         yield

@@ -61,9 +61,9 @@ def losses_that_a_filter_passes() -> Any:
     """A message whose payload is gone is taken for one that the group does not want."""
     true = Skipper._sifted
 
-    def sifted(self: Any, view: Any, queue: int, cursor: Any) -> Any:
-        offsets, wanted = true(self, view, queue, cursor)
-        stored = self._reader.stored(view.topic, queue, view.chains[queue], wanted)
+    def sifted(self: Any, view: Any, cursor: Any) -> Any:
+        offsets, wanted = true(self, view, cursor)
+        stored = self._reader.stored(view.topic, view.queue, view.chain, wanted)
         return offsets, [each.offset for each in stored if not each.message.is_lost]
 
     return patch.object(Skipper, "_sifted", sifted)
@@ -74,12 +74,12 @@ def losses_that_take_others_along() -> Any:
     """With a message whose payload is gone all die that were taken with it."""
     true, delivering = Deliverer._missing, Deliverer.deliver
 
-    def missing(self: Any, view: Any, queue: int, offsets: Any) -> Any:
-        expired, lost = true(self, view, queue, offsets)
+    def missing(self: Any, view: Any, offsets: Any) -> Any:
+        expired, lost = true(self, view, offsets)
         return expired, sorted({*lost, *(offset + 1 for offset in lost if offset + 1 in self.taken)})
 
-    def deliver(self: Any, view: Any, queue: int, claimed: Any) -> Any:
+    def deliver(self: Any, view: Any, claimed: Any) -> Any:
         self.taken = {offset for lease in claimed.leases for offset in lease.owed_offsets}
-        return delivering(self, view, queue, claimed)
+        return delivering(self, view, claimed)
 
     return patch.multiple(Deliverer, _missing=missing, deliver=deliver)
