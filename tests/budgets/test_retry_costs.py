@@ -37,6 +37,6 @@ def test_redriving_neighbours_costs_two_units_a_letter_and_little_more() -> None
     receipts, _ = shop.pop(most=90)
     buried = shop.cost(lambda: shop.consumer.bury("t", "g", {"receipts": receipts}))
     assert buried.read_units <= 7  # no letter is looked for: this queue was never reset
-    redriven = shop.cost(lambda: shop.consumer.redrive("t", "g", {}))
+    redriven = shop.cost(lambda: shop.consumer.redrive_dead("t", "g", {}))
     assert redriven.write_units <= 2 * (90 + 1)
     assert redriven.read_units <= 2 * 4 + 20

@@ -210,7 +210,7 @@ def test_two_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: A
 
 def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched, clock: Clock, api: Api) -> None:
     clock.ms += IDLE_CONSUMER_MS + 1
-    store.when, store.happens = forgets, lambda: instance(store, clock, 5).reset("t", "g", {"to": "latest"})
+    store.when, store.happens = forgets, lambda: instance(store, clock, 5).reset_group("t", "g", {"to": "latest"})
     assert sweep(api, clock.ms) == 1
     assert places(api) == EVERYTHING
 

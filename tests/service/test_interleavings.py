@@ -80,7 +80,7 @@ def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Int
     api.bury("t", "g", {"receipts": pop(api, 5)[1]})
 
     def come_back() -> None:
-        other.redrive("t", "g", {})
+        other.redrive_dead("t", "g", {})
         assert len(pop(other, 5)[0]) == 5
 
     store.meanwhile = come_back
