@@ -7,7 +7,7 @@ from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page, so
 from chalicelib.base.errors import InvalidField, MessageNotFound
 from chalicelib.base.fields import batch, instant, integer, optional, request, shown, string
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
-from chalicelib.dead_letters.queue import BEGINNING, Place
+from chalicelib.dead_letters.queue import BEGINNING, Position
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 from chalicelib.table import keys
@@ -69,7 +69,7 @@ def list_dead(service: Service, topic_name: str, group_name: str, request: Page)
     They come by queue and offset. A message that is no longer in the log is left out. A broadcast group lists a message
     once for each consumer that gave it up; a redrive with its id brings it back to all of them."""
     topic = service.env.catalogue.current_topic(topic_name)
-    found = service.dead_letters.queue.page(topic, group_name, request.limit, _place(request.next, topic.queues))
+    found = service.dead_letters.queue.page(topic, group_name, request.limit, _position(request.next, topic.queues))
     messages = [
         {
             **each.stored.as_json(topic_name),
@@ -105,13 +105,13 @@ def purge_dead(service: Service, topic_name: str, group_name: str) -> Json:
     return {"purged": service.dead_letters.queue.purge(service.env.catalogue.current_topic(topic_name), group_name)}
 
 
-def _token(place: Place) -> str:
-    queue, offset, consumer = place
+def _token(position: Position) -> str:
+    queue, offset, consumer = position
     token = positions_token({queue: offset})
     return f"{token}.{consumer}" if consumer else token
 
 
-def _place(token: str | None, queues: int) -> Place:
+def _position(token: str | None, queues: int) -> Position:
     if token is None:
         return BEGINNING
     first, dot, consumer = token.partition(".")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
+
+from chalicelib.base import base64url
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class Runtime:
 
     def name(self, chars: int) -> str:
         """A random name of letters, digits, `-` and `_`: 6 bits a character."""
-        return base64.urlsafe_b64encode(self.entropy(-(-chars * 6 // 8))).decode()[:chars]
+        return base64url.encoded(self.entropy(-(-chars * 6 // 8)))[:chars]
 
     def choice(self, options: Sequence[T]) -> T:
         return options[int.from_bytes(self.entropy(4), "big") % len(options)]

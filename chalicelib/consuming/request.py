@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
+from chalicelib.base import base64url
 from chalicelib.base.fields import Label, batch, check, integer, optional, string
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
@@ -68,4 +68,4 @@ class Pop:
         if self.attempt_id is None:
             return None
         name = f"{self.consumer_id or ''}\0{self.attempt_id}".encode()
-        return base64.urlsafe_b64encode(hashlib.blake2b(name, digest_size=6).digest()).decode()
+        return base64url.encoded(hashlib.blake2b(name, digest_size=6).digest())

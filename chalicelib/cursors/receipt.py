@@ -8,12 +8,11 @@ token, and a write checks token and start alone. Text with colons, then 16 bytes
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 from dataclasses import dataclass, fields
 
+from chalicelib.base import base64url
 from chalicelib.base.cache import BoundedCache
 from chalicelib.catalogue.env import Env
 from chalicelib.store import Keys
@@ -48,16 +47,13 @@ _FIELDS = tuple(field.name for field in fields(Receipt))
 
 def sign(receipt: Receipt, key: bytes) -> str:
     text = ":".join([_VERSION, *(str(getattr(receipt, name)) for name in _FIELDS)]).encode()
-    return _encoded(text + _signature(text, key))
+    return base64url.encoded(text + _signature(text, key))
 
 
 def read(text: str, key: bytes) -> Receipt | None:
     """The receipt, or None when this service did not sign exactly this."""
-    try:
-        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    if _encoded(raw) != text:  # other spellings of the same bytes
+    raw = base64url.decoded(text)
+    if raw is None:
         return None
     signed, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
     if not hmac.compare_digest(signature, _signature(signed, key)):
@@ -67,10 +63,6 @@ def read(text: str, key: bytes) -> Receipt | None:
         return None
     topic_id, group_id, consumer, queue, epoch, token, *numbers = told
     return Receipt(topic_id, group_id, consumer, int(queue), int(epoch), token, *map(int, numbers))
-
-
-def _encoded(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def _signature(text: bytes, key: bytes) -> bytes:

@@ -30,10 +30,10 @@ from chalicelib.table.writes import Refused
 PURGED_TOGETHER_MAX = 90
 """Dead letters that one transaction removes, beside the cursor that counts them."""
 
-Place = tuple[int, int, str]
+Position = tuple[int, int, str]
 """Queue and offset, and in a broadcast group the consumer; empty, it comes before all of them."""
 
-BEGINNING: Place = (0, 0, "")
+BEGINNING: Position = (0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class DeadPage:
     """`rest`: where the next page begins; None: that was all."""
 
     messages: list[DeadMessage]
-    rest: Place | None
+    rest: Position | None
 
 
 class DeadLetterQueue:
@@ -55,7 +55,7 @@ class DeadLetterQueue:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._reader, self._delayed = env.catalogue, reader, delayed
 
-    def page(self, topic: Topic, name: str, limit: int, since: Place) -> DeadPage:
+    def page(self, topic: Topic, name: str, limit: int, since: Position) -> DeadPage:
         """Up to `limit` dead messages from a place on, by queue and offset; fewer when a response would not hold them.
         A letter whose message is in the log no more is left out. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
@@ -68,7 +68,7 @@ class DeadLetterQueue:
         rest = (*unread, "") if unread else next((_place(letter) for letter in letters[limit:]), None)
         return DeadPage(messages, rest)
 
-    def read(self, group: Group, since: Place, limit: int) -> list[DeadLetter]:
+    def read(self, group: Group, since: Position, limit: int) -> list[DeadLetter]:
         """The first letters from a place on, by queue and offset."""
         first = keys.dead(group.topic_id, group.id, *since)
         items = self._store.read([Range(first.pk, first.sk, keys.LAST, limit=limit, strong=True)])[0]
@@ -177,12 +177,12 @@ def by_cursor(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
     return [list(own) for _, own in groupby(ordered, key=lambda letter: (letter.queue, letter.consumer))]
 
 
-def after(letter: DeadLetter) -> Place:
+def after(letter: DeadLetter) -> Position:
     """The place behind a letter, before every other."""
     return letter.queue, letter.offset, letter.consumer + keys.AFTER
 
 
-def _place(letter: DeadLetter) -> Place:
+def _place(letter: DeadLetter) -> Position:
     return letter.queue, letter.offset, letter.consumer
 
 

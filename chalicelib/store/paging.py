@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 
+from chalicelib.base import base64url
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import NAME_PATTERN
@@ -27,16 +27,13 @@ def page(store: Store, pk: str, limit: int, token: str | None) -> tuple[list[Ite
 
 
 def token_of(place: str) -> str:
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+    return base64url.encoded(place.encode())
 
 
 def place_of(token: str, pattern: str) -> str:
     """The position the token names. Raises InvalidField if the token is not from a page."""
-    try:
-        place = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True).decode()
-    except ValueError:
-        place = ""
-    if not re.fullmatch(pattern, place) or token_of(place) != token:
+    place = (base64url.decoded(token) or b"").decode(errors="replace")
+    if not re.fullmatch(pattern, place):
         raise _forged(token)
     return place
 
