@@ -64,33 +64,35 @@ def arrow(folder: str) -> int:
     """Our code without Spark: Arrow batches of messages. Payloads are of one piece here."""
     import pyarrow as pa
 
-    from spark.reading import packed_entries
+    from spark.reading.data_file import FileReader, inline_entries
     from spark.reading.manifest import read_export
+    from spark.unpacking import entries
     from spark.unpacking.unpack import unpack
 
     files = read_export(folder).files
-    rows = sum(part.num_rows for file in files for batch in packed_entries.inline(file) for part in unpack(batch))
-    elsewhere = pa.Table.from_batches(
-        [batch for file in files for batch in packed_entries.elsewhere(file)], packed_entries.SCHEMA
-    )
-    entries = elsewhere.filter(elsewhere["pieces"].is_valid()).drop_columns(["data", "piece"])
+    rows = sum(part.num_rows for file in files for batch in inline_entries(file) for part in unpack(batch))
+    kinds = frozenset({"segment", "payload"})
+    batches = (batch for file in files for batch in FileReader(file, False, kinds, b'"p"'))
+    elsewhere = pa.Table.from_batches([part for batch in batches for part in entries.packed(batch)], entries.SCHEMA)
+    held = elsewhere.filter(elsewhere["pieces"].is_valid()).drop_columns(["data", "piece"])
     pieces = elsewhere.filter(elsewhere["piece"].is_valid()).select(["entry_id", "data"])
-    together = entries.join(pieces, "entry_id", join_type="inner").to_batches(max_chunksize=4096)
+    together = held.join(pieces, "entry_id", join_type="inner").to_batches(max_chunksize=4096)
     return rows + sum(part.num_rows for batch in together for part in unpack(batch))
 
 
 def ours(cores: int) -> Callable[[str], int]:
     from spark.frame.session import open_session
     from spark.reading import dynamodb_export
-    from spark.transforms import messages as unpacking
+    from spark.transforms import messages
 
     spark = open_session("benchmark", cores)
 
     def run(folder: str) -> int:
-        packed = dynamodb_export.elsewhere(spark, folder).transform(unpacking.elsewhere)
-        unpacked = dynamodb_export.inline(spark, folder).unionByName(packed.transform(unpacking.unpacked))
-        names = dynamodb_export.items(spark, folder, "topic").transform(unpacking.topic_names)
-        return _all_columns(unpacking.messages(unpacked, names))
+        items = dynamodb_export.landed(spark, folder, "segment", "payload", only_elsewhere=True)
+        elsewhere = messages.unpacked(messages.packed(items, only_elsewhere=True))
+        unpacked = dynamodb_export.messages(spark, folder).unionByName(elsewhere)
+        names = dynamodb_export.items(spark, folder, "topic").transform(messages.topic_names)
+        return _all_columns(messages.messages(messages.with_topic(unpacked, names)))
 
     return run
 

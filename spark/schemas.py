@@ -131,6 +131,18 @@ ITEMS = StructType(
     ]
 )
 
+UNREADABLE, SPAN = "unreadable", "span"
+LANDED = StructType(
+    [
+        *ITEMS.fields,
+        StructField("trouble", _struct(reason=_STRING, raw=_STRING)),
+        StructField("days", _struct(first=DateType(), last=DateType())),
+    ]
+)
+"""An export as jobs read it: items without the messages in their entries (`data` is empty where it was not null), and
+two more kinds of row. `unreadable`: what could not be read, its `file`, `line` and `trouble`. `span`: one a file, the
+`days` from the first to the last on which entries of its segments were stored, null without entries."""
+
 PACKED = _struct(
     topic_id=_STRING,
     entry_id=_BYTES,

@@ -23,8 +23,8 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,8 +32,10 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark import schemas
 from spark.errors import BadInput
 from spark.frame.command_line import Parser, positive
 from spark.frame.session import open_session
@@ -58,7 +60,8 @@ class Outcome(NamedTuple):
 class Job:
     """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone; `looks_anew`: it
     looks for what cannot be read of the export, though a job before has; `full_only`: why it takes no incremental
-    export; `writes`: its tables, in which what a killed run has left is put right before this one begins."""
+    export; `writes`: its tables, in which what a killed run has left is put right before this one begins; `kinds`: of
+    item that it reads; `only_elsewhere`: of segments, only those with an entry whose messages lie in payloads."""
 
     name: str
     about: str
@@ -68,13 +71,22 @@ class Job:
     looks_anew: bool = False
     full_only: str = ""
     writes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    only_elsewhere: bool = False
 
 
 class Run:
     """One run of a job: what it was given."""
 
-    def __init__(self, spark: SparkSession, given: argparse.Namespace, export: Export | None) -> None:
-        self.spark, self.given, self._export = spark, given, export
+    def __init__(
+        self,
+        spark: SparkSession,
+        given: argparse.Namespace,
+        export: Export | None = None,
+        land: Callable[[], DataFrame] | None = None,
+    ) -> None:
+        """`land` reads the export: `schemas.LANDED`, with the kinds of item that the job reads."""
+        self.spark, self.given, self._export, self._land = spark, given, export, land
         self.tables = Tables(spark, given.tables)
         self._unreadable: DataFrame | None = None
 
@@ -91,16 +103,17 @@ class Run:
         given: int | None = self.given.now
         return self.export.at_ms if given is None else given
 
-    def items(self, *kinds: str) -> DataFrame:
-        """The items of these kinds that the export has, of all kinds if none is named: `schemas.ITEMS`. Of an
-        incremental export, what has changed."""
-        return dynamodb_export.items(self.spark, self.export.place.path, *kinds)
+    @cached_property
+    def landed(self) -> DataFrame:
+        """`schemas.LANDED`: the export, read once, when it is first asked for."""
+        if self._land is None:
+            raise LookupError("this job reads no export")
+        return self._land()
 
-    def messages(self) -> tuple[DataFrame, DataFrame]:
-        """Of a full export: the messages of entries that hold them, `unpacking.COLUMNS`, and the others, which are
-        still packed, `schemas.PACKED`."""
-        path = self.export.place.path
-        return dynamodb_export.inline(self.spark, path), dynamodb_export.elsewhere(self.spark, path)
+    def items(self, *kinds: str) -> DataFrame:
+        """The items of these kinds that the export has: `schemas.ITEMS`, without the messages in entries. Of an
+        incremental export, what has changed."""
+        return self.landed.where(F.col("kind").isin(*kinds)).select(*schemas.ITEMS.names)
 
     @cached_property
     def quarantined(self) -> int:
@@ -112,7 +125,6 @@ class Run:
         if self._unreadable is None:
             raise LookupError("this job does not look for what cannot be read")
         self.tables.overwrite(self._unreadable.unionByName(rows), "quarantine", self.export.id)
-        self._unreadable.unpersist()
         self.__dict__.pop("quarantined", None)
 
     def write(self, rows: DataFrame, table: str) -> int:
@@ -140,10 +152,10 @@ class Run:
         has. If the job can go on, the quarantine stays as it is until the job calls `quarantine`, because only then
         everything that belongs there is known."""
         if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
-            found = dynamodb_export.quarantine(self.spark, self.export.place.path)
+            found = self.landed.where(F.col("kind") == schemas.UNREADABLE).select("file", "line", "trouble.*")
             if anew:
-                self._unreadable = found = found.persist()
-                if self.given.allow_quarantine or not found.count():
+                self._unreadable = found
+                if self.given.allow_quarantine or found.isEmpty():
                     return
             self.tables.overwrite(found, "quarantine", self.export.id)
         self.demand_clean()
@@ -158,14 +170,14 @@ class Run:
             )
 
 
-def main(job: Job, arguments: Sequence[str] | None = None) -> int:
-    """Runs the job. The exit code."""
+def main(job: Job, arguments: Sequence[str] | None = None, landed: DataFrame | None = None) -> int:
+    """Runs the job. The exit code. `landed`: `schemas.LANDED` with items of all kinds, if the export has been read."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
     if not given.traceback:
         logging.basicConfig(handlers=[logging.NullHandler()])  # py4j logs an interrupted call at great length
     try:
-        outcome = _run(job, given)
+        outcome = _run(job, given, landed)
     except KeyboardInterrupt:
         print(f"{job.name}: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -179,25 +191,45 @@ def main(job: Job, arguments: Sequence[str] | None = None) -> int:
     return outcome.code
 
 
-def _run(job: Job, given: argparse.Namespace) -> Outcome:
+def _run(job: Job, given: argparse.Namespace, landed: DataFrame | None) -> Outcome:
     export = read_export(given.export) if job.reads_export else None
     if export and export.is_incremental and job.full_only:
         raise BadInput(f"{export.place} is incremental; {job.full_only}")
-    run = Run(open_session(f"decant {job.name}", given.cores, given.master), given, export)
-    try:
-        if export:
-            for table in job.writes:
-                run.tables.restore(table, export.id)
-            run.check_quarantine(anew=job.looks_anew)
+    spark = open_session(f"decant {job.name}", given.cores, given.master)
+    with ExitStack() as parts:
+
+        def land() -> DataFrame:
+            return landed if landed is not None else parts.enter_context(landing(run, job.kinds, job.only_elsewhere))
+
+        run = Run(spark, given, export, land)
+        try:
+            return _outcome(job, run)
+        except Exception:
+            with suppress(Exception):  # the first error is the one to report
+                run.tables.discard()
+            raise
+
+
+def _outcome(job: Job, run: Run) -> Outcome:
+    if not job.reads_export:
         outcome = job.run(run)
-        if export and run.quarantined:
+    else:
+        for table in job.writes:
+            run.tables.restore(table, run.export.id)
+        run.check_quarantine(anew=job.looks_anew)
+        outcome = job.run(run)
+        if run.quarantined:
             outcome = outcome._replace(text=f"{outcome.text}, {_rows(run.quarantined)} in quarantine")
-        run.tables.commit()  # nothing that could fail may come after it
-    except Exception:
-        with suppress(Exception):  # the first error is the one to report
-            run.tables.discard()
-        raise
+    run.tables.commit()  # nothing that could fail may come after it
     return outcome
+
+
+@contextmanager
+def landing(run: Run, kinds: Sequence[str], only_elsewhere: bool = False) -> Iterator[DataFrame]:
+    """`schemas.LANDED` of the export, with items of these kinds, on disk until this ends: one pass over its files."""
+    rows = dynamodb_export.landed(run.spark, run.export.place.path, *kinds, only_elsewhere=only_elsewhere)
+    with run.tables.kept_aside(rows, f"landed-{run.export.id}", "kind") as found:
+        yield found
 
 
 def parser(job: Job) -> argparse.ArgumentParser:

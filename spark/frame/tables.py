@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -92,10 +92,11 @@ class Tables:
         """Writes the partition of this export aside; `commit` moves it to its place. How many rows."""
         self.restore(table, export_id)
         staged = _Staged(table, export_id, f"export={export_id}")
-        rows.write.mode("overwrite").parquet(self.path(staged.place))
+        count = Observation()
+        _counted(rows, count).write.mode("overwrite").parquet(self.path(staged.place))
         if staged not in self._staged:
             self._staged.append(staged)
-        return self._count(rows.schema, staged.place)
+        return int(count.get["rows"])
 
     def stage_within(self, rows: DataFrame, table: str, parts: list[str], export_id: str) -> int:
         """Writes aside rows that are partitioned by more than the export, which comes last. How many rows.
@@ -103,12 +104,13 @@ class Tables:
         `commit` replaces the partitions that they belong to; others of this export stay."""
         self.restore(table, export_id)
         aside = _aside(table, export_id)
-        writing = rows.withColumn("export", F.lit(export_id)).write.mode("overwrite")
+        count = Observation()
+        writing = _counted(rows, count).withColumn("export", F.lit(export_id)).write.mode("overwrite")
         # Whatever the session says, nothing may stay of what a killed run has written aside.
         writing.option("partitionOverwriteMode", "static").partitionBy(*parts, "export").parquet(self.path(aside))
         self._staged += [_Staged(table, export_id, leaf) for leaf in self._leaves(aside)]
         self._wide.append((table, export_id))
-        return self._count(_with_export(rows.schema), aside)
+        return int(count.get["rows"])
 
     def read_staged(self, table: str, schema: StructType, export_id: str) -> DataFrame:
         return self._spark.read.schema(schema).parquet(self.path(_aside(table, export_id) + f"/export={export_id}"))
@@ -223,9 +225,6 @@ class Tables:
                 found.update(f"{name}/{leaf}" for leaf in self._leaves(f"{folder}/{name}"))
         return sorted(found)
 
-    def _count(self, schema: StructType, place: str) -> int:
-        return self._spark.read.schema(schema).parquet(self.path(place)).count()  # of the files' footers alone
-
     def of_others(self, table: str, schema: StructType, export_id: str) -> DataFrame:
         """What other exports have brought into the table; nothing, before there is one."""
         if not self._exists(table):
@@ -234,13 +233,14 @@ class Tables:
         return found.where(F.col("export") != export_id)
 
     @contextmanager
-    def staged(self, rows: DataFrame, name: str, export_id: str) -> Iterator[DataFrame]:
-        """The same rows, computed once: written aside, and removed afterwards."""
-        place = f"{_UNFINISHED}/{name}-{export_id}.rows"
+    def kept_aside(self, rows: DataFrame, name: str, part: str) -> Iterator[DataFrame]:
+        """The same rows, computed once: written aside, with a folder for each value of `part`, and removed
+        afterwards."""
+        place = f"{_UNFINISHED}/{name}"
         path = self.path(place)
         try:
-            rows.write.mode("overwrite").parquet(path)
-            yield self._spark.read.schema(rows.schema).parquet(path)
+            rows.write.mode("overwrite").option("partitionOverwriteMode", "static").partitionBy(part).parquet(path)
+            yield self._spark.read.schema(rows.schema).parquet(path).select(*rows.columns)
         finally:
             self._delete(place)
 
@@ -276,6 +276,10 @@ class Tables:
 
     def _hadoop_path(self, place: str):  # type: ignore[no-untyped-def]
         return self._spark.sparkContext._jvm.org.apache.hadoop.fs.Path(self.path(place))  # type: ignore[union-attr]
+
+
+def _counted(rows: DataFrame, count: Observation) -> DataFrame:
+    return rows.observe(count, F.count(F.lit(1)).alias("rows"))
 
 
 def _with_export(schema: StructType) -> StructType:

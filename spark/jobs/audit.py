@@ -14,8 +14,10 @@ from pyspark.sql import DataFrame
 from spark import schemas
 from spark.frame.command_line import natural
 from spark.frame.job import DONE, VIOLATED, Job, Outcome, Run, main
-from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, light, violations, worst_first
+from spark.reading import dynamodb_export
+from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, violations, worst_first
 from spark.transforms.audit.findings import SLACK_MS
+from spark.transforms.messages import packed, unpacked
 
 TABLE = "violations"
 SHOWN_MAX = 20
@@ -34,16 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    items = light(run.items(*KINDS)).persist()
-    contents = run.items("segment", "payload")
-    run.write(violations(items, Moment(run.now_ms, run.given.slack), contents).repartition(1), TABLE)
-    items.unpersist()
+    items = run.items(*KINDS)
+    found = violations(items, Moment(run.now_ms, run.given.slack), _failures(run, items))
+    run.write(found.repartition(1), TABLE)
     found = run.written(TABLE, schemas.VIOLATIONS)
     _print(found)
     counts = {row["severity"]: row["count"] for row in found.groupBy("severity").count().collect()}
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
     said = ", ".join(f"{counts.get(each, 0)} {each}s" for each in (VIOLATION, DOUBT, COST))
     return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
+
+
+def _failures(run: Run, items: DataFrame) -> DataFrame:
+    """What cannot be unpacked: `unpack.COLUMNS`. Where a payload is missing, or in S3, there is nothing to unpack."""
+    inline = dynamodb_export.failures(run.spark, run.export.place.path)
+    elsewhere = packed(items, only_elsewhere=True).where("data is not null").transform(unpacked)
+    return inline.unionByName(elsewhere.where("failure is not null"))
 
 
 def _print(found: DataFrame) -> None:
@@ -62,6 +70,7 @@ JOB = Job(
     add_arguments,
     full_only="the audit needs a full export, to see what is missing",
     writes=(TABLE,),
+    kinds=KINDS,
 )
 
 if __name__ == "__main__":

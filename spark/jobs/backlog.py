@@ -10,20 +10,22 @@ if not __package__:  # spark-submit runs this file by its path
 
 from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.backlog import KINDS, backlog
-from spark.transforms.entries import without_data
 
 TABLE = "backlog"
 
 
 def run(run: Run) -> Outcome:
-    items = run.items(*KINDS).transform(without_data).persist()
-    rows = run.write(backlog(items, run.now_ms).repartition(1), TABLE)
-    items.unpersist()
+    rows = run.write(backlog(run.items(*KINDS), run.now_ms).repartition(1), TABLE)
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
 JOB = Job(
-    "backlog", __doc__ or "", run, full_only="a backlog needs a full export, which has all cursors", writes=(TABLE,)
+    "backlog",
+    __doc__ or "",
+    run,
+    full_only="a backlog needs a full export, which has all cursors",
+    writes=(TABLE,),
+    kinds=KINDS,
 )
 
 if __name__ == "__main__":

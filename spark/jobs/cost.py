@@ -9,10 +9,10 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from spark import schemas
 from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.cost import Prices, cost
-from spark.transforms.entries import without_data
 
 TABLE = "cost"
 POP_SIZE = 10
@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     given = run.given
     prices = Prices(given.write_price, given.read_price, given.storage_price)
-    items = run.items().transform(without_data).persist()
-    rows = run.write(cost(items, prices, given.pop_size).repartition(1), TABLE)
-    items.unpersist()
+    rows = run.write(cost(run.items(*schemas.KINDS), prices, given.pop_size).repartition(1), TABLE)
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
@@ -57,6 +55,7 @@ JOB = Job(
     add_arguments,
     full_only="cost needs a full export, which has all items",
     writes=(TABLE,),
+    kinds=tuple(schemas.KINDS),
 )
 
 if __name__ == "__main__":

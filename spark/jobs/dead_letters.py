@@ -27,6 +27,7 @@ JOB = Job(
     run,
     full_only="dead letters need a full export, which has the groups",
     writes=("dead_messages", "dead_letters"),
+    kinds=KINDS,
 )
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ JOB = Job(
     run,
     full_only="what waits is known from a full export only",
     writes=("delays", "delay_histogram", "delay_waiting"),
+    kinds=KINDS,
 )
 
 if __name__ == "__main__":

@@ -10,13 +10,23 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.frame.job import Job, Outcome, Run, main
+from spark.reading import dynamodb_export
 from spark.reading.files import Place
-from spark.transforms import messages as unpacking
+from spark.transforms.messages import (
+    failures,
+    messages,
+    only_new,
+    only_newest,
+    packed,
+    topic_names,
+    unpacked,
+    with_topic,
+)
 
 ABOUT = """Unpacks every message of an export into the table messages (by topic, date, and the export that brought it
 first), and notes what cannot be read in the table quarantine. A message that another export has brought stays there."""
@@ -29,43 +39,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    if run.export.is_incremental:
-        topics = run.items("segment", "payload", "topic").transform(unpacking.only_newest)
-        packed = topics.transform(unpacking.packed)
-        inline = packed.transform(unpacking.inline).transform(unpacking.unpacked)
-    else:
-        topics, (inline, packed) = run.items("topic"), run.messages()
-    own = topics.transform(unpacking.topic_names)
+    topics = run.items("topic")
+    own = topic_names(only_newest(topics) if run.export.is_incremental else topics)
     names = run.spark.createDataFrame(_named(run, own).collect(), own.schema)
-    read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
-    elsewhere = packed.transform(unpacking.elsewhere).transform(unpacking.unpacked, read_blob)
     run.write(own, _NAMES)
-    with run.tables.staged(inline.unionByName(elsewhere), _TABLE, run.export.id) as unpacked:
-        return _keep(run, unpacked, names)
-
-
-def _keep(run: Run, unpacked: DataFrame, names: DataFrame) -> Outcome:
-    known = _known(run, unpacked)
-    run.quarantine(unpacking.failures(unpacked).transform(unpacking.only_new, known).select(*schemas.QUARANTINE.names))
-    run.demand_clean()
-    found = unpacking.messages(unpacked, names)
-    fresh = found.transform(unpacking.only_new, known)
-    of_known = F.col("topic_id").isin([row["topic_id"] for row in names.collect()])
-    counted = unpacked.where("failure is null").groupBy(of_known.alias("known")).count().collect()
-    sides = {row["known"]: row["count"] for row in counted}
-    gone, total = sides.get(False, 0), sides.get(True, 0)
-    count = run.write_within(fresh, _TABLE, ["topic", "date"])
+    known, counts = _known(run), Observation()
+    named = with_topic(_unpacked(run), names).observe(counts, *_counts())
+    written = run.write_within(messages(named).transform(only_new, known), _TABLE, ["topic", "date"])
+    _quarantine(run, known, any_failed=counts.get["failed"] > 0)
+    gone, there = counts.get["gone"], counts.get["kept"] - written
     left_out = f", {gone} of deleted topics left out" if gone else ""
-    return Outcome(f"{count} messages, {total - count} already there{left_out}", run.tables.path(_TABLE))
+    return Outcome(f"{written} messages, {there} already there{left_out}", run.tables.path(_TABLE))
 
 
-def _known(run: Run, unpacked: DataFrame) -> DataFrame:
-    """The messages of these topics and dates that other exports have brought."""
-    dates_and_topics = unpacked.agg(F.min("date"), F.max("date"), F.collect_set("topic_id"))
-    (bounds,) = dates_and_topics.collect()
+def _counts() -> list[Column]:
+    is_message, is_there = F.col("failure").isNull(), F.col("topic").isNotNull()
+    counted = {"failed": ~is_message, "gone": is_message & ~is_there, "kept": is_message & is_there}
+    return [F.count_if(which).alias(name) for name, which in counted.items()]
+
+
+def _unpacked(run: Run, only_failures: bool = False) -> DataFrame:
+    """All messages of the export, with rows of the entries that cannot be unpacked, or these alone: `unpack.COLUMNS`.
+    Each call is a pass over the export."""
+    read_blob = partial(_read_blob, run.given.blobs) if run.given.blobs else None
+    path = run.export.place.path
+    if run.export.is_incremental:
+        items = dynamodb_export.items(run.spark, path, "segment", "payload")
+        return unpacked(packed(only_newest(items)), read_blob)
+    inline = (dynamodb_export.failures if only_failures else dynamodb_export.messages)(run.spark, path)
+    elsewhere = packed(run.items("segment", "payload"), only_elsewhere=True)
+    return inline.unionByName(unpacked(elsewhere, read_blob))
+
+
+def _quarantine(run: Run, known: DataFrame, any_failed: bool) -> None:
+    """Notes what could not be unpacked, but for what another export has brought. Raises `BadInput` if that is not
+    allowed."""
+    rows = run.spark.createDataFrame([], schemas.QUARANTINE)
+    if any_failed:
+        rows = failures(_unpacked(run, only_failures=True)).transform(only_new, known).select(*rows.columns)
+    run.quarantine(rows)
+    run.demand_clean()
+
+
+def _known(run: Run) -> DataFrame:
+    """The messages of the days of this export that other exports have brought."""
+    (days,) = run.landed.agg(F.min("days.first").alias("first"), F.max("days.last").alias("last")).collect()
     table = run.tables.of_others(_TABLE, schemas.MESSAGES, run.export.id)
-    first, last, topics = bounds
-    return table.where(F.col("date").between(first, last) & F.col("topic_id").isin(topics))
+    return table.where(F.col("date").between(days["first"], days["last"]))
 
 
 def _named(run: Run, own: DataFrame) -> DataFrame:
@@ -81,7 +101,16 @@ def _read_blob(root: str, topic_id: str, entry_id: bytes) -> bytes | None:
     return None if blob.size() is None else blob.read()
 
 
-JOB = Job("messages", ABOUT, run, add_arguments, looks_anew=True, writes=(_TABLE, _NAMES))
+JOB = Job(
+    "messages",
+    ABOUT,
+    run,
+    add_arguments,
+    looks_anew=True,
+    writes=(_TABLE, _NAMES),
+    kinds=("topic", "segment", "payload"),
+    only_elsewhere=True,
+)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -9,8 +9,11 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from pyspark.sql import DataFrame
+
+from spark import schemas
 from spark.errors import BadInput
-from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, main
+from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, landing, main
 from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
 from spark.reading.manifest import read_export
 
@@ -30,16 +33,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     """The exit code: that of the first job that failed, which ends it; else that of the audit."""
     given = run.given
-    if read_export(given.export).is_incremental:
+    export = read_export(given.export)
+    if export.is_incremental:
         raise BadInput(f"{given.export} is incremental; most jobs need a full export")
     common = _options(given, "export", "tables", "cores", "master", "now", "traceback")
     reading = [*common, *_options(given, "allow_quarantine")]
     worst = DONE
-    for module in _JOBS:
-        code = _one(module.JOB, [*reading, *(_options(given, "blobs") if module is messages else [])])
-        if code not in (DONE, VIOLATED):
-            return Outcome(f"{module.JOB.name} failed", code=code)
-        worst = max(worst, code)
+    with landing(Run(run.spark, given, export), tuple(schemas.KINDS)) as landed:
+        for module in _JOBS:
+            code = _one(module.JOB, [*reading, *(_options(given, "blobs") if module is messages else [])], landed)
+            if code not in (DONE, VIOLATED):
+                return Outcome(f"{module.JOB.name} failed", code=code)
+            worst = max(worst, code)
     code = _one(report.JOB, [*common, *_options(given, "out")])
     return Outcome("all jobs" if code == DONE else "report failed", given.out, code or worst)
 
@@ -51,8 +56,8 @@ def _options(given: argparse.Namespace, *names: str) -> list[str]:
     return [*flags, *(f"{name}={value}" for name, value in found.items() if not isinstance(value, bool | None))]
 
 
-def _one(job: Job, arguments: list[str]) -> int:
-    code = main(job, arguments)
+def _one(job: Job, arguments: list[str], landed: DataFrame | None = None) -> int:
+    code = main(job, arguments, landed)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code

@@ -41,7 +41,7 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{total} messages in {rows} rows; hot_keys and skew beside them", run.where("traffic"))
 
 
-JOB = Job("traffic", __doc__ or "", run, add_arguments, writes=("traffic", "hot_keys", "skew"))
+JOB = Job("traffic", __doc__ or "", run, add_arguments, writes=("traffic", "hot_keys", "skew"), kinds=("topic",))
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -63,15 +63,18 @@ class _Item(NamedTuple):
     sk: pa.Array
 
 
-def columns_of(kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType) -> Columns:
-    """`target`: the Arrow type of the kind's struct in `ITEMS`. Raises `Unsuited`."""
+def columns_of(
+    kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType, is_light: bool = False
+) -> Columns:
+    """`target`: the Arrow type of the kind's struct in `ITEMS`. `is_light`: the `data` of entries are checked, and left
+    out. Raises `Unsuited`."""
     try:
         table = _parsed(kind, lines, is_incremental)
         typed = table["NewImage" if is_incremental else "Item"].combine_chunks()
         pk, sk = (_required(pc.struct_field(typed, [name, "S"])) for name in ("pk", "sk"))
         item = _Item(typed, pc.split_pattern(pk, "#"), sk)
         ttl = _cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
-        struct, weight = _STRUCTS[kind](item, target)
+        struct, weight = _STRUCTS[kind](item, target, is_light)
         weight = weight + len("pksk") + _lengths(pk) + _lengths(sk) + _weights(ttl, "ttl")
         return Columns(pk, sk, _part(item, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct)
     except (pa.ArrowException, ValueError, IndexError) as error:
@@ -98,11 +101,11 @@ def _written(table: pa.Table) -> pa.Array:
     return _numbers(pc.struct_field(table["Metadata"].combine_chunks(), ["WriteTimestampMicros", "N"]))
 
 
-def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
     end, filled = (_numbers(pc.struct_field(item.typed, [name, "N"])) for name in ("end", "bytes"))
     lists = _required(pc.struct_field(item.typed, ["entries", "L"]))
     entries, weight = _entries(
-        _required(pc.struct_field(lists.flatten(), ["M"])), target.field("entries").type.value_type
+        _required(pc.struct_field(lists.flatten(), ["M"])), target.field("entries").type.value_type, is_light
     )
     offsets = pc.subtract(lists.offsets, lists.offsets[0])
     total = np.concatenate([[0], np.cumsum(weight)])[offsets.to_numpy()]
@@ -113,7 +116,7 @@ def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbe
     return pa.StructArray.from_arrays(columns, fields=list(target)), size
 
 
-def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+def _entries(typed: pa.StructArray, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
     """Of all segments, and what each weighs as an element of a list."""
     identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
     count, stored, wire = (_numbers(pc.struct_field(typed, [name, "N"])) for name in ("n", "at", "w"))
@@ -124,7 +127,8 @@ def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArr
     pieces = _cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
     if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
         raise Unsuited("an entry with its messages in two places, or none")
-    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces]
+    kept = pc.if_else(data.is_valid(), b"", pa.scalar(None, pa.binary())) if is_light else data
+    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, kept, pieces]
     attributes = [
         len("i") + _lengths(identity),
         _weights(count, "n"),
@@ -138,7 +142,7 @@ def _entries(typed: pa.StructArray, target: pa.StructType) -> tuple[pa.StructArr
     return pa.StructArray.from_arrays(columns, fields=list(target)), weight
 
 
-def _payloads(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
+def _payloads(item: _Item, target: pa.StructType, _: bool) -> tuple[pa.StructArray, Numbers]:
     data = _required(decoded(pc.struct_field(item.typed, ["data", "B"])))
     ids = _demanded(_part(item, 2), _HEX).to_pylist()
     entry_ids = pa.array([bytes.fromhex(text) for text in ids], pa.binary())
@@ -146,7 +150,7 @@ def _payloads(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbe
     return pa.StructArray.from_arrays(columns, fields=list(target)), len("data") + _lengths(data)
 
 
-_STRUCTS: dict[str, Callable[[_Item, pa.StructType], tuple[pa.StructArray, Numbers]]] = {
+_STRUCTS: dict[str, Callable[[_Item, pa.StructType, bool], tuple[pa.StructArray, Numbers]]] = {
     "segment": _segments,
     "payload": _payloads,
 }

@@ -1,12 +1,14 @@
-"""A data file of an export as record batches: its items, or what of it cannot be read."""
+"""A data file of an export as record batches: its items, and what of it cannot be read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import date, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
@@ -16,14 +18,18 @@ from spark.reading.columns import KINDS, Columns, Unsuited, columns_of
 from spark.reading.lines import RAW_BYTES_MAX, Block, LineReader, Trouble
 from spark.reading.manifest import DataFile
 from spark.reading.rows import row_of
+from spark.unpacking.entries import entries
+from spark.unpacking.unpack import DAY_MS, LAST_DAY
 
 SCHEMA = to_arrow_schema(schemas.ITEMS)
-QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
+LANDED = to_arrow_schema(schemas.LANDED)
 
 _KEY = b'"pk":{"S":"'
 """As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
 _PREFIXES = re.compile(rb'"pk"(?::\{"S":"([^"#]*))?')
 """How each partition key begins, up to `#`; empty: it is not spelled as usual."""
+_DATA = b'"d"'
+"""The attribute of an entry that holds its messages."""
 _SEGMENT = items.PREFIXES_OF["segment"].encode()
 _KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
 
@@ -32,20 +38,34 @@ _Line = tuple[int, bytes]
 
 
 class FileReader:
-    """Iterate once. `troubles` has what has been found so far, and is emptied by who reads it."""
+    """Iterate once. `troubles` has what cannot be read so far. `days`: the first and the last day since the epoch on
+    which entries were stored, if it `checks`."""
 
     def __init__(
-        self, file: DataFile, is_incremental: bool, kinds: frozenset[str] | None = None, of_segments: bytes = b""
+        self,
+        file: DataFile,
+        is_incremental: bool,
+        kinds: frozenset[str] | None = None,
+        of_segments: bytes = b"",
+        is_light: bool = False,
+        checks: bool = False,
     ) -> None:
-        """`kinds`: None, all. Segments whose lines are without `of_segments` are passed over."""
+        """`kinds`: those to give; None: all. Segments whose lines are without `of_segments` are not given. `is_light`:
+        without the `data` of entries. `checks`: what is not given is parsed, too, to find what cannot be read."""
         self._file, self._is_incremental, self._kinds = file, is_incremental, kinds
+        self._is_light, self._checks = is_light, checks
         self._lines = LineReader(file)
         self.troubles: list[Trouble] = self._lines.troubles
-        self._wanted, self._of_segments = _prefixes(kinds), of_segments
+        self.days: tuple[int, int] | None = None
+        self._wanted, self._names, self._of_segments = (
+            _prefixes(kinds),
+            pa.array(sorted(kinds or ()), pa.string()),
+            of_segments,
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for block in self._lines:
-            if self._may_have_wanted(block.text):
+            if self._checks or self._may_have_wanted(block.text):
                 yield from self._batches(block)
 
     def _may_have_wanted(self, text: bytes) -> bool:
@@ -56,26 +76,40 @@ class FileReader:
         return b"" in found or not found.isdisjoint(self._wanted - {_SEGMENT})
 
     def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
-        bulk: dict[str, list[_Line]] = {kind: [] for kind in KINDS}
-        single: list[_Line] = []
+        found: dict[tuple[str | None, bool], list[_Line]] = {}
         for number, line in enumerate(block.text.split(b"\n"), block.first):
             prefix = _prefix(line)
-            if prefix and self._wanted is not None and prefix not in self._wanted:
-                continue
-            if prefix == _SEGMENT and self._of_segments not in line:
-                continue
-            kind = _KINDS_BY_PREFIX.get(prefix)
-            is_bulk = kind is not None and (not self._is_incremental or b'"NewImage":' in line)
-            (bulk[kind] if kind and is_bulk else single).append((number, line))
-        for kind, found in bulk.items():
-            if found:
-                yield from self._bulk(kind, found)
-        yield from self._single(single)
+            is_wanted = self._wants(prefix, line)
+            if is_wanted or self._checks:
+                found.setdefault((self._bulk_kind(prefix, line), is_wanted), []).append((number, line))
+        for (kind, is_wanted), lines in found.items():
+            for batch in self._bulk(kind, lines) if kind else self._single(lines):
+                self._note_days(batch)
+                if is_wanted:
+                    yield batch if kind or self._kinds is None else batch.filter(pc.is_in(batch["kind"], self._names))
+
+    def _wants(self, prefix: bytes, line: bytes) -> bool:
+        """Whether to give it, or to look at its kind: its key is not spelled as usual."""
+        if prefix == _SEGMENT and self._of_segments not in line:
+            return False
+        return not prefix or self._wanted is None or prefix in self._wanted
+
+    def _bulk_kind(self, prefix: bytes, line: bytes) -> str | None:
+        is_bulk = not self._is_incremental or b'"NewImage":' in line
+        return _KINDS_BY_PREFIX.get(prefix) if is_bulk else None
+
+    def _note_days(self, batch: pa.RecordBatch) -> None:
+        if self._checks and batch["segment"].null_count < len(batch):
+            listed = pc.struct_field(batch["segment"], "entries").flatten()
+            if len(listed):
+                found = pc.min_max(pc.struct_field(listed, "stored_at_ms")).as_py()
+                first, last = (min(max(found[name] // DAY_MS, 0), LAST_DAY) for name in ("min", "max"))
+                self.days = (min(first, self.days[0]), max(last, self.days[1])) if self.days else (first, last)
 
     def _bulk(self, kind: str, found: list[_Line]) -> Iterator[pa.RecordBatch]:
         numbers, lines = zip(*found, strict=True)
         try:
-            columns = columns_of(kind, lines, self._is_incremental, SCHEMA.field(kind).type)
+            columns = columns_of(kind, lines, self._is_incremental, SCHEMA.field(kind).type, self._is_light)
         except Unsuited:
             yield from self._single(found)
         else:
@@ -119,28 +153,54 @@ class FileReader:
         except (Malformed, RecursionError) as reason:
             self._note(number, line, str(reason))
             return None
-        if self._kinds is not None and row["kind"] not in self._kinds:
-            return None
+        if self._is_light:
+            _lighten(row)
         return {**row, "file": self._file.name, "line": number}
 
     def _note(self, number: int, line: bytes, reason: str) -> None:
         self.troubles.append(Trouble(number, reason, line[:RAW_BYTES_MAX].decode(errors="replace")))
 
 
-def quarantined(file: DataFile, is_incremental: bool) -> Iterator[pa.RecordBatch]:
-    """Reads all of the file, and gives what of it cannot be read."""
-    reader = FileReader(file, is_incremental)
-    for _ in reader:
-        yield from _troubles(file, reader.troubles)
-    yield from _troubles(file, reader.troubles)
+def inline_entries(file: DataFile) -> Iterator[pa.RecordBatch]:
+    """The entries of a file of a full export that hold their messages: `schemas.PACKED`."""
+    for batch in FileReader(file, False, frozenset({"segment"}), _DATA):
+        found = entries(batch)
+        yield found.filter(found["data"].is_valid())
 
 
-def _troubles(file: DataFile, troubles: list[Trouble]) -> Iterator[pa.RecordBatch]:
+def landed_rows(
+    file: DataFile, is_incremental: bool, kinds: frozenset[str], of_segments: bytes
+) -> Iterator[pa.RecordBatch]:
+    """`schemas.LANDED` of all of the file, items of these kinds alone."""
+    reader = FileReader(file, is_incremental, kinds, of_segments, is_light=True, checks=True)
+    for batch in reader:
+        rest = [pa.nulls(len(batch), field.type) for field in list(LANDED)[len(SCHEMA) :]]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *rest], schema=LANDED)
+        yield from _unreadable(file, reader.troubles)
+    yield from _unreadable(file, reader.troubles)
+    days = reader.days and dict(zip(("first", "last"), map(_date, reader.days), strict=True))
+    yield _rows(file, [{"kind": schemas.SPAN, "line": 0, "days": days}])
+
+
+def _unreadable(file: DataFile, troubles: list[Trouble]) -> Iterator[pa.RecordBatch]:
     if troubles:
-        yield pa.RecordBatch.from_pylist(
-            [{"file": file.name, **each._asdict()} for each in troubles], schema=QUARANTINE
-        )
+        yield _rows(file, [{"kind": schemas.UNREADABLE, "line": at.line, "trouble": at._asdict()} for at in troubles])
         troubles.clear()
+
+
+def _rows(file: DataFile, rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"pk": "", "sk": "", "file": file.name, **row} for row in rows], schema=LANDED)
+
+
+def _date(day: int) -> date:
+    return date(1970, 1, 1) + timedelta(days=day)
+
+
+def _lighten(row: dict[str, Any]) -> None:
+    struct = row.get(row["kind"]) or {}
+    for entry in (*struct.get("entries", ()), struct.get("entry")):
+        if entry and entry["data"] is not None:
+            entry["data"] = b""
 
 
 def _prefixes(kinds: frozenset[str] | None) -> frozenset[bytes] | None:

@@ -2,10 +2,15 @@
 
     spark.read.format("dynamodb_export").load("exports/AWSDynamoDB/01700000000000-abcdef12")
 
-Rows are `schemas.ITEMS`. With `.option("kinds", "segment,topic")` lines of other kinds are passed over without being
-parsed. With `.option("rows", "quarantine")` they are `schemas.QUARANTINE`: what of it cannot be read; with `inline`
-`unpacking.COLUMNS`: messages that lie in their segments, unpacked where they are read; with `elsewhere`
-`schemas.PACKED`: packed messages that do not, and the entries that they belong to.
+`.option("rows", ...)` says what the rows are; each of them takes one pass over the files:
+
+    items       `schemas.ITEMS`, with all that is in them (the default)
+    landed      `schemas.LANDED`: what jobs read of an export; what cannot be read is among its rows
+    messages    `unpack.COLUMNS` of a full export: messages that lie in their segments, unpacked where they are read
+    failures    of those, only the entries that cannot be unpacked
+
+With `.option("kinds", "segment,topic")` there are no items of other kinds, and in `items` their lines are not parsed.
+With `.option("segments", "elsewhere")` there are of segments only those with an entry whose messages lie in payloads.
 
 The kinds are an option, and no filter that Spark pushes down: Spark 4.3 keeps one reader for all scans of a DataFrame.
 In a plan that reads it twice, with a filter one kind here and another there, both scans would get the last filter,
@@ -25,18 +30,20 @@ from pyspark.sql.types import StructType
 
 from spark import schemas
 from spark.errors import BadInput
-from spark.reading import packed_entries
-from spark.reading.data_file import FileReader, quarantined
+from spark.reading.data_file import FileReader, inline_entries, landed_rows
 from spark.reading.manifest import DataFile, read_export
 from spark.unpacking.unpack import COLUMNS, unpack
 
-_ITEMS, _INLINE, _ELSEWHERE, _QUARANTINE = "items", "inline", "elsewhere", "quarantine"
+_ITEMS, _LANDED, _MESSAGES, _FAILURES = "items", "landed", "messages", "failures"
 _SCHEMAS: dict[str, StructType | str] = {
     _ITEMS: schemas.ITEMS,
-    _INLINE: COLUMNS,
-    _ELSEWHERE: schemas.PACKED,
-    _QUARANTINE: schemas.QUARANTINE,
+    _LANDED: schemas.LANDED,
+    _MESSAGES: COLUMNS,
+    _FAILURES: COLUMNS,
 }
+_ELSEWHERE = "elsewhere"
+_PIECES = b'"p"'
+"""The attribute of an entry that says in how many payload items its messages are."""
 
 
 def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
@@ -44,30 +51,30 @@ def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
     return _load(spark, path, _ITEMS, kinds)
 
 
-def inline(spark: SparkSession, path: str) -> DataFrame:
-    """The messages of a full export that lie in their segments: `unpacking.COLUMNS`."""
-    return _load(spark, path, _INLINE)
+def landed(spark: SparkSession, path: str, *kinds: str, only_elsewhere: bool = False) -> DataFrame:
+    """`schemas.LANDED`, with items of these kinds, or of all; of segments, if so said, only those with an entry whose
+    messages lie in payloads."""
+    return _load(spark, path, _LANDED, kinds, segments=_ELSEWHERE if only_elsewhere else "")
 
 
-def elsewhere(spark: SparkSession, path: str) -> DataFrame:
-    """The packed messages of a full export that do not, and the entries that they belong to: `schemas.PACKED`."""
-    return _load(spark, path, _ELSEWHERE)
+def messages(spark: SparkSession, path: str) -> DataFrame:
+    """The messages of a full export that lie in their segments: `unpack.COLUMNS`."""
+    return _load(spark, path, _MESSAGES)
 
 
-def quarantine(spark: SparkSession, path: str) -> DataFrame:
-    """What of this export cannot be read: `schemas.QUARANTINE`."""
-    return _load(spark, path, _QUARANTINE)
+def failures(spark: SparkSession, path: str) -> DataFrame:
+    """Those of their entries that cannot be unpacked."""
+    return _load(spark, path, _FAILURES)
 
 
-def _load(spark: SparkSession, path: str, rows: str, kinds: Sequence[str] = ()) -> DataFrame:
+def _load(spark: SparkSession, path: str, rows: str, kinds: Sequence[str] = (), segments: str = "") -> DataFrame:
     spark.dataSource.register(DynamoDbExport)
-    reader = spark.read.format(DynamoDbExport.name()).option("rows", rows)
-    return (reader.option("kinds", ",".join(kinds)) if kinds else reader).load(path)
+    given = {"rows": rows, "kinds": ",".join(kinds), "segments": segments}
+    return spark.read.format(DynamoDbExport.name()).options(**given).load(path)
 
 
 class DynamoDbExport(DataSource):
-    """Options: `path`, the folder of one export; `rows`, see above (default: `items`); `kinds` of items, with commas
-    (default: all)."""
+    """Options: `path`, the folder of one export; `rows`, `kinds` and `segments`, see above."""
 
     @classmethod
     def name(cls) -> str:
@@ -77,17 +84,15 @@ class DynamoDbExport(DataSource):
         return _SCHEMAS[self._rows]
 
     def reader(self, schema: StructType) -> ExportReader:  # noqa: ARG002  it is PySpark's, and always the one above
-        return ExportReader(self.options["path"], self._rows, self._kinds)
+        of_segments = _PIECES if self.options.get("segments") == _ELSEWHERE else b""
+        return ExportReader(self.options["path"], self._rows, self._kinds, of_segments)
 
     @property
-    def _kinds(self) -> frozenset[str] | None:
-        if not (given := self.options.get("kinds")):
-            return None
-        if self._rows != _ITEMS:
-            raise BadInput(f"option kinds is for rows {_ITEMS!r}, not {self._rows!r}")
-        kinds = frozenset(given.split(","))
+    def _kinds(self) -> frozenset[str]:
+        given = self.options.get("kinds")
+        kinds = frozenset(given.split(",")) if given else frozenset(schemas.KINDS)
         if unknown := kinds - schemas.KINDS.keys():
-            raise BadInput(f"option kinds names {min(unknown)!r}, which is no kind of item")
+            raise BadInput(f"option kinds names {min(unknown)!r}, which is not a kind of item")
         return kinds
 
     @property
@@ -105,23 +110,26 @@ class FilePartition(InputPartition):
 
 
 class ExportReader(DataSourceReader):
-    def __init__(self, path: str, rows: str, kinds: frozenset[str] | None) -> None:
-        self._path, self._rows, self._kinds = path, rows, kinds
+    def __init__(self, path: str, rows: str, kinds: frozenset[str], of_segments: bytes) -> None:
+        self._path, self._rows, self._kinds, self._of_segments = path, rows, kinds, of_segments
 
     def partitions(self) -> list[InputPartition]:
         """Large files first: they end together."""
         export = read_export(self._path)
-        if self._rows in (_INLINE, _ELSEWHERE) and export.is_incremental:
+        if self._rows in (_MESSAGES, _FAILURES) and export.is_incremental:
             raise BadInput(f"option rows is {self._rows!r}, which is for full exports")
         files = sorted(export.files, key=lambda file: -file.items)
         return [FilePartition(file, export.is_incremental) for file in files]
 
     def read(self, partition: FilePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         file, is_incremental = partition.file, partition.is_incremental
-        if self._rows == _QUARANTINE:
-            return quarantined(file, is_incremental)
-        if self._rows == _INLINE:
-            return chain.from_iterable(map(unpack, packed_entries.inline(file)))
-        if self._rows == _ELSEWHERE:
-            return packed_entries.elsewhere(file)
-        return iter(FileReader(file, is_incremental, self._kinds))
+        if self._rows == _LANDED:
+            return landed_rows(file, is_incremental, self._kinds, self._of_segments)
+        if self._rows == _ITEMS:
+            return iter(FileReader(file, is_incremental, self._kinds, self._of_segments))
+        unpacked = chain.from_iterable(map(unpack, inline_entries(file)))
+        return unpacked if self._rows == _MESSAGES else map(_failed, unpacked)
+
+
+def _failed(unpacked: pa.RecordBatch) -> pa.RecordBatch:
+    return unpacked.filter(unpacked["failure"].is_valid())

@@ -28,10 +28,3 @@ def _count_before(listed: Column, index: Column) -> Column:
     """Messages of the entries before this one."""
     before = F.slice(listed, F.lit(1), index)
     return F.aggregate(before, F.lit(0).cast("long"), lambda total, entry: total + entry["count"])
-
-
-def without_data(items: DataFrame) -> DataFrame:
-    """The same items without the messages of segments: light enough to be kept while a job runs."""
-    stripped = F.transform("segment.entries", lambda entry: entry.withField("data", F.lit(None).cast("binary")))
-    segment = F.col("segment")
-    return items.withColumn("segment", F.when(segment.isNotNull(), segment.withField("entries", stripped)))

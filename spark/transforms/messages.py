@@ -1,7 +1,7 @@
 """From items to messages: every message of every log, unpacked.
 
-Entries that hold their messages are unpacked where they are read; the others first meet their payloads, by the entry's
-id, in the one shuffle that this takes."""
+Of a full export, entries that hold their messages are unpacked where they are read (`reading.dynamodb_export`). The
+others first meet their payloads, by the entry's id, in the one shuffle that this takes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark import schemas
-from spark.transforms.entries import entries
+from spark.unpacking import entries
 from spark.unpacking.unpack import COLUMNS, ReadBlob, unpack
 
-_PLACE = ("queue", "offset", "count", "stored_at_ms", "codec", "pieces", "file", "line")
+_PLACE = ("queue", "offset", "count", "stored_at_ms", "codec", "pieces", "data", "file", "line")
 
 
 def only_newest(items: DataFrame) -> DataFrame:
@@ -25,41 +25,44 @@ def only_newest(items: DataFrame) -> DataFrame:
     return numbered.where((F.col("_number") == 1) & ~F.col("is_deleted")).select(*items.columns)
 
 
-def packed(items: DataFrame) -> DataFrame:
-    """`schemas.PACKED` of items, as the source gives them of a whole export."""
-    kept = entries(items).withColumnRenamed("id", "entry_id").withColumn("piece", F.lit(None).cast("int"))
-    pieces = items.where("kind = 'payload' and payload is not null").select("topic_id", "payload.*", "file", "line")
-    return kept.select(*schemas.PACKED.names).unionByName(pieces, allowMissingColumns=True)
+def packed(items: DataFrame, only_elsewhere: bool = False) -> DataFrame:
+    """The entries of segments, or only those whose messages do not lie in them: `schemas.PACKED` but for `piece`.
 
-
-def inline(packed: DataFrame) -> DataFrame:
-    """The entries that hold their messages."""
-    return packed.where("piece is null and pieces is null")
-
-
-def elsewhere(packed: DataFrame) -> DataFrame:
-    """The entries that do not, each with its `data`, put together of its pieces; null when not all of them are there,
-    or they are in S3."""
+    Each has its `data`, its own or those of its payload items together; null where not all of these are there, or they
+    are in S3."""
+    is_held = F.col("kind") == "segment"
+    if only_elsewhere:
+        is_held = is_held & F.exists("segment.entries", lambda entry: entry["pieces"].isNotNull())
+    found = items.where(is_held | (F.col("kind") == "payload")).select("topic_id", "file", "line", "segment", "payload")
+    wanted = found.mapInArrow(_packed, schemas.PACKED)
+    if only_elsewhere:
+        wanted = wanted.where("pieces is not null or piece is not null")
     place = F.struct(*_PLACE)
-    together = packed.groupBy("topic_id", "entry_id").agg(
-        F.collect_list(F.when(F.col("pieces").isNotNull(), place)).alias("places"),
+    together = wanted.groupBy("topic_id", "entry_id").agg(
+        F.collect_list(F.when(F.col("count").isNotNull(), place)).alias("places"),
         F.array_sort(F.collect_list(F.when(F.col("piece").isNotNull(), F.struct("piece", "data")))).alias("found"),
     )
     placed = together.select("topic_id", "entry_id", F.inline("places"), "found")
     numbers = F.sequence(F.lit(0), F.greatest(F.col("pieces") - 1, F.lit(0)))
     is_whole = (F.col("pieces") > 0) & (F.col("found.piece") == numbers)
-    data = F.aggregate("found.data", F.unhex(F.lit("")), lambda all_, piece: F.concat(all_, piece))
-    return placed.withColumn("data", F.when(is_whole, data)).drop("found")
+    pieces = F.aggregate("found.data", F.unhex(F.lit("")), lambda all_, piece: F.concat(all_, piece))
+    data = F.when(F.col("pieces").isNull(), F.col("data")).when(is_whole, pieces)
+    return placed.withColumn("data", data).drop("found")
 
 
-def unpacked(entries: DataFrame, read_blob: ReadBlob | None = None) -> DataFrame:
-    """The messages of entries: `unpacking.COLUMNS`. `read_blob` has those that are in S3."""
+def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from entries.packed(batch)
+
+
+def unpacked(packed: DataFrame, read_blob: ReadBlob | None = None) -> DataFrame:
+    """The messages of entries: `unpack.COLUMNS`. `read_blob` has those that are in S3."""
 
     def unpack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield from unpack(batch, read_blob)
 
-    return entries.mapInArrow(unpack_all, COLUMNS)
+    return packed.mapInArrow(unpack_all, COLUMNS)
 
 
 def topic_names(items: DataFrame) -> DataFrame:
@@ -67,9 +70,14 @@ def topic_names(items: DataFrame) -> DataFrame:
     return items.where("kind = 'topic' and topic is not null").select("topic_id", F.col("topic.name").alias("topic"))
 
 
-def messages(unpacked: DataFrame, names: DataFrame) -> DataFrame:
-    """`schemas.MESSAGES`, of what was unpacked. A topic without a name is gone: its messages are left out."""
-    return unpacked.where("failure is null").join(F.broadcast(names), "topic_id").select(*schemas.MESSAGES.names)
+def with_topic(unpacked: DataFrame, names: DataFrame) -> DataFrame:
+    """With the name of the `topic`; null: the topic is gone."""
+    return unpacked.join(F.broadcast(names), "topic_id", "left")
+
+
+def messages(named: DataFrame) -> DataFrame:
+    """`schemas.MESSAGES`, from `with_topic`. Those of a topic that is gone are left out."""
+    return named.where("failure is null and topic is not null").select(*schemas.MESSAGES.names)
 
 
 def failures(unpacked: DataFrame) -> DataFrame:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import schemas
-from spark.transforms.audit import COST, DOUBT, VIOLATION, Moment, light, violations
+from spark.transforms.audit import COST, DOUBT, VIOLATION, Moment, violations
 from tests.spark.rows import (
     DAY,
     HOUR,
@@ -282,7 +282,7 @@ RIGHT: dict[str, list[Row]] = {
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, Found]:
     rows = [row for rows, _ in WRONG.values() for row in rows] + [row for rows in RIGHT.values() for row in rows]
-    audited = violations(light(items(spark, *rows)).persist(), Moment(NOW))
+    audited = violations(items(spark, *rows).persist(), Moment(NOW))
     assert audited.schema.simpleString() == schemas.VIOLATIONS.simpleString()
     by_topic: dict[str, Found] = {}
     for row in audited.collect():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from chalicelib.table import keys
 from chalicelib.table.sizes import item_bytes
 from spark import schemas
 from spark.reading import dynamodb_export
-from spark.reading.data_file import FileReader, quarantined
-from spark.reading.manifest import read_export
+from spark.reading.data_file import FileReader, landed_rows
+from spark.reading.manifest import DataFile, read_export
 from tests.spark import items
 from tests.spark.exports import change, line, md5, write_export, write_items, write_manifest
 
@@ -21,8 +22,8 @@ def rows_of(frame: DataFrame) -> list[Row]:
 
 
 def troubles(spark: SparkSession, folder: Path) -> list[tuple[str, int, str, str]]:
-    found = dynamodb_export.quarantine(spark, str(folder)).collect()
-    return sorted((row["file"], row["line"], row["reason"], row["raw"]) for row in found)
+    found = dynamodb_export.landed(spark, str(folder), "topic").where("kind = 'unreadable'").collect()
+    return sorted((row["file"], row["line"], row["trouble"]["reason"], row["trouble"]["raw"]) for row in found)
 
 
 def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,7 +102,8 @@ def test_what_fits_no_column_is_in_the_quarantine_alone(tmp_path: Path, of: Any,
     folder = write_export(tmp_path, [[line(items.topic("a")), bad, line(items.segment(items.entry(), base=7))]])
     (file,) = read_export(str(folder)).files
     assert sum(batch.num_rows for batch in FileReader(file, False)) == 2
-    assert [number for batch in quarantined(file, False) for number in batch["line"].to_pylist()] == [2]
+    rows = [row for batch in landed_rows(file, False, frozenset(), b"") for row in batch.to_pylist()]
+    assert [(row["kind"], row["line"]) for row in rows] == [("unreadable", 2), ("span", 0)]
 
 
 @pytest.mark.parametrize(
@@ -123,6 +125,29 @@ def test_items_of_a_kind_are_found_however_their_key_is_spelled(
     folder = write_export(tmp_path, [[topic, line(items.segment(items.entry())), b'{"Item":{}}']])
     (file,) = read_export(str(folder)).files
     assert sum(batch.num_rows for batch in FileReader(file, False, frozenset({kind}))) == lines
+
+
+def test_what_is_landed_has_no_messages_and_says_on_which_days_they_were_stored(tmp_path: Path) -> None:
+    day_ms, kept = 86_400_000, items.entry(at=1_767_225_600_000)
+    unusual = line(items.segment(items.entry(at=1_767_225_600_000 + day_ms), base=1)).replace(b'"pk":', b'"pk" :')
+    late = items.segment(items.entry(None, at=1_767_225_600_000 + 2 * day_ms, p=0), base=2)
+    waits = {"pk": f"delay#{items.TOPIC}#0", "sk": f"{5:015d}#{'00' * 8}", **kept}
+    lines = [line(each) for each in (items.segment(kept), late, waits, items.payload(b"x"))]
+    folder = write_export(tmp_path, [[*lines, unusual], [line(items.topic())]])
+    first, second = sorted(read_export(str(folder)).files, key=lambda file: -file.items)
+
+    def landed(file: DataFile, kinds: set[str], of_segments: bytes = b"") -> list[dict[str, Any]]:
+        return [row for batch in landed_rows(file, False, frozenset(kinds), of_segments) for row in batch.to_pylist()]
+
+    by_line = {row["line"]: row for row in landed(first, {"segment", "delayed", "payload"})}
+    held = [(entry["data"], entry["pieces"]) for at in (1, 2, 5) for entry in by_line[at]["segment"]["entries"]]
+    assert held == [(b"", None), (None, 0), (b"", None)]
+    assert (by_line[3]["delayed"]["entry"]["data"], by_line[4]["payload"]["data"]) == (b"", b"x")
+    assert by_line[0]["days"] == {"first": date(2026, 1, 1), "last": date(2026, 1, 3)}
+    only_late = landed(first, {"segment"}, b'"p"')
+    assert [row["line"] for row in only_late] == [2, 5, 0]  # and what is not spelled as usual
+    assert only_late[-1]["days"] == by_line[0]["days"]
+    assert [row["days"] for row in landed(second, {"segment"})] == [None]
 
 
 def test_a_change_is_a_row_with_its_time_and_a_removal_too(spark: SparkSession, tmp_path: Path) -> None:

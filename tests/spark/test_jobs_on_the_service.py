@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ from pyspark.sql import SparkSession
 from spark.frame.job import main
 from spark.jobs import compact, pipeline, replay, search
 from tests.spark.exports import ID, write_items
+from tests.spark.opened import opened
 from tests.spark.service import World, busy_world
 from tests.support.client import Client, Json
 
@@ -29,13 +31,14 @@ def world() -> World:
 
 
 class Pipeline(NamedTuple):
-    """One run of it: `folder` of the export, `said` on stdout and stderr."""
+    """One run of it: `folder` of the export, `said` on stdout and stderr, `passes` over each file."""
 
     folder: Path
     tables: Path
     code: int
     said: str
     page: str
+    passes: set[int]
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         return pq.read_table(self.tables / table / f"export={ID}", partitioning=None).to_pylist()
@@ -44,12 +47,13 @@ class Pipeline(NamedTuple):
 @pytest.fixture(scope="module")
 def ran(spark: SparkSession, world: World, tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
     root = tmp_path_factory.mktemp("jobs")
-    folder, tables, out = write_items(root / "export", world.items, files=1), root / "tables", root / "report.html"
+    folder, tables, out = write_items(root / "export", world.items), root / "tables", root / "report.html"
     given = ["--export", str(folder), "--tables", str(tables), "--out", str(out), "--allow-quarantine"]
     said = io.StringIO()
-    with redirect_stdout(said), redirect_stderr(said):
+    counting = opened(folder / "data") if sys.platform == "linux" else nullcontext(Counter({"": 4}))
+    with counting as counts, redirect_stdout(said), redirect_stderr(said):
         code = main(pipeline.JOB, [*given, "--now", str(world.client.clock.now())])
-    return Pipeline(folder, tables, code, said.getvalue(), out.read_text())
+    return Pipeline(folder, tables, code, said.getvalue(), out.read_text(), set(counts.values()))
 
 
 def _groups(world: World) -> list[Json]:
@@ -73,6 +77,11 @@ def test_the_pipeline_runs_every_job_says_a_line_of_each_and_makes_the_report(ra
     for text in (f"{ready} ready", f"{kept} messages", "no such customer", "a month"):
         assert text.replace(" ", "") in ran.page.replace("\u202f", "").replace(" ", ""), text
     assert "has not run" not in ran.page
+
+
+def test_the_pipeline_reads_each_file_once_for_all_jobs_and_its_messages_three_times(ran: Pipeline) -> None:
+    """For their table, for the audit, and, since one cannot be unpacked, for the quarantine."""
+    assert ran.passes == {4}
 
 
 def test_a_backlog_is_what_the_service_says(ran: Pipeline, world: World) -> None:

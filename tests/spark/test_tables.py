@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from spark.frame.job import DONE, FAILED, Job, Outcome, Run, main
 from spark.frame.tables import Tables
 from spark.jobs import audit, messages
-from spark.transforms import messages as unpacking
 from tests.spark.exports import write_items
 from tests.spark.items import entry, segment, topic
 
@@ -350,7 +349,7 @@ def test_messages_that_fails_leaves_what_was_found_unreadable_in_the_quarantine(
     given = ["--export", str(folder), "--tables", str(tmp_path / "tables")]
     assert main(messages.JOB, given) == FAILED
     with monkeypatch.context() as patch:
-        patch.setattr(unpacking, "failures", _raise)
+        patch.setattr(messages, "failures", _raise)
         assert main(messages.JOB, given) == FAILED
     assert main(audit.JOB, given) == FAILED
     said = capsys.readouterr().err.splitlines()

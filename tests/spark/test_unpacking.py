@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from spark.reading.packed_entries import SCHEMA
+from spark.unpacking.entries import SCHEMA
 from spark.unpacking.unpack import unpack
 
 AT_MS = 1_767_225_600_000

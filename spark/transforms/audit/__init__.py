@@ -13,19 +13,18 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark.transforms.audit.cursors import of_cursors, of_groups
 from spark.transforms.audit.decisions import of_decisions, of_waiting
 from spark.transforms.audit.entry_ids import of_entries
-from spark.transforms.audit.findings import COST, DOUBT, VIOLATION, Moment
+from spark.transforms.audit.findings import COST, DOUBT, VIOLATION, Moment, finding, findings
 from spark.transforms.audit.log import of_logs, topics
 from spark.transforms.audit.owed_messages import of_letters, of_offsets, of_pages
 from spark.transforms.audit.segment_pointers import of_pointers
-from spark.transforms.audit.unreadable import of_contents
 
-__all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "light", "violations", "worst_first"]
+__all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "violations", "worst_first"]
 
 _WHOLE = ("topic", "group", "cursor", "retry_page", "index", "dead_letter")
 _ENTRIES = ("delayed", "decision", "dedup")
@@ -47,36 +46,20 @@ _CHECKS = (
 )
 
 
-def light(items: DataFrame) -> DataFrame:
-    """The same items without what the audit has no use for: of messages no more than whether they are there."""
-    entries = F.transform("segment.entries", lambda entry: entry.withField("data", _stub(entry["data"])))
-    return items.select("kind", "pk", "sk", "topic_id", "ttl", *_WHOLE, *_ENTRIES, "segment", "payload").withColumns(
-        {
-            "segment": F.col("segment").withField("entries", entries),
-            "payload": F.col("payload").withField("data", F.lit(None).cast("binary")),
-            **{kind: _with_stub(F.col(kind)) for kind in _ENTRIES},
-        }
-    )
-
-
-def _with_stub(waiting: Column) -> Column:
-    return F.when(
-        waiting["entry"].isNotNull(), waiting.withField("entry.data", _stub(waiting["entry"]["data"]))
-    ).otherwise(waiting)
-
-
-def _stub(data: Column) -> Column:
-    return F.when(data.isNotNull(), F.unhex(F.lit("")))
-
-
-def violations(items: DataFrame, moment: Moment, contents: DataFrame | None = None) -> DataFrame:
-    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`. `contents`:
-    segments and payloads with all that is in them, to look into, too."""
+def violations(items: DataFrame, moment: Moment, failures: DataFrame | None = None) -> DataFrame:
+    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`. `failures`: entries that
+    could not be unpacked, `unpack.COLUMNS`."""
     found = [check(items, moment) for check in _CHECKS]
-    found += [] if contents is None else [of_contents(contents)]
+    found += [] if failures is None else [of_failures(failures)]
     rows = reduce(DataFrame.unionByName, found)
     named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
     return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
+
+
+def of_failures(failures: DataFrame) -> DataFrame:
+    """`unreadable`: the messages of an entry can be unpacked, and are as many as it says."""
+    said = F.format_string("entry %s: %s", "entry_id", "failure.reason")
+    return findings(failures, finding("unreadable", F.col("failure").isNotNull(), F.col("offset"), said))
 
 
 def worst_first(found: DataFrame) -> DataFrame:
