@@ -199,7 +199,7 @@ def _run(job: Job, given: argparse.Namespace, landed: DataFrame | None) -> Outco
     with ExitStack() as parts:
 
         def land() -> DataFrame:
-            return landed if landed is not None else parts.enter_context(landing(run, job.kinds, job.only_elsewhere))
+            return landed if landed is not None else parts.enter_context(landing(run, job))
 
         run = Run(spark, given, export, land)
         try:
@@ -225,10 +225,12 @@ def _outcome(job: Job, run: Run) -> Outcome:
 
 
 @contextmanager
-def landing(run: Run, kinds: Sequence[str], only_elsewhere: bool = False) -> Iterator[DataFrame]:
-    """`schemas.LANDED` of the export, with items of these kinds, on disk until this ends: one pass over its files."""
-    rows = dynamodb_export.landed(run.spark, run.export.place.path, *kinds, only_elsewhere=only_elsewhere)
-    with run.tables.kept_aside(rows, f"landed-{run.export.id}", "kind") as found:
+def landing(run: Run, job: Job) -> Iterator[DataFrame]:
+    """`schemas.LANDED` of the export, with the items that the job reads, on disk until this ends: one pass over its
+    files."""
+    path, name = run.export.place.path, f"landed-{job.name}-{run.export.id}"
+    rows = dynamodb_export.landed(run.spark, path, *job.kinds, only_elsewhere=job.only_elsewhere)
+    with run.tables.kept_aside(rows, name, "kind") as found:
         yield found
 
 

@@ -39,7 +39,7 @@ def run(run: Run) -> Outcome:
     common = _options(given, "export", "tables", "cores", "master", "now", "traceback")
     reading = [*common, *_options(given, "allow_quarantine")]
     worst = DONE
-    with landing(Run(run.spark, given, export), tuple(schemas.KINDS)) as landed:
+    with landing(Run(run.spark, given, export), JOB) as landed:
         for module in _JOBS:
             code = _one(module.JOB, [*reading, *(_options(given, "blobs") if module is messages else [])], landed)
             if code not in (DONE, VIOLATED):
@@ -63,7 +63,7 @@ def _one(job: Job, arguments: list[str], landed: DataFrame | None = None) -> int
     return code
 
 
-JOB = Job("pipeline", __doc__ or "", run, add_arguments, reads_export=False)
+JOB = Job("pipeline", __doc__ or "", run, add_arguments, reads_export=False, kinds=tuple(schemas.KINDS))
 
 if __name__ == "__main__":
     sys.exit(main(JOB))
