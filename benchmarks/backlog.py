@@ -21,8 +21,8 @@ from benchmarks.workload import Workload
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
+from local.memory.store import MemoryStore
 
 FEW = 1_000
 BUDGET_MS = 15

@@ -15,8 +15,8 @@ from benchmarks.report import Cell, size_name, table
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
+from local.memory.store import MemoryStore
 
 CASES = tuple(Case(size, batch) for size in (200, 1_000, 10_000) for batch in (1, 10, 100))
 

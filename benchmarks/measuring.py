@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
 
 T = TypeVar("T")
 

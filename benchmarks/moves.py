@@ -25,7 +25,7 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 
 _ROOT = str(Path(chalicelib.__file__).parent)
 _WARM = 3

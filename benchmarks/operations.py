@@ -15,7 +15,7 @@ from typing import TypeVar
 from benchmarks.decant import InProcess
 from benchmarks.measuring import Took, measured
 from benchmarks.workload import Workload
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
 
 T = TypeVar("T")
 

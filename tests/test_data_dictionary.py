@@ -8,8 +8,8 @@ from random import Random
 from typing import Any
 
 from chalicelib.base.limits import DAY_MS
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key
+from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
 from tests.support.client import Topic
 from tests.support.data_dictionary import ATTRIBUTES, ITEMS, kind_of

@@ -39,7 +39,7 @@ ROOMS = (
 """From the ground up, by what happens to a message. A module imports from its own room or from below, never in a
 circle."""
 
-ADAPTERS = ("chalicelib.store.memory", "chalicelib.store.dynamodb", "local.embedded")
+ADAPTERS = ("local.memory.store", "chalicelib.store.dynamodb", "local.embedded")
 """Ways to store. They are chosen in one place, and do not know each other."""
 
 TECHNOLOGIES = {

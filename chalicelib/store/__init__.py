@@ -1,4 +1,4 @@
-"""The storage port. `memory` and `dynamodb` implement it; one contract suite tests both.
+"""The storage port. `dynamodb` implements it, and `local.memory` for tests; one contract suite tests both.
 
 Each verb is one round trip. Any of them may raise `StoreUnavailable` (with `outcome="unknown"` when a write may have
 landed nevertheless); a write may also land late, after its caller has given up. An item that would come to more than

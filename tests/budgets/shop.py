@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.store.memory import MemoryStore
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
 from tests.budgets.shop import QUEUES, Shop, within
 from tests.support.orders import noise, orders
 

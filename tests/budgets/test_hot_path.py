@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.base.limits import KIB
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
 from tests.budgets.shop import CALLS, QUEUES, Shop, backlog, within
 from tests.support.instances import instance
 from tests.support.orders import noise, orders

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.runtime import Runtime
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
-from chalicelib.store.meter import Meter
+from local.memory.meter import Meter
+from local.memory.store import MemoryStore
 from tests.budgets.shop import QUEUES
 from tests.support.clock import Clock
 from tests.support.distant_store import DistantStore

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

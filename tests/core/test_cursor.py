@@ -19,8 +19,8 @@ from chalicelib.cursors import cursor_writes as steps
 from chalicelib.cursors.cursor import Cursor, Standing
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import Lease, runs
-from chalicelib.store.evaluate import after, holds
 from chalicelib.table.writes import Item, Key, Set, Write
+from local.memory.evaluate import after, holds
 
 KEY = Key("group", "cursor")
 END = 60

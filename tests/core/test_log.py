@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from chalicelib.base.limits import OFFSET_MAX
 from chalicelib.log.segment import SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES, Entry, Segment, append
-from chalicelib.store.evaluate import after, holds
 from chalicelib.table import keys
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
+from local.memory.evaluate import after, holds
 
 ENTRIES = st.builds(
     Entry,

@@ -13,8 +13,8 @@ from chalicelib.consuming.claim_plan import Pick, Riding, Tokens, pick, take
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
-from chalicelib.store.evaluate import after, holds
 from chalicelib.table.writes import Key
+from local.memory.evaluate import after, holds
 
 NOW = 1_000_000
 KEY = Key("group", "cursor")

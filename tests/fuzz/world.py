@@ -11,7 +11,7 @@ from chalice.test import HTTPResponse
 
 from app import app
 from chalicelib import wiring
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from local.server import Gateway
 from tests.support.client import Answer, Client, Group
 

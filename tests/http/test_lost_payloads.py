@@ -12,8 +12,8 @@ from chalicelib.base.limits import INLINE_BYTES_MAX
 from chalicelib.consuming.claim import UNREADABLE_MS
 from chalicelib.log.segment import PIECE_BYTES_MAX
 from chalicelib.store import Keys, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
+from local.memory.store import MemoryStore
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.orders import noise
 

@@ -20,8 +20,8 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
 from local.connections import HasHungUp, Server
+from local.memory.store import MemoryStore
 from local.request import Answer, Head
 from local.server import CarryingOut, Gateway, is_poll, with_requests_apart
 from tests.local.test_server import Running

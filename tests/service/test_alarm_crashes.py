@@ -12,8 +12,8 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.errors import DecantError
 from chalicelib.delays.promoter import Promoter
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Refused, Write
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as instance_of
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after

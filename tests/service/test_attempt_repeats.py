@@ -6,8 +6,8 @@ import copy
 from collections.abc import Sequence
 
 from chalicelib.store import Keys, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

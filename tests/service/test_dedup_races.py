@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
 from chalicelib.base.limits import DEDUP_MS
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Refused, Write
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as at_a_virtual_time
 

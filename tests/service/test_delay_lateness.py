@@ -9,7 +9,7 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.runtime import Runtime
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support.distant_store import DistantStore
 from tests.support.instances import SIGNING_KEY
 from tests.support.scheduler import Scheduler

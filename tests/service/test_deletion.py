@@ -11,8 +11,8 @@ from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.store import Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 from tests.support.orders import noise

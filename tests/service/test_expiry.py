@@ -15,8 +15,8 @@ from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
 from chalicelib.store import Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

@@ -14,8 +14,8 @@ from chalicelib.api import Api
 from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.base.runtime import system
 from chalicelib.store import Outcome
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Add, Item, Remove, RemoveItem, Set, Write
+from local.memory.store import MemoryStore
 from tests.history.checker import SKEW_MS
 from tests.support.clock import Clock
 from tests.support.instances import instance

@@ -9,8 +9,8 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
 from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Add, Item, Write
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Refused, Write
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

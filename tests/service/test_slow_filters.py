@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.catalogue.filters import Filter
 from chalicelib.consuming.view import SIFTING_MS
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance
 

@@ -12,9 +12,9 @@ from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import IDLE_CONSUMER_MS
 from chalicelib.store import Range
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
 from chalicelib.upkeep.sweeps import SWEEP_MS
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
 

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys, Outcome, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Refused, Write
+from local.memory.store import MemoryStore
 from tests.support.scheduler import Killed, Scheduler
 
 T = TypeVar("T")

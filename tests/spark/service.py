@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from chalicelib.catalogue import topic as topics
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.support.client import Client, Json, Topic
 

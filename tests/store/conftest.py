@@ -11,9 +11,9 @@ from chalicelib.base.runtime import system
 from chalicelib.store import Store
 from chalicelib.store.dynamodb import client, table
 from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Key
 from local import embedded
+from local.memory.store import MemoryStore
 
 TABLE = "contract"
 BUCKET = "contract"

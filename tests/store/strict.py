@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.dynamodb.expressions import Expressions
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item, Key, Path, RemoveItem, Write
+from local.memory.store import MemoryStore
 
 EXPRESSION_BYTES_MAX = 4_096
 OPERATORS_MAX = 300

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chalicelib.store import Outcome, Range, Store
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import (
     Absent,
     Add,
@@ -33,6 +32,7 @@ from chalicelib.table.writes import (
     SizeIs,
     Write,
 )
+from local.memory.store import MemoryStore
 from tests.store.shelf import HIGH, LOW, found
 
 NUMBERS = st.integers(-3, 3) | st.sampled_from([10**15, -(10**15)])

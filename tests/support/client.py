@@ -13,7 +13,7 @@ from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.service import build
-from chalicelib.store.memory import MemoryStore
+from local.memory.store import MemoryStore
 from tests.support import documented
 from tests.support.clock import Clock
 

@@ -7,8 +7,8 @@ from random import Random
 from typing import TypeVar
 
 from chalicelib.store import Outcome, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
+from local.memory.store import MemoryStore
 from tests.support.scheduler import Scheduler
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from chalicelib.base.errors import DecantError
 from chalicelib.base.runtime import Runtime
 from chalicelib.service import Service, build
 from chalicelib.store import Outcome, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
+from local.memory.store import MemoryStore
 from tests.support.instances import SIGNING_KEY
 from tests.support.scheduler import Killed
 

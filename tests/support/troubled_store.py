@@ -8,8 +8,8 @@ from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Outcome, Read
-from chalicelib.store.memory import MemoryStore
 from chalicelib.table.writes import Item, Key, Write
+from local.memory.store import MemoryStore
 
 Trouble = Callable[[str, Any], Exception | None]
 """Asked before each request with its verb and what it is about; what it returns is raised."""
