@@ -57,12 +57,17 @@ class Deliverer:
         except StoreUnavailable:
             stored = self._one_by_one(view, claimed, by_offset)
             unread = by_offset.keys() - {each.offset for each in stored}
+            if view.group.ordered:
+                stored = _before(stored, unread)
+                unread = by_offset.keys() - {each.offset for each in stored}
             self._claimer.give_back(claimed, unread)
             if not stored:
                 raise
         found = [each for each in stored if not each.message.is_lost]
         missing = by_offset.keys() - unread - {each.offset for each in found}
         has_missing = bool(missing) and self._settle_missing(view, claimed.cursor, by_offset, missing)
+        if view.group.ordered and not has_missing:
+            found = _before(found, missing)
         return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
 
     def _half_time(self, claimed: Claimed) -> int:
@@ -132,3 +137,8 @@ class Deliverer:
     def _receipt(self, view: QueueView, cursor: Cursor, lease: Lease, offset: int) -> str:
         place = (cursor.consumer, view.queue, cursor.epoch, lease.token, offset - lease.start, offset)
         return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))
+
+
+def _before(stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
+    """What an ordered queue may deliver: nothing past a message that is not settled."""
+    return [each for each in stored if each.offset < min(held_up, default=each.offset + 1)]

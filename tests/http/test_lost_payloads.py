@@ -41,6 +41,10 @@ class Payloads(MemoryStore):
         return super().read(reads)
 
 
+def unavailable(_writes: object) -> None:
+    raise StoreUnavailable("transactions are throttled")
+
+
 @pytest.fixture
 def store() -> Payloads:
     return Payloads()
@@ -212,6 +216,32 @@ def test_one_payload_that_cannot_be_read_holds_back_no_other_message(
     store.fails_alone = ""
     topic.client.clock.ms += UNREADABLE_MS
     assert [(each["body"], each["attempt"]) for each in group.take(1)] == [(sent[1], 1)]
+
+
+def test_an_ordered_queue_waits_for_a_payload_that_cannot_be_read(topic: Topic, store: Payloads, fresh: Client) -> None:
+    group = topic.group("g", ordered=True).seen_by(fresh)
+    sent = produce(topic)
+    store.fails_alone = [pk for pk in store._items if pk.startswith("payload#")][1]
+    first = group.pop()["messages"]
+    assert bodies(first) == sent[:1]
+    group.ack(*first)
+    assert group.pop()["messages"] == []
+    store.fails_alone = ""
+    topic.client.clock.ms += UNREADABLE_MS
+    assert [(each["body"], each["attempt"]) for each in group.take(2)] == [(body, 1) for body in sent[1:]]
+
+
+def test_an_ordered_queue_waits_for_a_lost_message_that_cannot_be_buried(
+    topic: Topic, store: Payloads, fresh: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = topic.group("g", ordered=True, invisible_ms=1_000).seen_by(fresh)
+    sent = produce(topic)
+    store.lose(1)
+    with monkeypatch.context() as away:
+        away.setattr(store, "write_together", unavailable)
+        assert bodies(group.pop()["messages"]) == sent[:1]
+    topic.client.clock.ms += 1_001
+    assert bodies(group.pop()["messages"]) == [sent[0], sent[2]]
 
 
 def test_a_queue_whose_payloads_cannot_be_read_holds_back_no_other_queue(client: Client, store: Payloads) -> None:
