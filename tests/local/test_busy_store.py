@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.test_server import refusal, running
+from tests.local.serving import refusal, running
 from tests.support.emulators import ROOT
 
 PREFIX = "com.amazonaws.dynamodb.v20120810#"

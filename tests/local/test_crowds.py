@@ -14,7 +14,7 @@ import pytest
 from local import connections
 from local.connections import HasHungUp, Server
 from local.request import Answer, Head
-from tests.local.test_server import Running, running
+from tests.local.serving import Running, running
 
 CROWD = 1_500
 """More connections than `select` could watch."""

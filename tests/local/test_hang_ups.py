@@ -24,7 +24,7 @@ from local.connections import HasHungUp, Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
 from local.server import CarryingOut, Gateway, is_poll, with_requests_apart
-from tests.local.test_server import Running
+from tests.local.serving import Running
 
 POP = "/topics/%s/groups/billing/pop"
 WAITING = b'{"wait_ms": 20000}'

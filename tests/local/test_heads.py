@@ -10,8 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.local.test_server import Running, in_raw, running
-from tests.local.test_store_endpoint import endpoint_in
+from tests.local.serving import Running, endpoint_in, in_raw, running
 
 DELETION = b"DELETE /topics/kept HTTP/1.1\r\nHost: localhost\r\nX-More: 1\r\n\r\n"
 PUT = b'PUT /topics/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{"queues": 3}'

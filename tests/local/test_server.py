@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
-import os
-import re
 import shutil
 import signal
 import socket
@@ -17,88 +14,12 @@ import threading
 import time
 from collections.abc import Iterator
 from email.message import Message
-from typing import Any
 
 import pytest
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
+from tests.local.serving import START_SECONDS, Running, environment, in_raw, launched, refusal, running
 from tests.support.emulators import ROOT, client_of, dynoxide, free_port
-
-START_SECONDS = 30
-"""A slow machine imports moto for some seconds."""
-
-
-class Running:
-    """A server under way, with what it has printed up to its last line of help."""
-
-    def __init__(self, process: subprocess.Popen[str], banner: str) -> None:
-        self.process = process
-        self.banner = banner
-        self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", banner)[0])
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Message, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            return response.status, response.headers, response.read()
-
-    def say(self, raw: bytes, ends: bool = False) -> bytes:
-        """Sends these bytes, and returns all that comes until the server closes. `ends`: sends the end of the
-        connection behind them, and still reads."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
-            connection.sendall(raw)
-            if ends:
-                connection.shutdown(socket.SHUT_WR)
-            return b"".join(iter(lambda: connection.recv(65_536), b""))
-
-    def end(self, ending: signal.Signals) -> tuple[int, str]:
-        """The exit code, and all that was on stderr."""
-        self.process.send_signal(ending)
-        _, errors = self.process.communicate(timeout=5)
-        return self.process.returncode, errors
-
-
-def environment(**settings: str) -> dict[str, str]:
-    ours = ("AWS_", "DECANT_", "PORT", "LOG")
-    return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **settings}
-
-
-def launched(*arguments: str, **settings: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "local", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, env=environment(**settings), stdout=pipe, stderr=pipe, text=True)
-
-
-@contextlib.contextmanager
-def running(**settings: str) -> Iterator[Running]:
-    process = launched(**{"PORT": "0", **settings})
-    killer = threading.Timer(START_SECONDS, process.kill)
-    killer.start()
-    try:
-        assert process.stdout is not None
-        lines: list[str] = []
-        while not lines or (lines[-1] and "/pop" not in lines[-1]):
-            lines.append(process.stdout.readline())
-        killer.cancel()
-        assert lines[-1], process.communicate()
-        yield Running(process, "".join(lines))
-    finally:
-        killer.cancel()
-        process.kill()
-        process.communicate()
-
-
-def refusal(*arguments: str, **settings: str) -> str:
-    """The one line with which it declines to start."""
-    process = launched(*arguments, **settings)
-    with contextlib.ExitStack() as stack:
-        stack.callback(process.kill)
-        printed, errors = process.communicate(timeout=START_SECONDS)
-    assert process.returncode not in (0, None)
-    assert printed == ""
-    assert len(errors.splitlines()) == 1, errors
-    return errors
 
 
 @pytest.fixture(scope="module")
@@ -112,13 +33,6 @@ def problem_of(answer: tuple[int, Message, bytes]) -> tuple[int, str]:
     assert headers["content-type"] == "application/problem+json"
     assert json.loads(body)["status"] == status
     return status, json.loads(body)["code"]
-
-
-def in_raw(answer: bytes) -> tuple[int, str]:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert b"connection: close" in head.lower()
-    assert b"application/problem+json" in head
-    return int(head.split()[1]), json.loads(body)["code"]
 
 
 # -- the newcomer -----------------------------------------------------------------------------------------------------

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import http.client
-import re
 import socket
 from urllib.parse import urlsplit
 
 from local.embedded.wire import OPERATIONS
-from tests.local.test_server import refusal, running
+from tests.local.serving import endpoint_in, refusal, running
 from tests.support.emulators import client_of
-
-
-def endpoint_in(banner: str) -> str:
-    return re.findall("DynamoDB endpoint[^:]*: (\\S+)", banner)[0]
 
 
 def status_of(endpoint: str, **headers: str) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from spark.exporting import main as export
 from spark.frame.job import main
 from spark.jobs import backlog, messages, report
-from tests.local.test_server import running
+from tests.local.serving import running
 from tests.support.emulators import ROOT
 
 
