@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -280,6 +281,13 @@ def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Mo
 def test_names_of_tests_are_short_sentences(path: Path) -> None:
     names = {node.name for node in ast.walk(_parsed(path)) if isinstance(node, ast.FunctionDef)}
     assert {name for name in names if name.startswith("test_") and len(name) > TEST_NAME_MAX} == set()
+
+
+@pytest.mark.parametrize("kind", ["budgets", "core", "http", "service"])
+def test_the_matrix_of_features_names_every_file(kind: str) -> None:
+    matrix = (ROOT / "tests/README.md").read_text()
+    names = {path.stem for path in TESTS if path.parent.name == kind}
+    assert {name for name in names if not re.search(rf"\b{name}`", matrix)} == set()
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

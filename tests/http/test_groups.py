@@ -1,8 +1,8 @@
-"""Groups over HTTP: create, change, look at, list, delete; where they begin, and how far they are."""
+"""Groups over HTTP: create, change, look at, list, delete; where they begin."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -38,7 +38,7 @@ FRESH_QUEUE = {
 }
 
 
-# -- create, change, delete -------------------------------------------------------------------------------------------
+# -- create, change, delete --------------------------------------------------------------------------------------------
 
 
 def test_a_new_group_is_201_with_the_defaults_and_its_progress(topic: Topic) -> None:
@@ -177,7 +177,7 @@ def test_two_groups_see_every_message_and_nothing_of_each_other(topic: Topic, cl
     assert len(two.pop()["messages"]) == 4
 
 
-# -- where a group begins ---------------------------------------------------------------------------------------------
+# -- where a group begins ----------------------------------------------------------------------------------------------
 
 
 def test_a_group_begins_with_the_earliest_message_unless_asked_otherwise(topic: Topic) -> None:
@@ -223,7 +223,7 @@ def test_a_group_may_begin_in_the_future(topic: Topic) -> None:
     assert topic.group("billing", start=START_MS + 1).totals() == (0, 0, 0, 0)
 
 
-# -- lists ------------------------------------------------------------------------------------------------------------
+# -- lists -------------------------------------------------------------------------------------------------------------
 
 
 def test_groups_are_listed_with_their_settings_and_totals(client: Client) -> None:
@@ -300,323 +300,3 @@ def test_groups_of_one_topic_are_not_those_of_another(client: Client) -> None:
     other = client.topic("two").group("b")
     assert other.topic.details()["groups"] == ["b"]
     assert [each["group"] for each in client.get("/topics/two/groups").json["groups"]] == ["b"]
-
-
-# -- progress ---------------------------------------------------------------------------------------------------------
-
-
-def test_progress_follows_a_message_through_all_its_states(topic: Topic, clock: Clock) -> None:
-    group = topic.group("billing", max_attempts=3)
-    topic.produce("a")
-    assert group.totals() == (1, 0, 0, 0)
-    taken = group.take_one()
-    assert group.totals() == (0, 1, 0, 0)
-    clock.sleep(30_000)
-    assert group.totals() == (1, 0, 0, 0)
-    taken = group.take_one()
-    assert group.totals() == (0, 1, 0, 0)
-    group.nack(taken, delay_ms=1_000)
-    assert group.totals() == (0, 0, 1, 0)
-    clock.sleep(1_000)
-    assert group.totals() == (1, 0, 0, 0)
-    taken = group.take_one()
-    group.nack(taken)
-    assert group.totals() == (0, 0, 0, 1)
-
-
-def test_progress_names_every_number_of_every_queue(client: Client, clock: Clock) -> None:
-    topic = client.topic("orders", queues=3)
-    group = topic.group("billing")
-    topic.produce(*"abcde", queue=1)
-    clock.sleep(10)
-    topic.produce("f", queue=1)
-    clock.sleep(10)
-    topic.produce("g", queue=2)
-    clock.sleep(10)
-    taken = group.take(3, consumer_id="worker-1")
-    group.ack(taken[1])
-    assert group.progress()["queues"] == [
-        FRESH_QUEUE,
-        {
-            "queue": 1,
-            "committed_offset": 0,
-            "next_offset": 3,
-            "end_offset": 6,
-            "ready": 3,
-            "in_flight": 2,
-            "oldest_ready_at_ms": START_MS,
-            "last_pop_at_ms": START_MS + 30,
-            "last_consumer_id": "worker-1",
-        },
-        {
-            "queue": 2,
-            "committed_offset": 0,
-            "next_offset": 0,
-            "end_offset": 1,
-            "ready": 1,
-            "in_flight": 0,
-            "oldest_ready_at_ms": START_MS + 20,
-            "last_pop_at_ms": None,
-            "last_consumer_id": None,
-        },
-    ]
-
-
-def test_the_last_consumer_is_who_popped_last_or_nobody_if_it_did_not_say(topic: Topic, group: Group) -> None:
-    topic.produce(*"abc")
-    seen = []
-    for consumer in ("one", "two", None):
-        group.take_one(consumer_id=consumer)
-        seen.append(group.queue()["last_consumer_id"])
-    assert seen == ["one", "two", None]
-
-
-def test_the_oldest_ready_message_is_the_first_that_can_be_taken(topic: Topic, group: Group, clock: Clock) -> None:
-    for body in "abc":
-        topic.produce(body)
-        clock.sleep(100)
-    first = group.take_one(invisible_ms=5_000)
-    assert group.queue()["oldest_ready_at_ms"] == START_MS + 100
-    group.take(2)
-    assert group.queue()["oldest_ready_at_ms"] is None
-    clock.sleep(5_000)
-    assert group.queue()["oldest_ready_at_ms"] == first["stored_at_ms"]
-
-
-def test_the_committed_offset_is_the_lowest_that_is_not_settled(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce(*"abcdef")
-    a, b, c, d = group.take(4)
-    committed = [group.queue()["committed_offset"]]
-    for settle in (
-        lambda: group.ack(b),
-        lambda: group.ack(a),
-        lambda: group.nack(c, delay_ms=1_000),
-        lambda: group.extend(d),
-        lambda: clock.sleep(1_000),
-        lambda: group.take(1),
-    ):
-        settle()
-        committed.append(group.queue()["committed_offset"])
-    assert committed == [0, 0, 2, 3, 3, 3, 2]
-
-
-def test_the_committed_offset_passes_the_dead(topic: Topic, clock: Clock) -> None:
-    group = topic.group("billing", max_attempts=1)
-    topic.produce(*"abc")
-    group.nack(group.take_one())
-    assert group.queue()["committed_offset"] == 1
-    group.take(1)
-    clock.sleep(30_000)
-    assert group.queue()["committed_offset"] == 1
-    group.take(1)
-    assert (group.queue()["committed_offset"], group.totals()) == (2, (0, 1, 0, 2))
-
-
-def test_progress_is_the_same_on_every_instance(topic: Topic, group: Group) -> None:
-    topic.produce(*"abcd")
-    other = group.seen_by(group.client.another())
-    group.ack(group.take(2)[0])
-    other.nack(other.take_one())
-    assert group.progress() == other.progress()
-    assert group.totals() == (1, 1, 1, 0)
-
-
-def test_what_is_produced_after_a_look_counts_at_the_next(topic: Topic, group: Group) -> None:
-    other = Topic(topic.client.another(), topic.name)
-    for count in range(1, 80):
-        other.produce("a")
-        assert group.totals() == (count, 0, 0, 0)
-
-
-# -- reset ------------------------------------------------------------------------------------------------------------
-
-
-class Busy(NamedTuple):
-    """`leased`: the one message of each queue that is in flight."""
-
-    group: Group
-    leased: list[dict[str, Any]]
-
-
-@pytest.fixture
-def busy(client: Client, clock: Clock) -> Busy:
-    """Two queues of ten messages, one every 10 ms; in each of them one is acked, one waits, one is dead, one leased."""
-    topic = client.topic("orders", queues=2)
-    for number in range(10):
-        for queue in (0, 1):
-            topic.produce(f"{queue}{number}", queue=queue)
-        clock.sleep(10)
-    group = topic.group("billing")
-    taken = [group.take(4) for _ in range(2)]
-    group.ack(*[each[0] for each in taken])
-    group.nack(*[each[1] for each in taken], delay_ms=60_000)
-    group.change(max_attempts=1)
-    group.nack(*[each[2] for each in taken])
-    group.change(max_attempts=2)
-    assert group.totals() == (12, 2, 2, 2)
-    return Busy(group, [each[3] for each in taken])
-
-
-@pytest.mark.parametrize(
-    ("to", "begins"),
-    [
-        ("earliest", 0),
-        ("latest", 10),
-        ({"at_ms": 0}, 0),
-        ({"at_ms": START_MS}, 0),
-        ({"at_ms": START_MS + 1}, 1),
-        ({"at_ms": START_MS + 50}, 5),
-        ({"at_ms": START_MS + 90}, 9),
-        ({"at_ms": START_MS + 91}, 10),
-        ({"at_ms": START_MS + 10_000_000}, 10),
-        ({"at_ms": START_MS + 20, "queue": None, "offset": None}, 2),
-    ],
-)
-def test_a_reset_drops_leases_and_retries_and_keeps_dead_letters(
-    busy: Busy, clock: Clock, to: Any, begins: int
-) -> None:
-    group = busy.group
-    answer = group.reset(to)
-    assert answer == group.progress()
-    assert [(each["committed_offset"], each["next_offset"]) for each in answer["queues"]] == [(begins, begins)] * 2
-    assert group.totals() == (2 * (10 - begins), 0, 0, 2)
-    clock.sleep(60_000)
-    assert group.totals() == (2 * (10 - begins), 0, 0, 2)
-    found = sorted(body for _ in range(2) for body in bodies(group.pop()["messages"]))
-    assert found == [f"{queue}{number}" for queue in (0, 1) for number in range(begins, 10)]
-
-
-@pytest.mark.parametrize("offset", [0, 3, 9, 10])
-def test_a_reset_of_one_queue_leaves_the_others_as_they_are(busy: Busy, offset: int) -> None:
-    group, before = busy.group, busy.group.queue(0)
-    group.reset({"queue": 1, "offset": offset})
-    assert group.queue(0) == before
-    after = group.queue(1)
-    assert (after["committed_offset"], after["next_offset"], after["in_flight"]) == (offset, offset, 0)
-    assert group.totals() == (6 + 10 - offset, 1, 1, 2)
-    lost = [each["receipt"] for each in busy.leased if each["queue"] == 1]
-    assert [each["receipt"] for each in group.ack(*busy.leased)["failed"]] == lost
-
-
-@pytest.mark.parametrize("to", ["earliest", "latest", {"at_ms": START_MS}, {"queue": 0, "offset": 0}])
-def test_receipts_from_before_a_reset_are_lost(topic: Topic, group: Group, clock: Clock, to: Any) -> None:
-    topic.produce(*"abcd")
-    first, second = group.take(2), group.take(2)
-    group.ack(first[0])
-    group.reset(to)
-    for verb in (group.ack, group.nack, group.extend):
-        assert failed(verb(*first, *second)) == ["LeaseLost"] * 4
-        assert failed(verb(first[0])) == ["LeaseLost"]
-    before = group.totals()
-    clock.sleep(60_000)
-    assert group.totals() == before
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_receipt_acked_before_a_reset_is_lost_after_it(topic: Topic, group: Group, count: int) -> None:
-    topic.produce(*"ab")
-    acked = group.take(count)[0]
-    group.ack(acked)
-    group.reset("earliest")
-    assert failed(group.ack(acked)) == ["LeaseLost"]
-    assert group.pop(ack=[acked["receipt"]])["acked"] == 0
-
-
-def test_receipts_from_before_a_reset_are_lost_on_other_instances_too(topic: Topic, group: Group) -> None:
-    topic.produce(*"abcd")
-    taken = group.take(3)
-    other = group.seen_by(group.client.another())
-    other.ack(taken[0])
-    group.reset("earliest")
-    again = group.take(4)
-    assert failed(other.ack(taken[0])) == ["LeaseLost"]
-    assert failed(other.ack(*taken)) == ["LeaseLost"] * 3
-    assert other.ack(*again)["acked"] == 4
-
-
-def test_a_lease_from_before_a_reset_does_not_bring_its_messages_back(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce(*"ab")
-    group.take_one()
-    group.nack(group.take_one(), delay_ms=1_000)
-    group.reset("latest")
-    clock.sleep(86_400_000)
-    assert group.pop()["messages"] == []
-    topic.produce("c")
-    assert [(each["body"], each["attempt"]) for each in group.pop()["messages"]] == [("c", 1)]
-
-
-def test_after_a_reset_attempts_count_from_1(topic: Topic, group: Group, clock: Clock) -> None:
-    topic.produce("a")
-    for attempt in (1, 2, 3):
-        assert group.take_one()["attempt"] == attempt
-        clock.sleep(30_000)
-    group.reset("earliest")
-    assert group.take_one()["attempt"] == 1
-
-
-def test_a_group_is_reset_again_and_again(topic: Topic, group: Group) -> None:
-    topic.produce(*"abc")
-    for _ in range(5):
-        assert bodies(group.take(3)) == ["a", "b", "c"]
-        group.reset("earliest")
-    assert group.totals() == (3, 0, 0, 0)
-
-
-def test_a_group_that_never_popped_can_be_reset(topic: Topic, group: Group) -> None:
-    topic.produce(*"abc")
-    group.reset({"queue": 0, "offset": 2})
-    assert bodies(group.pop()["messages"]) == ["c"]
-    group.reset("latest")
-    assert group.pop()["messages"] == []
-
-
-def test_a_reset_of_a_paused_group_leaves_it_paused(topic: Topic, group: Group) -> None:
-    topic.produce("a")
-    group.change(paused=True)
-    assert group.reset("earliest")["paused"] is True
-    assert group.pop()["paused"] is True
-
-
-@pytest.mark.parametrize("offset", [11, 12, 10**15 - 1, 10**15, -1, 1.0, True, "1"])
-def test_a_reset_to_an_offset_that_the_queue_does_not_have_is_refused(busy: Busy, offset: object) -> None:
-    group, before = busy.group, busy.group.progress()
-    answer = group.client.post(f"{group.path}/reset", to={"queue": 0, "offset": offset})
-    assert answer.problem == (400, "InvalidField")
-    assert "offset" in answer.json["detail"]
-    assert group.progress() == before
-
-
-@pytest.mark.parametrize(
-    ("to", "code"),
-    [
-        (None, "InvalidField"),
-        ("first", "InvalidField"),
-        ("", "InvalidField"),
-        (5, "InvalidField"),
-        (True, "InvalidField"),
-        ([], "InvalidField"),
-        ({}, "InvalidField"),
-        ({"at_ms": None}, "InvalidField"),
-        ({"at_ms": -1}, "InvalidField"),
-        ({"at_ms": 1.0}, "InvalidField"),
-        ({"at_ms": "earliest"}, "InvalidField"),
-        ({"queue": 0}, "InvalidField"),
-        ({"offset": 0}, "InvalidField"),
-        ({"queue": 2, "offset": 0}, "InvalidField"),
-        ({"queue": -1, "offset": 0}, "InvalidField"),
-        ({"queue": True, "offset": 0}, "InvalidField"),
-        ({"at_ms": 0, "queue": 0, "offset": 0}, "InvalidField"),
-        ({"at_ms": 0, "queue": 0}, "InvalidField"),
-        ({"at_ms": 0, "offset": 0}, "InvalidField"),
-        ({"at": 0}, "UnknownField"),
-        ({"to": "latest"}, "UnknownField"),
-    ],
-)
-def test_a_reset_to_nowhere_is_refused_and_changes_nothing(busy: Busy, to: Any, code: str) -> None:
-    group, before = busy.group, busy.group.progress()
-    assert group.client.post(f"{group.path}/reset", to=to).problem == (400, code)
-    assert group.progress() == before
-
-
-def test_a_reset_that_says_nothing_is_refused(group: Group) -> None:
-    assert group.client.ask("POST", f"{group.path}/reset", raw=b"").problem == (400, "InvalidField")

@@ -1,0 +1,169 @@
+"""The cap on messages in flight, queue by queue."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.client import Client, Group, Topic, bodies, offsets, receipts
+from tests.support.clock import Clock
+
+EMPTY = {"messages": [], "acked": 0, "failed": []}
+
+
+def test_a_pop_that_meets_the_cap_gets_fewer_and_is_told(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=3)
+    topic.produce(*"abcde")
+    first = group.pop(max_messages=5)
+    assert (bodies(first["messages"]), first["limited"]) == (["a", "b", "c"], "in_flight")
+    assert group.pop() == {**EMPTY, "limited": "in_flight"}
+
+
+def test_a_pop_that_fills_the_cap_exactly_is_not_limited(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=3)
+    topic.produce(*"abcde")
+    assert "limited" not in group.pop(max_messages=3)
+
+
+def test_a_full_group_with_nothing_ready_is_not_limited(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"ab")
+    group.take(2)
+    assert group.pop() == EMPTY
+
+
+def test_the_cap_counts_for_each_queue(client: Client) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing", max_in_flight=1)
+    for queue in (0, 1):
+        topic.produce("a", "b", queue=queue)
+    popped = [group.pop() for _ in range(3)]
+    assert [offsets(each["messages"]) for each in popped] == [[0], [0], []]
+    assert {each["queue"] for pop in popped for each in pop["messages"]} == {0, 1}
+    assert [each.get("limited") for each in popped] == ["in_flight"] * 3
+
+
+def test_a_queue_at_its_cap_does_not_hide_another(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("billing", max_in_flight=1)
+    topic.produce("a", "b", queue=0)
+    group.take_one()
+    clock.sleep(10)
+    topic.produce("c", queue=1)
+    assert bodies(group.pop()["messages"]) == ["c"]
+
+
+def test_an_ack_makes_room(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abcd")
+    first = group.take(2)
+    group.ack(first[0])
+    assert bodies(group.pop()["messages"]) == ["c"]
+    assert group.totals() == (1, 2, 0, 0)
+
+
+def test_the_acks_that_ride_along_make_room_in_the_same_call(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abcde")
+    first = group.take(2)
+    popped = group.pop(ack=receipts(*first))
+    assert (bodies(popped["messages"]), popped["acked"], popped["limited"]) == (["c", "d"], 2, "in_flight")
+    assert group.totals() == (1, 2, 0, 0)
+
+
+def test_acks_of_an_expired_lease_make_no_room_that_was_there_already(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abcdef")
+    expired = group.take_one(invisible_ms=1_000)
+    group.take_one()
+    clock.sleep(1_000)
+    popped = group.pop(ack=receipts(expired))
+    assert (bodies(popped["messages"]), popped["acked"], popped["limited"]) == (["c"], 1, "in_flight")
+    assert group.totals() == (3, 2, 0, 0)
+
+
+def test_an_expired_lease_that_is_acked_in_part_keeps_its_room(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abcdef")
+    first = group.take(2)
+    clock.sleep(30_000)
+    popped = group.pop(max_messages=10, ack=receipts(first[0]))
+    assert (bodies(popped["messages"]), popped["limited"]) == (["b", "c"], "in_flight")
+
+
+def test_acks_shown_twice_make_room_once(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abcdef")
+    first = group.take(2)
+    popped = group.pop(ack=receipts(first[0], first[0]))
+    assert (bodies(popped["messages"]), popped["acked"]) == (["c"], 2)
+    group.ack(first[1])
+    popped = group.pop(ack=receipts(*first))
+    assert (bodies(popped["messages"]), popped["acked"]) == (["d"], 2)
+    assert group.totals() == (2, 2, 0, 0)
+
+
+def test_an_expired_lease_makes_room_only_for_itself(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_in_flight=2)
+    topic.produce(*"abc")
+    group.take(2)
+    clock.sleep(30_000)
+    popped = group.pop()
+    assert ([(each["body"], each["attempt"]) for each in popped["messages"]], popped["limited"]) == (
+        [("a", 2), ("b", 2)],
+        "in_flight",
+    )
+
+
+def test_a_nacked_message_makes_room_while_it_waits(topic: Topic) -> None:
+    group = topic.group("billing", max_in_flight=1)
+    topic.produce("a", "b")
+    group.nack(group.take_one(), delay_ms=60_000)
+    assert bodies(group.pop()["messages"]) == ["b"]
+
+
+def test_a_lower_cap_holds_back_what_is_ready_until_enough_is_settled(topic: Topic, group: Group) -> None:
+    topic.produce(*"abcdef")
+    taken = group.take(4)
+    group.change(max_in_flight=2)
+    assert group.pop() == {**EMPTY, "limited": "in_flight"}
+    group.ack(*taken[:2])
+    assert group.pop() == {**EMPTY, "limited": "in_flight"}
+    group.ack(taken[2])
+    assert bodies(group.pop()["messages"]) == ["e"]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_cap_is_never_passed_by_two_instances(topic: Topic, seed: int) -> None:
+    chance = random.Random(seed)
+    group = topic.group("billing", max_in_flight=7, max_attempts=1_000)
+    instances = [group, group.seen_by(group.client.another())]
+    topic.produce(*["x"] * 200)
+    held: list[str] = []
+    for _ in range(60):
+        at = chance.choice(instances)
+        chance.shuffle(held)
+        match chance.randrange(5):
+            case 0 | 1:
+                riding, held = held[:2], held[2:]
+                popped = at.pop(max_messages=chance.randint(1, 9), invisible_ms=chance.randint(1, 50), ack=riding)
+                held += receipts(*popped["messages"])
+            case 2 if held:
+                at.ack(held.pop())
+            case 3 if held:
+                at.nack(held.pop(), delay_ms=chance.randint(0, 50))
+            case _:
+                group.client.clock.sleep(chance.randint(1, 20))
+        assert group.queue()["in_flight"] <= 7
+
+
+def test_a_thousand_single_retries_do_not_hold_up_what_is_new(topic: Topic, group: Group) -> None:
+    for _ in range(8):
+        topic.produce(*["x"] * 256)
+        taken = group.take(256)
+        group.nack(*taken[::2], delay_ms=86_400_000)
+        group.ack(*taken[1::2])
+    topic.produce("new")
+    assert group.totals() == (1, 0, 1_024, 0)
+    assert bodies(group.pop()["messages"]) == ["new"]

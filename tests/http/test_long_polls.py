@@ -1,0 +1,86 @@
+"""Pops that wait for messages."""
+
+from __future__ import annotations
+
+from tests.support.client import Group, Topic, bodies, receipts
+from tests.support.clock import START_MS, Clock
+
+EMPTY = {"messages": [], "acked": 0, "failed": []}
+
+
+def test_a_long_poll_ends_empty_after_its_time(group: Group, clock: Clock) -> None:
+    assert group.pop(wait_ms=20_000) == EMPTY
+    assert clock.now() == START_MS + 20_000
+
+
+def test_a_pop_that_does_not_wait_takes_no_time(group: Group, clock: Clock) -> None:
+    group.pop()
+    group.pop(wait_ms=0)
+    assert clock.now() == START_MS
+
+
+def test_a_long_poll_answers_at_once_when_something_is_there(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    assert len(group.pop(wait_ms=20_000)["messages"]) == 1
+    assert clock.now() == START_MS
+
+
+def test_a_long_poll_wakes_for_a_new_message(topic: Topic, group: Group, clock: Clock) -> None:
+    other = Topic(topic.client.another(), topic.name)
+    clock.at(START_MS + 7_001, lambda: other.produce("a"))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a"]
+    assert START_MS + 7_001 <= clock.now() <= START_MS + 7_201
+
+
+def test_a_long_poll_wakes_for_an_expired_lease(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    group.take_one(invisible_ms=3_000)
+    assert group.pop(wait_ms=20_000)["messages"][0]["attempt"] == 2
+    assert START_MS + 3_000 <= clock.now() <= START_MS + 3_200
+
+
+def test_a_long_poll_wakes_for_a_retry(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    group.nack(group.take_one(), delay_ms=500)
+    assert group.pop(wait_ms=20_000)["messages"][0]["attempt"] == 2
+    assert START_MS + 500 <= clock.now() <= START_MS + 700
+
+
+def test_a_long_poll_gives_a_full_lease_from_when_it_ends(topic: Topic, group: Group, clock: Clock) -> None:
+    clock.at(START_MS + 5_000, lambda: topic.produce("a"))
+    message = group.pop(wait_ms=20_000, invisible_ms=1_000)["messages"][0]
+    assert message["invisible_until_ms"] == clock.now() + 1_000
+
+
+def test_a_long_poll_acks_before_it_waits(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce("a")
+    first = group.take_one()
+    seen: list[tuple[int, int, int, int]] = []
+    watching = group.seen_by(group.client.another())
+    clock.at(START_MS + 100, lambda: seen.append(watching.totals()))
+    assert group.pop(wait_ms=1_000, ack=receipts(first)) == {"messages": [], "acked": 1, "failed": []}
+    assert seen == [(0, 0, 0, 0)]
+
+
+def test_a_long_poll_ends_when_the_group_is_paused(group: Group, clock: Clock) -> None:
+    other = group.seen_by(group.client.another())
+    clock.at(START_MS + 2_000, lambda: other.change(paused=True))
+    assert group.pop(wait_ms=20_000) == {**EMPTY, "paused": True}
+    assert clock.now() <= START_MS + 2_200
+
+
+def test_a_long_poll_ends_404_when_the_group_is_deleted(group: Group, clock: Clock) -> None:
+    other = group.seen_by(group.client.another())
+    clock.at(START_MS + 2_000, other.delete)
+    assert group.client.post(f"{group.path}/pop", wait_ms=20_000).problem == (404, "GroupNotFound")
+
+
+def test_a_long_poll_at_the_cap_wakes_when_an_ack_makes_room(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_in_flight=1)
+    topic.produce("a", "b")
+    first = group.take_one()
+    other = group.seen_by(group.client.another())
+    clock.at(START_MS + 2_000, lambda: other.ack(first))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["b"]
+    assert START_MS + 2_000 <= clock.now() <= START_MS + 2_200
+    assert group.totals() == (0, 1, 0, 0)
