@@ -13,7 +13,7 @@ from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item, Key, Set, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
-from tests.support.instances import instance
+from tests.support.instances import instance, with_messages
 
 
 def cursor_of(store: MemoryStore) -> Item:
@@ -25,16 +25,6 @@ def leases(store: MemoryStore) -> int:
     return len(cursor_of(store)["leases"])
 
 
-def prepared(store: MemoryStore, clock: Clock, messages: int, **group: int) -> Api:
-    api: Api = instance(store, clock, 1)
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", group)
-    for first in range(0, messages, BATCH_MESSAGES_MAX):
-        count = min(BATCH_MESSAGES_MAX, messages - first)
-        api.produce("t", {"messages": [{"body": str(first + number)} for number in range(count)]})
-    return api
-
-
 def popped(api: Api, count: int) -> list[str]:
     found = api.pop("t", "g", {"max_messages": count})["messages"]
     assert len(found) == count
@@ -43,7 +33,7 @@ def popped(api: Api, count: int) -> list[str]:
 
 def test_heartbeats_leave_few_witnesses() -> None:
     store, clock = MemoryStore(), Clock()
-    api = prepared(store, clock, 2)
+    api = with_messages(store, clock, 2)
     [receipt] = popped(api, 1)
     for _ in range(500):
         [extended] = api.extend("t", "g", {"receipts": [receipt], "invisible_ms": 60_000})["extended"]
@@ -55,7 +45,7 @@ def test_heartbeats_leave_few_witnesses() -> None:
 
 def test_a_cursor_that_is_full_of_witnesses_makes_room_again() -> None:
     store, clock = MemoryStore(), Clock()
-    api = prepared(store, clock, 2)
+    api = with_messages(store, clock, 2)
     [receipt] = popped(api, 1)
     for seed in range(20):  # each by an instance that knows nothing of the cursor
         [extended] = instance(store, clock, seed).extend("t", "g", {"receipts": [receipt], "invisible_ms": 60_000})[
@@ -72,7 +62,7 @@ def test_a_cursor_that_is_full_of_witnesses_makes_room_again() -> None:
 
 def test_many_single_leases_nacked_at_once_leave_few_witnesses() -> None:
     store, clock = MemoryStore(), Clock()
-    api = prepared(store, clock, 2 * BATCH_MESSAGES_MAX)
+    api = with_messages(store, clock, 2 * BATCH_MESSAGES_MAX)
     for _ in range(2):
         receipts = [receipt for _ in range(BATCH_MESSAGES_MAX) for receipt in popped(api, 1)]
         assert api.nack("t", "g", {"receipts": receipts, "reason": "x" * 256})["failed"] == []
@@ -85,7 +75,7 @@ def test_many_single_leases_nacked_at_once_leave_few_witnesses() -> None:
 
 def test_messages_acked_one_by_one_leave_the_cursor_small() -> None:
     store, clock = MemoryStore(), Clock()
-    api = prepared(store, clock, BATCH_MESSAGES_MAX)
+    api = with_messages(store, clock, BATCH_MESSAGES_MAX)
     receipts = popped(api, BATCH_MESSAGES_MAX)
     largest = 0
     for receipt in [*receipts[::2], *receipts[1::2]]:
@@ -97,7 +87,7 @@ def test_messages_acked_one_by_one_leave_the_cursor_small() -> None:
 
 def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
     store, clock = MemoryStore(), Clock()
-    api = prepared(store, clock, 24 * BATCH_MESSAGES_MAX, max_in_flight=10_000)
+    api = with_messages(store, clock, 24 * BATCH_MESSAGES_MAX, max_in_flight=10_000)
     taken = [popped(api, BATCH_MESSAGES_MAX)[::2] for _ in range(24)]
     with pytest.raises(StoreUnavailable, match="as many leases and retries"):
         [api.nack("t", "g", {"receipts": evens, "delay_ms": RETRY_SOON_MS}) for evens in taken]
@@ -109,7 +99,10 @@ def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
 
 def test_what_an_instance_remembers_of_a_full_cursor_is_looked_at_again() -> None:
     store, clock = MemoryStore(), Clock()
-    api, other = prepared(store, clock, 12 * BATCH_MESSAGES_MAX, max_in_flight=10_000), instance(store, clock, 9)
+    api, other = (
+        with_messages(store, clock, 12 * BATCH_MESSAGES_MAX, max_in_flight=10_000),
+        instance(store, clock, 9),
+    )
     taken = [receipt for _ in range(2) for receipt in popped(api, BATCH_MESSAGES_MAX)]
     for receipts in [taken[first : first + BATCH_MESSAGES_MAX : 2] for first in (0, BATCH_MESSAGES_MAX)]:
         api.nack("t", "g", {"receipts": receipts, "delay_ms": 60_000})

@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
 from chalicelib.base.limits import DEDUP_MS
-from chalicelib.table.writes import Refused, Write
+from chalicelib.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance as at_a_virtual_time
+from tests.support.recording_store import RecordingStore
 
 Instance = Callable[[], Api]
 
@@ -52,17 +53,6 @@ def test_an_id_that_a_batch_has_many_of_is_answered_for_each(instance: Instance,
     assert instance().produce(topic, {"messages": [{"body": "b", "dedup_id": "1"}]}) == {"messages": [got[1]]}
 
 
-class RecordingStore(MemoryStore):
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Write] = []
-
-    def write(self, write: Write) -> dict[str, object]:
-        if write.key.sk == "record":
-            self.records.append(write)
-        return super().write(write)  # type: ignore[return-value]
-
-
 def test_a_record_that_arrives_late_changes_nothing() -> None:
     """While a newer one stands it is refused; where there is none any more it is born too old to stand."""
     store, clock = RecordingStore(), Clock()
@@ -70,7 +60,7 @@ def test_a_record_that_arrives_late_changes_nothing() -> None:
     api.put_topic("t", {"queues": 1})
     send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]  # noqa: E731
     assert send("a") == 0
-    [late] = store.records
+    [late] = [write for write in store.sent if write.key.sk == "record"]
     clock.ms += DEDUP_MS
     assert send("b") == 1
     try:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, TAKEOVERS_MAX
+from chalicelib.base.limits import TAKEOVERS_MAX
 from chalicelib.dead_letters.bury import DEAD_TOGETHER_MAX
 from chalicelib.table.writes import Add, Item, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
-from tests.support.instances import instance
+from tests.support.instances import instance, with_messages
 
 
 class Interrupted(MemoryStore):
@@ -45,16 +45,6 @@ def clock() -> Clock:
     return Clock()
 
 
-def prepared(store: Interrupted, clock: Clock, messages: int, **group: int) -> Api:
-    api = instance(store, clock)
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", group)
-    for first in range(0, messages, BATCH_MESSAGES_MAX):
-        count = min(BATCH_MESSAGES_MAX, messages - first)
-        api.produce("t", {"messages": [{"body": str(first + number)} for number in range(count)]})
-    return api
-
-
 def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
     """Offsets and receipts."""
     found = api.pop("t", "g", {"max_messages": count, **fields})["messages"]
@@ -62,7 +52,10 @@ def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
 
 
 def test_the_cap_holds_when_a_lease_acked_in_the_call_is_taken_over(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, 40, max_in_flight=10, invisible_ms=1_000), instance(store, clock, 7)
+    api, other = (
+        with_messages(store, clock, 40, max_in_flight=10, invisible_ms=1_000),
+        instance(store, clock, 7),
+    )
     _, receipts = pop(api, 10)
     clock.ms += 995
 
@@ -76,7 +69,7 @@ def test_the_cap_holds_when_a_lease_acked_in_the_call_is_taken_over(store: Inter
 
 
 def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, 40, max_in_flight=10), instance(store, clock, 7)
+    api, other = with_messages(store, clock, 40, max_in_flight=10), instance(store, clock, 7)
     api.bury("t", "g", {"receipts": pop(api, 5)[1]})
 
     def come_back() -> None:
@@ -89,7 +82,7 @@ def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Int
 
 
 def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 3)
+    api = with_messages(store, clock, 3)
 
     def late() -> None:
         clock.ms += 2_000
@@ -100,7 +93,7 @@ def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interru
 
 
 def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
-    api, other = prepared(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
+    api, other = with_messages(store, clock, 20, invisible_ms=1_000), instance(store, clock, 7)
     pop(api, 3)
     clock.ms += 2_000
     first: list[tuple[list[int], list[str]]] = []
@@ -111,7 +104,7 @@ def test_two_calls_of_one_attempt_at_once_get_the_same(store: Interrupted, clock
 
 
 def test_an_ack_in_a_pop_is_not_sent_again_when_the_pop_claims_twice(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 60, invisible_ms=1_000)
+    api = with_messages(store, clock, 60, invisible_ms=1_000)
     for _ in range(30):
         pop(api, 1)
     clock.ms += 2_000
@@ -122,7 +115,7 @@ def test_an_ack_in_a_pop_is_not_sent_again_when_the_pop_claims_twice(store: Inte
 
 
 def test_many_leases_are_buried_together(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 400, invisible_ms=60_000, max_attempts=1)
+    api = with_messages(store, clock, 400, invisible_ms=60_000, max_attempts=1)
     for _ in range(200):
         pop(api, 1)
     clock.ms += 60_000
@@ -134,7 +127,7 @@ def test_many_leases_are_buried_together(store: Interrupted, clock: Clock) -> No
 
 
 def test_a_message_a_reset_brings_back_is_acked_though_it_was_dead_before(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 10, max_attempts=1)
+    api = with_messages(store, clock, 10, max_attempts=1)
     _, receipts = pop(api, 1)
     api.nack("t", "g", {"receipts": receipts})
     api.reset_group("t", "g", {"to": "earliest"})
@@ -145,7 +138,7 @@ def test_a_message_a_reset_brings_back_is_acked_though_it_was_dead_before(store:
 
 
 def test_an_ack_of_a_message_that_has_died_is_lost(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 2, max_attempts=1, invisible_ms=1_000)
+    api = with_messages(store, clock, 2, max_attempts=1, invisible_ms=1_000)
     _, receipts = pop(api, 1)
     clock.ms += 1_000
     pop(api, 1)
@@ -158,7 +151,7 @@ def test_an_ack_of_a_message_that_has_died_is_lost(store: Interrupted, clock: Cl
 
 
 def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: Clock) -> None:
-    api = prepared(store, clock, 30, max_attempts=1)
+    api = with_messages(store, clock, 30, max_attempts=1)
     _, receipts = pop(api, 1)
     api.nack("t", "g", {"receipts": receipts})
     _, receipts = pop(api, 10)

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
-
-
-class RecordingStore(MemoryStore):
-    """Remembers the plain writes, which a network may bring again. Transactions are known by a token."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sent: list[Write] = []
-
-    def write(self, write: Write) -> Item:
-        self.sent.append(write)
-        return super().write(write)
-
-    def write_each(self, writes: Sequence[Write]) -> list[Item | Exception]:
-        self.sent += writes
-        return super().write_each(writes)  # type: ignore[return-value]
+from tests.support.recording_store import RecordingStore
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.api import Api
+from chalicelib.base.limits import BATCH_MESSAGES_MAX
 from chalicelib.service import build
 from chalicelib.store import Store
 from tests.support.clock import Clock
@@ -13,3 +14,14 @@ SIGNING_KEY = b"0123456789abcdef"
 def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
     """A fresh process: its caches are empty."""
     return Api(build(store, clock.runtime(seed), SIGNING_KEY))
+
+
+def with_messages(store: Store, clock: Clock, messages: int, **group: int) -> Api:
+    """An instance that has made a topic `t` of one queue, its group `g`, and so many messages."""
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", group)
+    for first in range(0, messages, BATCH_MESSAGES_MAX):
+        count = min(BATCH_MESSAGES_MAX, messages - first)
+        api.produce("t", {"messages": [{"body": str(first + number)} for number in range(count)]})
+    return api
