@@ -482,8 +482,10 @@ def deaths_that_count_twice() -> Any:
 def pages_that_nobody_notes() -> Any:
     """Retries go into a page, and the cursor does not know of it."""
 
+    true = retries.put_away
+
     def put_away(*args: Any) -> Write:
-        made = put_away(*args)
+        made = true(*args)
         return dataclasses.replace(made, effects=made.effects[1:])
 
     return patch.object(retries, "put_away", put_away)
