@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
+from chalicelib.log.joiner import LogJoiner
 from chalicelib.producing import dedup
 from chalicelib.producing.dedup import Deduplication, Record, claim
 from chalicelib.store import Keys
@@ -138,4 +139,4 @@ def promotions_that_begin_at_the_end() -> Any:
     def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
         return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue))))
 
-    return patch.object(chain.LogJoiner, "append_from", append_from)
+    return patch.object(LogJoiner, "append_from", append_from)
