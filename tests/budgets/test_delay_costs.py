@@ -49,7 +49,7 @@ def test_a_delayed_produce_keeps_its_budget(delay_ms: int, count: int, writes: i
         pytest.param(noise, 3_000, 1, 2, id="1 x 3 KB"),
     ],
 )
-def test_what_is_due_is_delivered_within_its_budget(
+def test_due_messages_are_delivered_within_their_budget(
     make: Callable[[int, int], list[str]], size: int, count: int, writes: int
 ) -> None:
     """A decision, an append, a payload where it does not fit, and a removal of each message: `writes` without those."""

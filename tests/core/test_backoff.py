@@ -67,6 +67,6 @@ def test_the_default_is_that_of_the_contract() -> None:
         ({"initial_ms": 5, "multiplier": 2, "max_ms": 9, "jitter": 1}, "backoff_ms.jitter"),
     ],
 )
-def test_what_is_no_backoff_is_refused_by_name(data: object, named: str) -> None:
+def test_an_invalid_backoff_is_refused_by_name(data: object, named: str) -> None:
     with pytest.raises(DecantError, match=named):
         backoff.parse(data, LABEL)

@@ -103,7 +103,7 @@ def test_a_condition_does_not_hide_what_grows(stage: str) -> None:
 
 @pytest.mark.parametrize("asking", ASKING_ALL)
 @pytest.mark.parametrize("stage", NESTING)
-def test_what_goes_through_a_value_pays_for_each_place_that_it_is_in(stage: str, asking: str) -> None:
+def test_walking_a_value_costs_each_place_that_it_is_in(stage: str, asking: str) -> None:
     expression = f"{'|'.join(['tag', *[stage] * 40])}|{asking}"
     with pytest.raises(InvalidFilter, match=r"takes more than \d+ steps"):
         parse({"expression": expression})

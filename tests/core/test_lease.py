@@ -35,7 +35,7 @@ def test_every_message_is_owed_or_acked_or_moved(marks: list[bytes]) -> None:
 
 
 @given(MARKS, st.randoms(use_true_random=False))
-def test_what_is_owed_does_not_depend_on_the_order_of_marks(marks: list[bytes], chance: Random) -> None:
+def test_owed_offsets_do_not_depend_on_the_order_of_marks(marks: list[bytes], chance: Random) -> None:
     shuffled = chance.sample(marks, len(marks))
     assert lease(*shuffled).owed == lease(*marks).owed
 

@@ -81,7 +81,7 @@ def test_an_entry_that_stands_is_not_appended_again(entry: Entry) -> None:
 
 
 @given(ENTRIES)
-def test_a_segment_is_made_only_by_who_may(entry: Entry) -> None:
+def test_only_an_allowed_writer_makes_a_segment(entry: Entry) -> None:
     assert not all(holds(guard, None) for guard in append("log", 5, entry, may_create=False).guards)
     assert all(holds(guard, None) for guard in append("log", 5, entry, may_create=True).guards)
     assert not append("log", 5, entry, may_create=False).landed(None)

@@ -119,7 +119,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("given_message", FITTING)
-def test_what_is_within_the_limits_is_taken_as_it_is(given_message: dict[str, Any]) -> None:
+def test_messages_within_the_limits_are_taken_as_they_are(given_message: dict[str, Any]) -> None:
     [(parsed, queue)] = parse_batch([given_message], QUEUES, NOW)
     expected = {name: value for name, value in given_message.items() if value is not None and name != "queue"}
     absent: dict[str, Any] = {"key": None, "tag": None, "properties": {}}
@@ -128,7 +128,7 @@ def test_what_is_within_the_limits_is_taken_as_it_is(given_message: dict[str, An
 
 
 @pytest.mark.parametrize(("given_message", "error"), WRONG)
-def test_what_is_not_within_the_limits_is_refused(given_message: Any, error: type[DecantError]) -> None:
+def test_messages_beyond_the_limits_are_refused(given_message: Any, error: type[DecantError]) -> None:
     with pytest.raises(error) as refused:
         parse_batch([message(), given_message], QUEUES, NOW)
     assert type(refused.value) is error
@@ -164,7 +164,7 @@ def test_all_that_is_wrong_in_a_batch_is_listed_and_a_size_comes_last() -> None:
     assert refused.value.detail == errors[1]["detail"]
 
 
-def test_a_single_message_that_is_no_object_is_no_json_object() -> None:
+def test_a_message_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(InvalidJson):
         parse([], QUEUES, "", NOW)
 
@@ -203,13 +203,13 @@ def test_a_message_id_says_where_the_message_is(entry_id: bytes, queue: int, off
 
 
 @given(st.text() | st.text("0123456789abcdef", min_size=15, max_size=40) | st.from_regex(r"[0-9a-f]{16}.{1,8}"))
-def test_any_other_text_is_no_message_id_or_says_the_same(text: str) -> None:
+def test_any_other_text_is_not_a_message_id_or_means_the_same(text: str) -> None:
     parsed = parse_message_id(text)
     assert parsed is None or message_id(*parsed) == text
 
 
 @pytest.mark.parametrize("place", ["00-1", "-11", f"00{OFFSET_MAX + 1:x}", "00" + "f" * 300])
-def test_an_id_of_no_place_is_no_message_id(place: str) -> None:
+def test_an_id_without_a_place_is_not_a_message_id(place: str) -> None:
     assert parse_message_id("00" * 8 + place) is None
 
 

@@ -28,7 +28,7 @@ def test_messages_come_out_as_they_went_in(messages: list[Message]) -> None:
 
 
 @given(BATCHES, st.integers(1, 40))
-def test_what_is_alike_is_compressed(messages: list[Message], times: int) -> None:
+def test_repeated_messages_are_compressed(messages: list[Message], times: int) -> None:
     packed = pack(messages * times)
     assert unpack(packed.codec, packed.data) == messages * times
     assert len(packed.data) <= packed.wire_bytes
@@ -65,7 +65,7 @@ def test_an_entry_comes_back_from_its_item(messages: list[Message], entry_id: by
 
 
 @given(BATCHES, st.integers(0, 3_000))
-def test_what_fits_for_certain_fits(messages: list[Message], room: int) -> None:
+def test_messages_that_surely_fit_do_fit(messages: list[Message], room: int) -> None:
     """`Space.holds` looks at the packed length only, and must never promise too much."""
     stored = [Stored(message, 0, offset, bytes(8), 0) for offset, message in enumerate(messages)]
     body_bytes = room + MESSAGE_OVERHEAD_BYTES * len(messages)
@@ -75,7 +75,9 @@ def test_what_fits_for_certain_fits(messages: list[Message], room: int) -> None:
 
 
 @given(BATCHES, st.integers(0, 3_000), st.integers(0, 5_000))
-def test_what_fits_is_the_longest_beginning_that_does(messages: list[Message], body: int, json: int) -> None:
+def test_as_many_messages_from_the_first_fit_as_there_is_room_for(
+    messages: list[Message], body: int, json: int
+) -> None:
     stored = [Stored(message, 0, offset, bytes(8), 0) for offset, message in enumerate(messages)]
     space = Space(body, json)
     count = space.fitting(stored)

@@ -118,7 +118,7 @@ def test_leases_that_are_just_acked_are_not_taken_over(
 
 
 @given(cursors(), st.integers(0, 40), st.integers(1, 20), st.integers(1, 40), st.booleans())
-def test_what_was_picked_is_leased_and_nothing_else_changes(
+def test_picked_messages_are_leased_and_nothing_else_changes(
     cursor: Cursor, ahead: int, want: int, cap: int, is_exact: bool
 ) -> None:
     picked = pick(cursor, group(cap), cursor.next + ahead, want, NOW)

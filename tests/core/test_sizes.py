@@ -58,7 +58,7 @@ def test_an_item_is_the_sum_of_its_attributes(item: dict[str, Any], more: str) -
 
 
 @given(st.lists(VALUES, max_size=4), VALUES)
-def test_what_is_appended_adds_its_size_and_a_byte(elements: list[Any], element: Any) -> None:
+def test_an_appended_element_adds_its_size_and_a_byte(elements: list[Any], element: Any) -> None:
     assert value_bytes([*elements, element]) == value_bytes(elements) + 1 + value_bytes(element)
 
 

@@ -219,7 +219,7 @@ def test_an_answer_brings_new_messages_in_the_order_of_their_queue(attempt: int,
     assert found(judged) == wrong
 
 
-def test_what_a_group_does_not_want_it_need_not_get_and_must_not() -> None:
+def test_a_group_gets_no_message_that_its_filter_excludes() -> None:
     rules = {"g": Rules(5, 2, unwanted_key="b")}
     keyed = [Sent("a", "b", 0, PLACE)]
     assert found(history(sent=keyed, drained={"g": set()}, rules=rules)) == set()
@@ -293,7 +293,7 @@ def waits(*outcomes: str, is_there: bool) -> History:
         (waits("MessageNotFound", is_there=True), False),
     ],
 )
-def test_what_waits_comes_or_is_cancelled_as_was_told(judged: History, is_fine: bool) -> None:
+def test_a_delayed_message_comes_or_is_cancelled_as_answered(judged: History, is_fine: bool) -> None:
     assert found(judged) == (set() if is_fine else {"what_waits_comes_once_or_is_cancelled"})
 
 

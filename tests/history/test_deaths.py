@@ -24,7 +24,7 @@ NOBODY_GOT_IT = "what_nobody_got_does_not_die"
         ({"reasons": {"g": {PLACE: GONE}}}, {NOBODY_GOT_IT, "what_is_dead_as_lost_is_lost"}),
     ],
 )
-def test_what_nobody_got_does_not_die_but_of_the_loss_of_its_payload(more: dict[str, object], wrong: set[str]) -> None:
+def test_an_undelivered_message_dies_only_when_its_payload_is_lost(more: dict[str, object], wrong: set[str]) -> None:
     died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
     judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
     assert found(judged) - {"a_group_takes_its_own_receipts_alone"} == wrong

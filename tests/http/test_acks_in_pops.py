@@ -52,7 +52,7 @@ def test_a_pop_stays_with_the_queue_it_acks_unless_another_waits_longer(client: 
     assert bodies(group.pop(ack=receipts(first))["messages"]) == ["c"]
 
 
-def test_what_is_fresh_does_not_wait_for_a_pop_that_stays_with_its_queue(client: Client, clock: Clock) -> None:
+def test_new_messages_do_not_wait_for_a_pop_that_stays_with_its_queue(client: Client, clock: Clock) -> None:
     topic = client.topic("orders", queues=4)
     group = topic.group("billing")
     topic.produce("a", queue=1)

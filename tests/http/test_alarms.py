@@ -106,7 +106,7 @@ def test_an_alarm_clears_only_below_all_of_its_thresholds(topic: Topic, desk: De
     assert (desk.check(), desk.told()) == (1, ["raised", "cleared"])
 
 
-def test_what_has_expired_is_no_backlog(client: Client, desk: Desk, clock: Clock) -> None:
+def test_expired_messages_are_not_a_backlog(client: Client, desk: Desk, clock: Clock) -> None:
     client.put("/topics/short", queues=1, retention_ms=60_000)
     Topic(client, "short").group("g", alarm={"ready": 1})
     Topic(client, "short").produce("a")
@@ -186,7 +186,7 @@ def test_an_alarm_that_is_taken_away_clears_if_it_was_raised(topic: Topic, desk:
     assert desk.check() == 0
 
 
-def test_a_group_without_an_alarm_is_told_nothing_of(topic: Topic, desk: Desk) -> None:
+def test_a_group_without_an_alarm_sends_nothing(topic: Topic, desk: Desk) -> None:
     topic.group("billing", alarm={})
     topic.produce("a")
     assert desk.client.api.check() == {"seen": 0, "done": 0}
@@ -260,7 +260,7 @@ def test_a_topic_of_alarms_that_was_deleted_is_made_again(client: Client, topic:
     assert (desk.check(), desk.told()) == (1, ["cleared"])
 
 
-def test_a_backlog_of_alarms_is_told_once_and_feeds_no_loop(client: Client, desk: Desk, clock: Clock) -> None:
+def test_a_backlog_of_alarms_sends_one_alarm_and_no_loop(client: Client, desk: Desk, clock: Clock) -> None:
     alarms = client.topic("decant.alarms")
     group = alarms.group("pages", alarm={"ready": 1})
     alarms.produce("a")

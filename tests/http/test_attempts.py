@@ -85,7 +85,7 @@ def test_after_expiry_it_is_a_new_pop(topic: Topic, group: Group, clock: Clock) 
     assert group.ack(*again)["acked"] == 2
 
 
-def test_what_another_took_after_expiry_is_not_returned(topic: Topic, group: Group, clock: Clock) -> None:
+def test_messages_another_took_after_expiry_are_not_returned(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"ab")
     group.take(1, attempt_id="x")
     clock.sleep(30_000)

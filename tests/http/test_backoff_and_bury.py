@@ -71,7 +71,7 @@ def test_a_buried_message_is_dead_at_once(topic: Topic, group: Group, clock: Clo
     assert group.take_one()["offset"] == second["offset"]
 
 
-def test_what_is_buried_or_settled_or_nacked_cannot_be_buried(topic: Topic, group: Group) -> None:
+def test_buried_settled_and_nacked_messages_cannot_be_buried(topic: Topic, group: Group) -> None:
     topic.produce(*"abc")
     buried, acked, nacked = group.take(3)
     _bury(group, buried)

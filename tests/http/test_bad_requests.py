@@ -43,13 +43,13 @@ NO_OBJECTS = [b"[]", b"null", b"1", b"1.5", b'"queues"', b"true", b'[{"queues": 
 
 
 @pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
-def test_what_is_not_json_is_refused_and_changes_nothing(client: Client, raw: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused_and_changes_nothing(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).problem == (400, "InvalidJson")
     assert client.get("/topics").json["topics"] == []
 
 
 @pytest.mark.parametrize("raw", NO_OBJECTS)
-def test_json_that_is_no_object_is_refused(client: Client, raw: bytes) -> None:
+def test_json_that_is_not_an_object_is_refused(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).problem == (400, "InvalidJson")
 
 
@@ -177,7 +177,7 @@ def test_a_wrong_value_is_shown_as_json_and_not_at_length(client: Client, raw: b
     assert answer.json["detail"].endswith(f"it is {shown}")
 
 
-def test_what_is_missing_is_null(group: Group) -> None:
+def test_missing_values_are_null(group: Group) -> None:
     assert group.client.post(f"{group.path}/ack").json["detail"].endswith("it is null")
 
 
@@ -297,7 +297,7 @@ def test_an_integer_has_its_range_and_nothing_else_is_one(
 
 
 @pytest.mark.parametrize("raw", [b'{"queues": 1.0}', b'{"queues": 1e0}', b'{"queues": 1E400}', b'{"queues": "4"}'])
-def test_a_number_with_a_point_or_an_exponent_is_no_integer(client: Client, raw: bytes) -> None:
+def test_a_number_with_a_point_or_an_exponent_is_not_an_integer(client: Client, raw: bytes) -> None:
     assert client.ask("PUT", "/topics/orders", raw=raw).problem == (400, "InvalidField")
 
 

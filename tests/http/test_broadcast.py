@@ -120,7 +120,7 @@ def test_every_consumer_gets_every_message(group: Group, ann: Consumer, bob: Con
     assert bob.gets_nothing()
 
 
-def test_it_does_over_many_queues_and_instances(client: Client) -> None:
+def test_every_consumer_gets_every_message_over_queues_and_instances(client: Client) -> None:
     topic = client.topic("wide", queues=4)
     group = topic.group("caches", mode="broadcast")
     sent = {f"m{number}" for number in range(40)}
@@ -337,7 +337,7 @@ def test_the_dead_of_a_forgotten_consumer_can_be_redriven_or_purged(
     assert group.totals() == (0, 2, 0, 0)
 
 
-def test_what_counted_dead_letters_goes_with_them(clock: Clock, group: Group, dead: list[Json]) -> None:
+def test_a_cursor_that_counted_dead_letters_goes_with_them(clock: Clock, group: Group, dead: list[Json]) -> None:
     clock.sleep(IDLE_CONSUMER_MS + 1)
     assert (sweep(group), cursors(group)) == (2, 2)
     group.client.delete(f"{group.path}/dead")
@@ -518,7 +518,7 @@ def test_one_that_finds_nothing_for_long_is_not_idle(
     assert ann.gets_nothing()
 
 
-def test_it_is_forgotten_in_all_queues_whichever_it_read_last(client: Client, clock: Clock) -> None:
+def test_a_consumer_is_forgotten_in_all_queues_whichever_it_read_last(client: Client, clock: Clock) -> None:
     topic = client.topic("wide", queues=3)
     assert client.put(topic.path, retention_ms=KEPT).status == 200
     group = topic.group("caches", mode="broadcast")

@@ -294,7 +294,7 @@ def test_no_request_is_larger_than_dynamodb_takes(clock: Clock) -> None:
 # -- after a reset ----------------------------------------------------------------------------------------------------
 
 
-def test_what_a_reset_made_ready_again_is_not_delivered_twice_by_a_redrive(topic: Topic, group: Group) -> None:
+def test_a_redrive_does_not_repeat_messages_that_a_reset_made_ready(topic: Topic, group: Group) -> None:
     topic.produce(*"abc")
     bury(group, *group.take(3))
     group.reset("earliest")
@@ -308,7 +308,7 @@ def test_what_a_reset_made_ready_again_is_not_delivered_twice_by_a_redrive(topic
     assert group.ack(leased)["acked"] == 1
 
 
-def test_what_was_settled_after_a_reset_is_still_dead_and_can_be_redriven(topic: Topic, group: Group) -> None:
+def test_a_message_settled_after_a_reset_is_still_dead_and_redrivable(topic: Topic, group: Group) -> None:
     topic.produce("a")
     bury(group, group.take_one())
     group.reset("earliest")
@@ -333,7 +333,7 @@ def test_a_message_that_dies_twice_counts_once(topic: Topic, group: Group, clock
 # -- purging ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_purged_is_gone_and_stays_settled(topic: Topic, group: Group) -> None:
+def test_purged_messages_are_gone_and_stay_settled(topic: Topic, group: Group) -> None:
     topic.produce(*["x"] * 200)
     bury(group, *group.take(200))
     assert purge(group) == 200

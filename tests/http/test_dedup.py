@@ -170,7 +170,9 @@ def test_a_repeat_finishes_the_append_of_a_caller_that_died(store: TroubledStore
     assert topic.read(queue=0, offset=100)["messages"][0]["body"] == "a"
 
 
-def test_who_is_helped_meanwhile_gives_the_same_answer(store: TroubledStore, client: Client, topic: Topic) -> None:
+def test_a_caller_that_is_helped_meanwhile_gives_the_same_answer(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
     other = Topic(client.another(), "orders")
     helped: list[Any] = []
 

@@ -67,7 +67,7 @@ def numbered(count: int, **fields: Any) -> list[Json]:
 
 
 @pytest.mark.parametrize("delay_ms", [500, 2 * MINUTE_MS])
-def test_what_one_call_sends_for_one_time_keeps_its_order(
+def test_messages_of_one_call_for_one_time_keep_their_order(
     client: Client, topic: Topic, clock: Clock, delay_ms: int
 ) -> None:
     group = topic.group("ordered", ordered=True)
@@ -78,7 +78,7 @@ def test_what_one_call_sends_for_one_time_keeps_its_order(
     assert bodies(drained(group)) == [each["body"] for each in batch]
 
 
-def test_a_repeat_by_dedup_ids_hears_the_ids_of_the_first_call(topic: Topic, group: Group, clock: Clock) -> None:
+def test_a_repeat_by_dedup_ids_returns_the_ids_of_the_first_call(topic: Topic, group: Group, clock: Clock) -> None:
     batch = [each | {"dedup_id": each["body"]} for each in numbered(8, deliver_at_ms=START_MS + 500)]
     sent = topic.produce(*batch)
     assert topic.produce(*batch) == topic.produce(*reversed(batch))[::-1] == sent
@@ -161,7 +161,7 @@ def test_a_body_of_any_size_comes_out_as_it_went_in(
 # -- looking ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_waits_is_listed_by_when_it_is_due(client: Client) -> None:
+def test_delayed_messages_are_listed_in_due_order(client: Client) -> None:
     topic = client.topic("wide", queues=3)
     sent = [topic.produce(str(ms), delay_ms=ms, queue=ms % 3)[0] for ms in (70_000, 5, 900, 60)]
     listed = waiting(topic)["messages"]
@@ -177,7 +177,7 @@ def test_what_waits_is_listed_by_when_it_is_due(client: Client) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 7, 60, 1_000])
-def test_pages_of_what_waits_hold_every_message_once(client: Client, limit: int) -> None:
+def test_pages_of_delayed_messages_hold_every_message_once(client: Client, limit: int) -> None:
     topic = client.topic("wide", queues=3)
     for number in range(60):
         topic.produce(str(number), delay_ms=1_000 + number * 7 % 20, queue=number % 3)

@@ -49,7 +49,7 @@ def test_an_unkeyed_message_goes_to_another_queue(store: TroubledStore, topic: T
 
 
 @pytest.mark.parametrize("fields", [{"key": "k"}, {"queue": 3}, {"dedup_id": "x"}])
-def test_what_must_lie_in_one_queue_does_not_go_elsewhere(
+def test_keyed_messages_do_not_go_to_another_queue(
     store: TroubledStore, client: Client, topic: Topic, fields: dict[str, Any]
 ) -> None:
     tried: set[str] = set()
@@ -60,7 +60,7 @@ def test_what_must_lie_in_one_queue_does_not_go_elsewhere(
     assert len(tried) == 1
 
 
-def test_of_a_batch_the_unkeyed_hop_and_the_others_are_said_to_have_failed(store: TroubledStore, topic: Topic) -> None:
+def test_unkeyed_messages_of_a_batch_hop_and_the_others_fail(store: TroubledStore, topic: Topic) -> None:
     queue = sticky(topic)
     store.before = throttled_queue(queue)
     batch = [{"body": "a"}, {"body": "b", "queue": queue}, {"body": "c"}]

@@ -35,7 +35,7 @@ def test_an_expression_sees_tag_key_and_properties(topic: Topic) -> None:
     assert group.pop()["messages"] == keyed.pop()["messages"] == []
 
 
-def test_what_is_passed_is_settled_and_costs_no_lease(topic: Topic) -> None:
+def test_skipped_messages_are_settled_and_cost_no_lease(topic: Topic) -> None:
     group = topic.group("some", filter={"tags": ["a"]})
     topic.produce(*tagged("b", "b", "b"))
     assert group.totals() == (3, 0, 0, 0)

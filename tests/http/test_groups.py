@@ -141,7 +141,7 @@ def test_a_deleted_group_is_gone(topic: Topic, group: Group) -> None:
     assert client.get(f"{topic.path}/groups").json["groups"] == []
 
 
-def test_a_group_made_again_begins_anew_and_old_receipts_are_invalid(topic: Topic, group: Group) -> None:
+def test_a_group_made_again_starts_over_and_refuses_old_receipts(topic: Topic, group: Group) -> None:
     topic.produce("a", "b", "c")
     old = group.take(3)
     group.ack(old[0])

@@ -12,7 +12,7 @@ from tests.support.clock import Clock
 EMPTY = {"messages": [], "acked": 0, "failed": []}
 
 
-def test_a_pop_that_meets_the_cap_gets_fewer_and_is_told(topic: Topic) -> None:
+def test_a_pop_that_meets_the_cap_gets_fewer_and_says_so(topic: Topic) -> None:
     group = topic.group("billing", max_in_flight=3)
     topic.produce(*"abcde")
     first = group.pop(max_messages=5)

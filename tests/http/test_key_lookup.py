@@ -104,9 +104,7 @@ def test_an_entry_that_landed_far_behind_where_it_was_meant_to_is_found(topic: T
 
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_what_was_not_stored_is_not_found_and_what_was_is(
-    store: TroubledStore, topic: Topic, number: int, fault: str
-) -> None:
+def test_only_stored_messages_are_found(store: TroubledStore, topic: Topic, number: int, fault: str) -> None:
     topic.produce("warm", queue=0)
     setattr(store, fault, from_request(number) if fault == "before" else unknown("write"))
     topic.client.post(f"{topic.path}/messages", messages=[{"body": "a", "key": "k", "queue": 0}])
@@ -138,7 +136,7 @@ def test_a_message_with_a_dedup_id_is_found_though_another_one_stored_it(store: 
     assert found(topic, "k") == ["a"]
 
 
-def test_what_has_expired_is_not_found(client: Client, topic: Topic) -> None:
+def test_expired_messages_are_not_found(client: Client, topic: Topic) -> None:
     assert client.put(topic.path, retention_ms=60_000).status == 200
     topic.produce({"body": "a", "key": "k"})
     client.clock.sleep(30_000)

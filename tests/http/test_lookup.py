@@ -86,7 +86,7 @@ def test_reading_takes_nothing_from_any_group(topic: Topic, group: Group) -> Non
     assert group.progress() == before
 
 
-def test_what_every_group_has_settled_can_still_be_read(topic: Topic, group: Group) -> None:
+def test_messages_that_every_group_has_settled_can_still_be_read(topic: Topic, group: Group) -> None:
     topic.produce("a")
     group.ack(group.take_one())
     assert bodies(topic.read()["messages"]) == ["a"]

@@ -189,7 +189,7 @@ def test_messages_that_cannot_be_read_for_a_while_do_not_die_of_it(
     assert group.totals() == (0, 3, 0, 0)
 
 
-def test_what_cannot_be_read_is_ready_in_a_moment(topic: Topic, store: Payloads, fresh: Client) -> None:
+def test_unreadable_messages_are_ready_again_in_a_moment(topic: Topic, store: Payloads, fresh: Client) -> None:
     group = topic.group("g").seen_by(fresh)
     produce(topic)
     store.is_failing = True

@@ -94,7 +94,7 @@ def test_retries_that_come_soon_are_not_put_away(topic: Topic, group: Group, cli
     assert len(come_back(group)) == COUNT
 
 
-def test_what_a_dead_caller_left_in_the_cursor_a_pop_puts_away(
+def test_a_pop_puts_away_what_a_dead_caller_left_in_the_cursor(
     topic: Topic, group: Group, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Settler, "_lighten", lambda *_: None)
@@ -116,7 +116,7 @@ def test_a_late_ack_of_a_message_that_waits_in_a_page_is_lost(topic: Topic, grou
     assert group.totals() == (0, 0, COUNT, 0)
 
 
-def test_an_ack_told_twice_still_counts_beside_pages(topic: Topic, group: Group) -> None:
+def test_a_repeated_ack_still_counts_beside_pages(topic: Topic, group: Group) -> None:
     nacked_one_by_one(topic, group)
     topic.produce("new")
     message = group.take_one()

@@ -256,7 +256,9 @@ def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, gro
     assert group.pop()["messages"] == []
 
 
-def test_an_alarm_is_told_when_it_is_raised_and_when_it_clears(client: Client, topic: Topic, clock: Clock) -> None:
+def test_an_alarm_sends_a_message_when_it_is_raised_and_when_it_clears(
+    client: Client, topic: Topic, clock: Clock
+) -> None:
     group = topic.group("billing", alarm={"ready": 2})
     client.put("/topics/decant.alarms")
     own = {"expression": f"key == '{topic.name}/billing'"}

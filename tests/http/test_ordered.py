@@ -55,7 +55,7 @@ def test_a_nack_may_say_its_own_delay(topic: Topic, group: Group, clock: Clock) 
     assert bodies(group.take(2)) == ["a", "b"]
 
 
-def test_what_was_acked_never_comes_again(topic: Topic, group: Group, clock: Clock) -> None:
+def test_acked_messages_never_come_again(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abcd")
     first = group.take(3)
     group.ack(first[1])

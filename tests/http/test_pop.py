@@ -80,7 +80,7 @@ def test_pops_empty_every_queue_before_they_answer_nothing(client: Client) -> No
     assert sorted(taken) == [(queue, offset) for queue in range(7) for offset in range(queue + 1)]
 
 
-def test_what_has_waited_longest_is_taken_first(client: Client, clock: Clock) -> None:
+def test_the_message_that_has_waited_longest_is_taken_first(client: Client, clock: Clock) -> None:
     topic = client.topic("orders", queues=5)
     group = topic.group("billing")
     for queue in (3, 0, 4, 1, 2):
@@ -142,7 +142,9 @@ def test_an_expired_lease_comes_back_at_once_with_the_next_attempt(topic: Topic,
         }
 
 
-def test_what_was_acked_does_not_come_back_with_the_rest_of_its_lease(topic: Topic, group: Group, clock: Clock) -> None:
+def test_an_acked_message_does_not_come_back_with_the_rest_of_its_lease(
+    topic: Topic, group: Group, clock: Clock
+) -> None:
     topic.produce(*"abcdefg")
     taken = group.take(7)
     group.ack(taken[0], taken[3], taken[6])
@@ -162,7 +164,7 @@ def test_an_expired_lease_can_come_back_in_parts(topic: Topic, group: Group, clo
     assert [(each["body"], each["attempt"]) for each in again] == [("a", 3), ("b", 3), ("c", 3), ("d", 3), ("e", 2)]
 
 
-def test_what_expired_comes_before_what_is_new_and_in_offset_order(topic: Topic, group: Group, clock: Clock) -> None:
+def test_expired_messages_come_before_new_ones_in_offset_order(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abc")
     group.take(2)
     clock.sleep(30_000)

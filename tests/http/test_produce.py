@@ -409,7 +409,7 @@ def test_a_message_that_is_too_large_and_wrong_besides_is_wrong(topic: Topic, wr
     assert answer.json["detail"] == listed[1]["detail"]
 
 
-def test_every_message_that_is_too_large_is_listed_and_the_first_is_told(topic: Topic) -> None:
+def test_every_too_large_message_is_listed_and_the_first_is_named(topic: Topic) -> None:
     large = {"body": "x" * (4 * MIB + 1)}
     answer = topic.client.post(
         f"{topic.path}/messages", messages=[{"body": "a"}, large, in_base64(b"x" * (4 * MIB + 9))]

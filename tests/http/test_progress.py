@@ -76,7 +76,7 @@ def test_progress_names_every_number_of_every_queue(client: Client, clock: Clock
     ]
 
 
-def test_the_last_consumer_is_who_popped_last_or_nobody_if_it_did_not_say(topic: Topic, group: Group) -> None:
+def test_the_last_consumer_is_the_last_that_gave_its_id(topic: Topic, group: Group) -> None:
     topic.produce(*"abc")
     seen = []
     for consumer in ("one", "two", None):
@@ -135,7 +135,7 @@ def test_progress_is_the_same_on_every_instance(topic: Topic, group: Group) -> N
     assert group.totals() == (1, 1, 1, 0)
 
 
-def test_what_is_produced_after_a_look_counts_at_the_next(topic: Topic, group: Group) -> None:
+def test_messages_produced_after_a_look_count_at_the_next(topic: Topic, group: Group) -> None:
     other = Topic(topic.client.another(), topic.name)
     for count in range(1, 80):
         other.produce("a")

@@ -57,7 +57,7 @@ def test_a_rate_below_one_a_second_is_one_now_and_then(topic: Topic, clock: Cloc
     assert taken_over(10_000, clock, group, step_ms=100) == 5
 
 
-def test_what_is_delivered_again_counts_too(topic: Topic, clock: Clock) -> None:
+def test_redeliveries_count_too(topic: Topic, clock: Clock) -> None:
     group = topic.group("slow", rate_limit=2, invisible_ms=100)
     topic.produce("a", "b")
     group.take(2)
@@ -67,7 +67,7 @@ def test_what_is_delivered_again_counts_too(topic: Topic, clock: Clock) -> None:
     assert [each["attempt"] for each in group.take(2)] == [2, 2]
 
 
-def test_what_was_counted_and_not_there_is_given_back(topic: Topic) -> None:
+def test_units_counted_for_messages_that_were_not_there_are_given_back(topic: Topic) -> None:
     group = topic.group("slow", rate_limit=5, filter={"tags": ["x"]})
     topic.produce("a", "b", "c", {"body": "d", "tag": "x"})
     assert len(group.pop()["messages"]) == 1

@@ -100,7 +100,7 @@ def test_every_documented_answer_can_be_provoked(operation: str, status: int, mo
 
 
 @pytest.mark.parametrize("operation", sorted({operation for operation, _ in ANSWERS}))
-def test_what_is_malformed_anywhere_is_a_documented_400(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_malformed_value_anywhere_is_a_documented_400(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)
     method, path, _ = provoked.requests[operation]
     ask = provoked.client.ask

@@ -18,7 +18,7 @@ ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 # -- ack --------------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_acked_never_comes_back(topic: Topic, group: Group, clock: Clock) -> None:
+def test_acked_messages_never_come_back(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abc")
     assert group.ack(*group.take(3)) == {"acked": 3, "failed": []}
     clock.sleep(43_200_000)
@@ -235,7 +235,7 @@ def test_a_pop_refuses_foreign_receipts_and_goes_on(topic: Topic, group: Group, 
     assert group.totals() == (1, 1, 0, 0)
 
 
-def test_good_and_bad_receipts_of_one_call_are_told_apart(topic: Topic, group: Group, clock: Clock) -> None:
+def test_good_and_bad_receipts_of_one_call_are_distinguished(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"abcd")
     others = topic.group("others").take_one()
     lost = group.take_one(invisible_ms=1)

@@ -166,7 +166,7 @@ def test_a_produce_with_an_unknown_outcome_stores_all_or_nothing(
     assert bodies(topic.read()["messages"]) == ["a", "c"]
 
 
-def test_what_a_failed_pop_leased_comes_back_by_itself(
+def test_messages_leased_by_a_failed_pop_come_back_by_themselves(
     store: TroubledStore, client: Client, topic: Topic, group: Group
 ) -> None:
     topic.produce("a")

@@ -43,7 +43,7 @@ def test_instances_in_processes_over_a_failing_network_run_clean(dynoxide: str, 
     assert report.faults.total() > 0
 
 
-def test_what_a_killed_process_was_told_still_holds(dynoxide: str, tmp_path: Path) -> None:
+def test_answers_that_a_killed_process_got_still_hold(dynoxide: str, tmp_path: Path) -> None:
     plan = Plan(processes=2, kills=1, faults=NONE, seed=200, patience_ms=STORE_DEADLINE_MS)
     report = play(dynoxide, plan, tmp_path)
     assert_clean(report)

@@ -230,7 +230,7 @@ def test_attributes_are_set_as_they_are_given_and_leave_the_others(client: Dynam
 
 
 @pytest.mark.parametrize("attributes", [{"sk": {"S": "b"}}, {"text": {"S": "x" * 410_000}}])
-def test_what_no_attribute_can_be_is_refused(client: DynamoDBClient, table: str, attributes: Any) -> None:
+def test_a_value_that_is_not_an_attribute_is_refused(client: DynamoDBClient, table: str, attributes: Any) -> None:
     client.put_item(TableName=table, Item=key("a"))
     with pytest.raises(ClientError, match=r"Cannot update attribute sk|exceeded the maximum allowed size"):
         assign(client, table, attributes)

@@ -117,7 +117,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
 
 
 @pytest.mark.parametrize("port", ["http", "-1", "65536", "8000.5", "٣"])
-def test_a_port_that_is_no_port_is_one_clear_line(port: str) -> None:
+def test_an_invalid_port_is_one_clear_line(port: str) -> None:
     assert "PORT must be a number from 0 to 65535" in refusal(PORT=port)
 
 
@@ -126,7 +126,7 @@ def test_an_unreachable_endpoint_is_one_clear_line() -> None:
     assert endpoint in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB=endpoint)
 
 
-def test_what_is_no_endpoint_is_one_clear_line() -> None:
+def test_an_invalid_endpoint_is_one_clear_line() -> None:
     assert "nonsense" in refusal(PORT="0", AWS_ENDPOINT_URL_DYNAMODB="nonsense")
 
 
@@ -245,7 +245,7 @@ def test_chunks_are_put_together(server: Running) -> None:
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b'{"messages": [{"body": "\xe4"}]}', b"{"])
-def test_a_body_that_is_no_json_is_a_problem_of_the_app(server: Running, body: bytes) -> None:
+def test_a_body_that_is_not_json_is_a_problem_of_the_app(server: Running, body: bytes) -> None:
     server.ask("PUT", "/topics/orders")
     assert problem_of(server.ask("POST", "/topics/orders/messages", body)) == (400, "InvalidJson")
 
@@ -274,7 +274,7 @@ def test_a_body_of_unclear_length_is_refused_and_the_connection_closed(server: R
 
 
 @pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 70_000])
-def test_what_is_no_http_is_refused(server: Running, raw: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(server: Running, raw: bytes) -> None:
     assert in_raw(server.say(raw)) == (400, "InvalidField")
 
 

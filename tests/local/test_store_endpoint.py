@@ -19,7 +19,7 @@ def status_of(endpoint: str, **headers: str) -> int:
     return status
 
 
-def test_what_was_produced_can_be_read_there_and_nothing_written() -> None:
+def test_the_endpoint_reads_what_was_produced_and_writes_nothing() -> None:
     with running(DYNAMODB_PORT="0") as server:
         endpoint = endpoint_in(server.banner)
         assert endpoint.startswith("http://127.0.0.1:")
@@ -46,6 +46,6 @@ def test_a_port_that_was_asked_for_and_is_taken_is_refused() -> None:
     assert "DYNAMODB_PORT must be a number from 0 to 65535; it is 'x'" in refusal(PORT="0", DYNAMODB_PORT="x")
 
 
-def test_of_a_store_that_has_an_endpoint_that_one_is_printed(dynoxide: str) -> None:
+def test_the_endpoint_of_another_store_is_printed_as_it_is(dynoxide: str) -> None:
     with running(AWS_ENDPOINT_URL_DYNAMODB=dynoxide) as server:
         assert f"DynamoDB endpoint: {dynoxide}\n" in server.banner

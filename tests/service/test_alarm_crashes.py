@@ -106,7 +106,7 @@ def test_a_check_that_dies_after_any_request_is_made_up_for(scene: Scene, later_
         assert fresh.verdict(later_ms) == scene.expected, f"dead after request {request}"
 
 
-def test_of_two_checks_each_may_stop_after_any_request(scene: Scene) -> None:
+def test_two_checks_may_each_stop_after_any_request(scene: Scene) -> None:
     count = requests_of(checking(scene.copy()))
     for first, second, goes_on in product(range(1, count + 1), range(1, count + 2), (False, True)):
         fresh = scene.copy()

@@ -9,7 +9,7 @@ from tests.support.instances import instance
 KEPT_MS = 60_000
 
 
-def test_what_has_expired_is_passed(store: Store, topic: str) -> None:
+def test_expired_messages_are_skipped(store: Store, topic: str) -> None:
     clock = Clock()
     api = instance(store, clock, seed=101)  # tests share a store, and must not draw the same ids
     api.put_topic(topic, {"queues": 1, "retention_ms": KEPT_MS})

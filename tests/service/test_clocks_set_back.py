@@ -68,7 +68,7 @@ def test_a_rate_holds_between_two_instances_whose_clocks_are_far_apart(store: Me
     assert taken <= 2 * 11
 
 
-def test_an_instance_hears_of_changed_settings_as_soon(store: MemoryStore) -> None:
+def test_an_instance_sees_changed_settings_as_soon(store: MemoryStore) -> None:
     clock = Clock()
     api, other = instance(store, clock), instance(store, clock, 7)
     api.put_topic("t", {})

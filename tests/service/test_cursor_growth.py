@@ -97,7 +97,7 @@ def test_a_nack_that_finds_no_room_changes_nothing_and_says_so() -> None:
     assert api.ack("t", "g", {"receipts": taken[-1]})["failed"] == []
 
 
-def test_what_an_instance_remembers_of_a_full_cursor_is_looked_at_again() -> None:
+def test_an_instance_reads_a_full_cursor_again_before_it_refuses() -> None:
     store, clock = MemoryStore(), Clock()
     api, other = (
         with_messages(store, clock, 12 * BATCH_MESSAGES_MAX, max_in_flight=10_000),

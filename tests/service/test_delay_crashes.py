@@ -130,7 +130,7 @@ def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene,
 
 
 @pytest.mark.parametrize("first", OPERATIONS)
-def test_of_two_callers_each_may_stop_after_any_request(scene: Scene, first: str) -> None:
+def test_two_callers_may_each_stop_after_any_request(scene: Scene, first: str) -> None:
     for at, second in enumerate(OPERATIONS):
         # one more than it makes: it runs to its end
         points = product(

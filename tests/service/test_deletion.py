@@ -31,7 +31,7 @@ def produce(api: Api, body: str) -> int:
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_it_produces_to_the_topic_that_was_made_again(instances: tuple[Api, Api], before: int) -> None:
+def test_a_stale_producer_produces_to_the_topic_that_was_made_again(instances: tuple[Api, Api], before: int) -> None:
     one, other = instances
     for number in range(before):
         produce(other, str(number))
@@ -44,7 +44,7 @@ def test_it_produces_to_the_topic_that_was_made_again(instances: tuple[Api, Api]
 
 
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_it_hears_that_the_topic_is_gone(instances: tuple[Api, Api], before: int) -> None:
+def test_a_stale_producer_gets_topic_not_found(instances: tuple[Api, Api], before: int) -> None:
     one, other = instances
     for number in range(before):
         produce(other, str(number))
@@ -67,7 +67,7 @@ def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     assert produce(other, "new") == 0
 
 
-def test_it_hears_so_too_where_others_have_filled_many_segments_since() -> None:
+def test_a_stale_producer_gets_so_after_others_filled_many_segments() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
     one.put_topic("t", {"queues": 1})

@@ -80,7 +80,7 @@ def bodies(messages: list[dict[str, Any]]) -> list[str]:
     return [each["body"] for each in messages]
 
 
-def test_what_expired_a_day_ago_is_removed_and_the_log_goes_on_at_its_end(world: World) -> None:
+def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(world: World) -> None:
     world.produce(*["small"] * 3 * PER_SEGMENT, *[BIG] * 40, key="k")
     world.clock.sleep(GONE_MS)
     world.sweep()
@@ -198,7 +198,7 @@ def test_a_message_that_waited_has_its_retention_from_its_delivery_on(world: Wor
             world.api.get_message("t", message_id)
 
 
-def test_of_what_was_decided_about_waiting_messages_the_newest_stays(world: World) -> None:
+def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:
     for number in range(5):
         world.produce(*["small"] * PER_SEGMENT)
         world.produce(f"waited {number}", delay_ms=MINUTE_MS)

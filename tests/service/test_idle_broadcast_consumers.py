@@ -127,7 +127,7 @@ EVERYTHING = Counter({(queue, offset): 1 for queue in range(QUEUES) for offset i
 
 
 @pytest.mark.parametrize("by_sweep", [False, True])
-def test_whoever_dies_while_forgetting_leaves_it_to_the_next(by_sweep: bool) -> None:
+def test_a_caller_that_dies_while_forgetting_leaves_it_to_the_next(by_sweep: bool) -> None:
     for writes in range(QUEUES + 2):
         store, clock = Watched(), Clock()
         mine = prepared(store, clock)
@@ -145,7 +145,7 @@ def test_whoever_dies_while_forgetting_leaves_it_to_the_next(by_sweep: bool) -> 
         assert mine.get_group("t", "g")["dead"] == 2
 
 
-def test_what_is_begun_is_ended_though_the_clock_of_the_next_is_behind() -> None:
+def test_a_deletion_is_finished_though_the_next_clock_is_behind() -> None:
     for writes in range(QUEUES + 1):
         store, clock = Watched(), Clock()
         api = prepared(store, clock, apart_ms=SKEW_MS + 1)
@@ -187,13 +187,13 @@ def test_a_pop_that_comes_at_the_same_time_wins(store: Watched, clock: Clock, ap
     assert places(instance(store, clock, 9)) == Counter()
 
 
-def test_a_pop_that_comes_too_late_begins_anew(store: Watched, clock: Clock, api: Api) -> None:
+def test_a_pop_that_comes_too_late_starts_over(store: Watched, clock: Clock, api: Api) -> None:
     clock.ms += IDLE_CONSUMER_MS - HOUR_MS
     store.when, store.happens = notes, lambda: sweep(instance(store, clock, 5), clock.ms + 1)
     assert places(api) == EVERYTHING
 
 
-def test_a_claim_that_finds_the_cursor_gone_begins_anew(store: Watched, clock: Clock, api: Api) -> None:
+def test_a_claim_that_finds_the_cursor_gone_starts_over(store: Watched, clock: Clock, api: Api) -> None:
     """As after a function that stood still for days."""
     api.produce("t", {"messages": [{"body": "new", "queue": 0}]})
     store.when, store.happens = claims, lambda: sweep(instance(store, clock, 5), clock.ms + 2 * IDLE_CONSUMER_MS)

@@ -42,7 +42,7 @@ def test_a_change_of_a_group_does_not_undo_a_newer_one(api: Api, store: Recordin
     assert (found["paused"], found["max_attempts"]) == (False, 7)
 
 
-def test_what_was_deleted_stays_deleted(api: Api, store: RecordingStore) -> None:
+def test_deleted_things_stay_deleted(api: Api, store: RecordingStore) -> None:
     api.produce("t", {"messages": [{"body": "a"}]})
     [message] = api.pop("t", "g", {})["messages"]
     api.ack("t", "g", {"receipts": [message["receipt"]]})
@@ -60,7 +60,7 @@ def test_a_change_whose_answer_was_lost_is_made_once(api: Api, store: RecordingS
     assert MemoryStore.write(store, store.sent[-1])["paused"] is True
 
 
-def test_what_a_rate_got_back_it_does_not_get_back_again(api: Api, store: RecordingStore) -> None:
+def test_units_of_a_rate_are_given_back_once(api: Api, store: RecordingStore) -> None:
     api.put_group("t", "slow", {"rate_limit": 5, "filter": {"tags": ["x"]}})
     api.produce("t", {"messages": [{"body": "a"}] * 3})
     assert api.pop("t", "slow", {})["messages"] == []

@@ -47,7 +47,7 @@ def test_a_queue_that_fails_again_is_avoided_twice_as_long_up_to_a_minute(choice
     assert times == [min(ISOLATED_MS_MIN * 2**number, ISOLATED_MS_MAX) for number in range(9)]
 
 
-def test_a_queue_that_works_again_starts_anew(choice: QueueChoice, clock: Clock) -> None:
+def test_a_queue_that_works_again_starts_over(choice: QueueChoice, clock: Clock) -> None:
     for _ in range(5):
         choice.failed(TOPIC.log(2))
     away_ms(choice, clock, 2)

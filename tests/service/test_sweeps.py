@@ -36,7 +36,7 @@ def produce(api: Api, *bodies: str, topic: str = "t0") -> None:
     api.produce(topic, {"messages": [{"body": body, "queue": 0} for body in bodies]})
 
 
-def test_what_was_delivered_often_enough_dies_though_nobody_pops() -> None:
+def test_a_message_at_its_last_attempt_dies_though_nobody_pops() -> None:
     clock = Clock()
     api = instance(MemoryStore(), clock)
     prepared(api)
@@ -98,7 +98,7 @@ class Tired(MemoryStore):
         super().remove_all(keys)
 
 
-def test_what_a_deleted_topic_has_left_is_removed() -> None:
+def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     store = Tired()
     api = instance(store, Clock())
     api.put_topic("t0", {"queues": 1})
@@ -137,7 +137,7 @@ def test_consumers_of_a_broadcast_group_that_are_idle_are_forgotten() -> None:
     assert api.expire() == {"seen": 1, "done": 0}
 
 
-def test_what_is_due_can_be_had_though_nobody_popped() -> None:
+def test_due_messages_are_delivered_though_nobody_pops() -> None:
     clock = Clock()
     api = instance(MemoryStore(), clock)
     prepared(api)
@@ -149,7 +149,7 @@ def test_what_is_due_can_be_had_though_nobody_popped() -> None:
     assert api.forward() == {"seen": 1, "done": 0}
 
 
-def test_what_falls_due_while_a_sweep_delivers_is_left_to_consumers() -> None:
+def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
     clock, store = Clock(), MemoryStore()
     api = instance(store, clock)
     prepared(api)

@@ -43,18 +43,18 @@ def test_a_caller_that_dies_after_any_request_leaves_nothing_wrong(scene: Scene,
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_same_where_messages_wait(later: Scene, name: str) -> None:
+def test_a_caller_that_dies_where_messages_wait_leaves_nothing_wrong(later: Scene, name: str) -> None:
     for request in range(1, requests_of(work(later.copy(), name)) + 1):
         assert after_a_crash(later, name, request) == [], f"{name}, dead after request {request}"
 
 
 @pytest.mark.parametrize("first", OPERATIONS)
-def test_of_two_callers_each_may_die_after_any_request(scene: Scene, first: str) -> None:
+def test_two_callers_may_each_die_after_any_request(scene: Scene, first: str) -> None:
     _try_pairs(scene, first, OPERATIONS, every=3)
 
 
 @pytest.mark.parametrize("first", [*LATER, *MEETING])
-def test_of_two_where_messages_wait_too(later: Scene, first: str) -> None:
+def test_two_callers_may_each_die_where_messages_wait(later: Scene, first: str) -> None:
     _try_pairs(later, first, [*LATER, *MEETING] if first in LATER else LATER, every=7)
 
 

@@ -102,7 +102,7 @@ def test_a_history_has_something_of_everything() -> None:
     }
 
 
-@pytest.mark.parametrize(("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 100)])
+@pytest.mark.parametrize(("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150)])
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
     assert _bad(seeds, plan) == {}
 

@@ -38,7 +38,7 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:40])
-def test_what_is_set_comes_back_the_same(store: Store, key: Key, value: Any) -> None:
+def test_values_that_are_set_come_back_the_same(store: Store, key: Key, value: Any) -> None:
     after = store.write(change(key, Set(("value",), value)))
     assert after == {"pk": key.pk, "sk": key.sk, "value": value}
     assert type(after["value"]) is type(value)
@@ -46,7 +46,7 @@ def test_what_is_set_comes_back_the_same(store: Store, key: Key, value: Any) -> 
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:40])
-def test_what_is_put_comes_back_the_same(store: Store, key: Key, value: Any) -> None:
+def test_items_that_are_put_come_back_the_same(store: Store, key: Key, value: Any) -> None:
     item = put(store, key, value=value)
     assert found(store, key) == item
 
@@ -168,7 +168,7 @@ def test_many_effects_fit_one_write(store: Store, key: Key) -> None:
     assert after["leases"]["token-0031"] == [31, 1, 10**13, 1, b"a\x01", b"m\x01"]
 
 
-def test_what_a_reader_was_given_never_changes(store: Store, key: Key) -> None:
+def test_an_item_that_was_read_never_changes(store: Store, key: Key) -> None:
     put(store, key, n=1, next=[1], map={"list": [1], "map": {"n": 1}})
     given = found(store, key)
     was = copy.deepcopy(given)

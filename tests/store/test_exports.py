@@ -46,7 +46,7 @@ def test_an_export_that_failed_is_asked_for_again_with_what_came_after_it() -> N
     assert due(known, LONG, NOW) == [Span(TODAY - at * DAY_MS, TODAY - (at - 1) * DAY_MS) for at in (3, 2, 1)]
 
 
-def test_a_chain_that_ended_before_what_can_be_restored_is_begun_anew() -> None:
+def test_a_chain_that_ended_before_the_restorable_time_starts_over() -> None:
     assert due([Span(None, TODAY - 40 * DAY_MS)], LONG, NOW) == [Span(None, TODAY)]
 
 

@@ -75,7 +75,7 @@ def test_an_item_is_removed_once(store: Store, key: Key) -> None:
         assert at_once(lambda _: is_applied(store, guarded(key, Equals(("id",), "x"), RemoveItem()))).count(True) == 1
 
 
-def test_of_transactions_on_one_item_one_wins_as_a_whole(store: Store, key: Key) -> None:
+def test_one_of_several_transactions_on_an_item_wins_as_a_whole(store: Store, key: Key) -> None:
     def bury(number: int) -> bool:
         first, second = Key(key.pk, "cursor"), Key(key.pk, f"letter-{number}")
         try:

@@ -29,7 +29,7 @@ def test_items_come_in_the_order_of_the_keys(store: Store, key: Key, strong: boo
     assert [item["sk"] for item in store.read([Keys(asked, strong)])[0]] == ["c", "a", "b"]
 
 
-def test_what_is_not_there_is_left_out(store: Store, key: Key) -> None:
+def test_absent_items_are_left_out(store: Store, key: Key) -> None:
     fill(store, key.pk, "a", "c")
     asked = [Key(key.pk, sk) for sk in ("d", "c", "b", "a")] + [Key(uuid4().hex, "a")]
     assert [item["sk"] for item in store.read([Keys(asked)])[0]] == ["c", "a"]

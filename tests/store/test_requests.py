@@ -172,7 +172,9 @@ def test_a_write_that_got_lost_is_sent_again(storing: Storing, trouble: Exceptio
 
 
 @pytest.mark.parametrize("trouble", FINAL, ids=repr)
-def test_what_no_repeat_would_change_is_not_sent_again(storing: Storing, clock: Clock, trouble: Exception) -> None:
+def test_a_request_that_no_repeat_would_help_is_not_sent_again(
+    storing: Storing, clock: Clock, trouble: Exception
+) -> None:
     store, client = storing(trouble)
     with pytest.raises(type(trouble)):
         store.write(MAKING)
