@@ -10,9 +10,11 @@ ABOUT = Family("About", "What the service says about itself.")
 
 
 class Health(Answer):
-    """The service works."""
+    """The service works.
 
-    status = string("The service answers, and so does its store.", const="ok")
+    status: The service answers, and so does its store."""
+
+    status = string(const="ok")
 
 
 @ABOUT.operation("GET", "/health", Health)
@@ -25,11 +27,15 @@ def get_health(service: Service) -> Json:
 
 
 class Document(Answer):
-    """This document."""
+    """This document.
 
-    openapi = string("The version of OpenAPI.", examples=["3.1.0"])
-    info = mapping("Title, version and conventions.", examples=[{"title": "Decant"}])
-    paths = mapping("Every operation.", examples=[{}])
+    openapi: The version of OpenAPI.
+    info: Title, version and conventions.
+    paths: Every operation."""
+
+    openapi = string(examples=["3.1.0"])
+    info = mapping(examples=[{"title": "Decant"}])
+    paths = mapping(examples=[{}])
 
 
 @ABOUT.operation("GET", "/openapi.json", Document, asks_store=False)

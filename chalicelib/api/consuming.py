@@ -21,33 +21,31 @@ CONSUMING = Family(
 # -- types ------------------------------------------------------------------------------------------------------------
 
 _REASON = string(
-    "The reason, for people. It stays with the message in the dead letters.",
     REASON_CHARS_MAX,
     minLength=0,
     default="",
     examples=["no stock"],
+    description="The reason, for people. It stays with the message in the dead letters.",
 )
 _UNTIL = instant("When the lease ends, and the message can be delivered again.")
 
 
 @request
 class AckRequest:
-    """Which messages to settle."""
+    """Which messages to settle.
 
-    receipts: list[str] = required(batch("The receipts of the messages.", RECEIPT))
+    receipts: The receipts of the messages."""
+
+    receipts: list[str] = required(batch(RECEIPT))
 
 
 @request
 class NackRequest(AckRequest):
-    """Which messages to give back."""
+    """Which messages to give back.
 
-    delay_ms: int | None = optional(
-        integer(
-            "Deliver again after this many milliseconds. By default the group's `backoff_ms` applies.",
-            most=NACK_DELAY_MS_MAX,
-            examples=[5000],
-        )
-    )
+    delay_ms: Deliver again after this many milliseconds. By default the group's `backoff_ms` applies."""
+
+    delay_ms: int | None = optional(integer(most=NACK_DELAY_MS_MAX, examples=[5000]))
     reason: str = optional(_REASON)
 
 
@@ -60,83 +58,99 @@ class BuryRequest(AckRequest):
 
 @request
 class ExtendRequest(AckRequest):
-    """Which leases to extend."""
+    """Which leases to extend.
 
-    invisible_ms: int = required(integer("From now, in milliseconds.", 1, INVISIBLE_MS_MAX, examples=[120_000]))
+    invisible_ms: From now, in milliseconds."""
+
+    invisible_ms: int = required(integer(1, INVISIBLE_MS_MAX, examples=[120000]))
 
 
 class Delivery(Message):
-    """A message and its lease, with exactly one of `body` and `body_base64`."""
+    """A message and its lease, with exactly one of `body` and `body_base64`.
 
-    attempt = integer("1 when the message is delivered to the group for the first time.", 1)
+    attempt: 1 when the message is delivered to the group for the first time."""
+
+    attempt = integer(1)
     invisible_until_ms = _UNTIL
     receipt = RECEIPT
 
 
 class Failure(Answer):
-    """A receipt that did not count."""
+    """A receipt that did not count.
 
-    receipt = string("The receipt as it was given.", examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
-    code = string(
-        f"`{LEASE_LOST}`: the lease expired and another pop took the message, or the receipt is from before an extend"
-        " or a reset, or the message was nacked; for nack, bury and extend, also a message that is settled."
-        f" `{RECEIPT_INVALID}`: this service did not issue it for this group, or it was altered, or the topic or the"
-        " group was deleted since.",
-        enum=[LEASE_LOST, RECEIPT_INVALID],
-    )
+    receipt: The receipt as it was given.
+    code: `LeaseLost`: the lease expired and another pop took the message, or the receipt is from before an extend or a
+        reset, or the message was nacked; for nack, bury and extend, also a message that is settled. `ReceiptInvalid`:
+        this service did not issue it for this group, or it was altered, or the topic or the group was deleted since.
+    """
+
+    receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
+    code = string(enum=[LEASE_LOST, RECEIPT_INVALID])
 
 
 class _Failures(Answer):
-    failed = array("The receipts that did not count, and why.", Failure)
+    """failed: The receipts that did not count, and why."""
+
+    failed = array(Failure)
 
 
 class PopResult(_Failures):
-    """The messages that were leased, perhaps none, and the outcome of the receipts in `ack`."""
+    """The messages that were leased, perhaps none, and the outcome of the receipts in `ack`.
 
-    messages = array("Messages of one queue, in offset order; none if none was ready.", Delivery)
-    acked = integer("How many receipts in `ack` count.")
-    paused = sometimes(flag("The group is paused. Missing when it is not.", const=True))
-    limited = sometimes(
-        string(
-            "The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.",
-            enum=["in_flight", "rate"],
-        )
-    )
-    retry_after_ms = sometimes(
-        integer("When the rate allows more, in milliseconds from now. Missing where it held nothing back.")
-    )
+    messages: Messages of one queue, in offset order; none if none was ready.
+    acked: How many receipts in `ack` count.
+    paused: The group is paused. Missing when it is not.
+    limited: The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.
+    retry_after_ms: When the rate allows more, in milliseconds from now. Missing where it held nothing back."""
+
+    messages = array(Delivery)
+    acked = integer()
+    paused = sometimes(flag(const=True))
+    limited = sometimes(string(enum=["in_flight", "rate"]))
+    retry_after_ms = sometimes(integer())
 
 
 class AckResult(_Failures):
-    """The outcome of the receipts."""
+    """The outcome of the receipts.
 
-    acked = integer("How many count.", examples=[1])
+    acked: How many count."""
+
+    acked = integer(examples=[1])
 
 
 class NackResult(_Failures):
-    """The outcome of the receipts."""
+    """The outcome of the receipts.
 
-    nacked = integer("How many count.", examples=[1])
+    nacked: How many count."""
+
+    nacked = integer(examples=[1])
 
 
 class BuryResult(_Failures):
-    """The outcome of the receipts."""
+    """The outcome of the receipts.
 
-    buried = integer("How many count.", examples=[1])
+    buried: How many count."""
+
+    buried = integer(examples=[1])
 
 
 class Extended(Answer):
-    """A lease that was extended."""
+    """A lease that was extended.
 
-    receipt = string("The receipt as it was given. It no longer counts.", examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"])
-    new_receipt = string("The receipt to use from now on.", examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
+    receipt: The receipt as it was given. It no longer counts.
+    new_receipt: The receipt to use from now on."""
+
+    receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"])
+    new_receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
     invisible_until_ms = _UNTIL
 
 
 class ExtendResult(_Failures):
-    """The outcome of the receipts."""
+    """The outcome of the receipts.
 
-    extended = array("The leases that were extended.", Extended)
+    extended: The leases that were extended."""
+
+    extended = array(Extended)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------

@@ -20,46 +20,44 @@ _DEAD = GROUP + "/dead"
 
 
 class DeadMessage(Message):
-    """A message that the group has given up, with exactly one of `body` and `body_base64`."""
+    """A message that the group has given up, with exactly one of `body` and `body_base64`.
 
-    attempts = integer("How often it was delivered.", 1, examples=[5])
-    reason = string(
-        "The reason that the last nack, or the bury, gave; or that the lease expired; or that the message was lost.",
-        REASON_CHARS_MAX,
-        minLength=0,
-        examples=["no such customer"],
-    )
-    dead_at_ms = instant("When it was given up.")
-    body = sometimes(
-        string(
-            "The payload; empty when the store has lost it, as `reason` then says.",
-            examples=["order 4711 paid"],
-        )
-    )
+    attempts: How often it was delivered.
+    reason: The reason that the last nack, or the bury, gave; or that the lease expired; or that the message was lost.
+    dead_at_ms: When it was given up.
+    body: The payload; empty when the store has lost it, as `reason` then says."""
+
+    attempts = integer(1, examples=[5])
+    reason = string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"])
+    dead_at_ms = instant()
+    body = sometimes(string(examples=["order 4711 paid"]))
 
 
 @request
 class RedriveRequest:
-    """What to bring back. Without `message_ids`: all."""
+    """What to bring back. Without `message_ids`: all.
 
-    message_ids: list[str] | None = optional(
-        batch(
-            "Messages in the dead letters.", string("A message's id.", ID_CHARS_MAX, examples=["5c0a7f3e91d2b8460111"])
-        )
-    )
+    message_ids: Messages in the dead letters."""
+
+    message_ids: list[str] | None = optional(batch(string(ID_CHARS_MAX, examples=["5c0a7f3e91d2b8460111"])))
 
 
 class RedriveResult(Answer):
-    """What was brought back."""
+    """What was brought back.
 
-    redriven = integer("How many messages left the dead letters.", examples=[1])
-    remaining = integer("How many of the group's messages are still in the dead letters.")
+    redriven: How many messages left the dead letters.
+    remaining: How many of the group's messages are still in the dead letters."""
+
+    redriven = integer(examples=[1])
+    remaining = integer()
 
 
 class PurgeResult(Answer):
-    """What was thrown away."""
+    """What was thrown away.
 
-    purged = integer("How many dead letters were removed.", examples=[2])
+    purged: How many dead letters were removed."""
+
+    purged = integer(examples=[2])
 
 
 @DEAD_LETTERS.operation("GET", _DEAD, page("messages", DeadMessage), Page)

@@ -38,66 +38,73 @@ GROUPS = Family(
 
 
 class _Counts(Answer):
-    ready = integer("Messages that a pop can take now, including those whose lease expired.", examples=[3])
-    in_flight = integer("Messages that are leased.", examples=[1])
+    """ready: Messages that a pop can take now, including those whose lease expired.
+    in_flight: Messages that are leased."""
+
+    ready = integer(examples=[3])
+    in_flight = integer(examples=[1])
 
 
 class Group(_Counts):
-    """A group, its settings and its progress over all queues."""
+    """A group, its settings and its progress over all queues.
+
+    alarm_state: The state of the alarm as of the last check. Null: the group has no alarm.
+    created_at_ms: When the group was created.
+    retrying: Messages that wait for their retry after a nack; not part of `lag`.
+    dead: Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.
+    lag: `ready` and `in_flight` together."""
 
     SETTINGS = GroupSettings
     group = GROUP_NAME
     topic = TOPIC_NAME
-    alarm_state = nullable(
-        string("The state of the alarm as of the last check. Null: the group has no alarm.", enum=[RAISED, CLEARED])
-    )
-    created_at_ms = instant("When the group was created.")
-    retrying = integer("Messages that wait for their retry after a nack; not part of `lag`.")
-    dead = integer("Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.")
-    lag = integer("`ready` and `in_flight` together.", examples=[4])
+    alarm_state = nullable(string(enum=[RAISED, CLEARED]))
+    created_at_ms = instant()
+    retrying = integer()
+    dead = integer()
+    lag = integer(examples=[4])
 
 
 class QueueProgress(_Counts):
-    """How far the group is in one queue."""
+    """How far the group is in one queue.
+
+    committed_offset: The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked
+        message, unless the group is ordered.
+    next_offset: The lowest offset that was never taken.
+    oldest_ready_at_ms: When the first ready message was stored. Null: none is ready.
+    last_pop_at_ms: When a pop last took messages. Null: none did yet.
+    last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
 
     queue = QUEUE
-    committed_offset = integer(
-        "The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked message,"
-        " unless the group is ordered.",
-        examples=[17],
-    )
-    next_offset = integer("The lowest offset that was never taken.", examples=[18])
+    committed_offset = integer(examples=[17])
+    next_offset = integer(examples=[18])
     end_offset = END_OFFSET
-    oldest_ready_at_ms = nullable(instant("When the first ready message was stored. Null: none is ready."))
-    last_pop_at_ms = nullable(instant("When a pop last took messages. Null: none did yet."))
-    last_consumer_id = nullable(
-        string("The `consumer_id` of that pop. Null: it gave none, or there was none.", examples=["worker-1"])
-    )
+    oldest_ready_at_ms = nullable(instant())
+    last_pop_at_ms = nullable(instant())
+    last_consumer_id = nullable(string(examples=["worker-1"]))
 
 
 class GroupDetail(Group):
-    """A group, its settings, and its progress over all queues and in each."""
+    """A group, its settings, and its progress over all queues and in each.
 
-    queues = array("One entry for each queue.", QueueProgress)
+    queues: One entry for each queue."""
+
+    queues = array(QueueProgress)
 
 
 @request
 class ResetTarget:
-    """An instant, or an offset of one queue; the other queues stay."""
+    """An instant, or an offset of one queue; the other queues stay.
+
+    at_ms: What was stored at or after this instant."""
 
     RULES: ClassVar[Schema] = either(("at_ms",), ("queue", "offset"))
 
-    at_ms: int | None = optional(instant("What was stored at or after this instant."))
+    at_ms: int | None = optional(instant())
     queue: int | None = optional(QUEUE, unchecked)
     offset: int | None = optional(OFFSET)
 
 
-_TO = one_of(
-    "The target: the first message that can be read, the end, what was stored at or after an instant, or an offset of"
-    " one queue, from its first to its end offset.",
-    {"type": "string", "enum": [EARLIEST, LATEST]},
-    ResetTarget,
-)
+_TO = one_of({"type": "string", "enum": [EARLIEST, LATEST]}, ResetTarget)
 
 
 def _target(value: object, label: Label) -> str | int | OneQueue:
@@ -113,7 +120,10 @@ def _target(value: object, label: Label) -> str | int | OneQueue:
 
 @request
 class ResetRequest:
-    """Where to move the group."""
+    """Where to move the group.
+
+    to: To the first message that can be read, to the end, to what was stored at or after an instant, or to an offset of
+        one queue, from its first to its end offset."""
 
     to: str | int | OneQueue = required(_TO, _target)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.api.operation import TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page, sometimes
+from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page, sometimes
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import (
     Label,
@@ -20,7 +20,6 @@ from chalicelib.base.fields import (
     required,
     string,
 )
-from chalicelib.base.limits import BODY_BYTES_MAX
 from chalicelib.base.message import OFFSET, QUEUE
 from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.catalogue.topic import Topic
@@ -55,42 +54,47 @@ _DELAYED = TOPIC + "/delayed"
 
 @request
 class ProduceRequest:
-    """The messages to store."""
+    """The messages to store.
 
-    messages: list[Any] = required(
-        batch(f"Their bodies are at most {BODY_BYTES_MAX} bytes in all.", NewMessage), unchecked
-    )
+    messages: Their bodies are at most {BODY_BYTES_MAX} bytes in all."""
+
+    messages: list[Any] = required(batch(NewMessage), unchecked)
 
 
 @request
 class ReadRequest(Page):
-    queue: int | None = optional({**QUEUE, "description": "Read this queue only, counted from 0."}, unchecked)
-    offset: int | None = optional(
-        {**OFFSET, "description": "Begin at this offset of `queue`; below the first, at the first."}
-    )
-    at_ms: int | None = optional(instant("Begin with what was stored at or after this instant."))
-    key: str | None = optional(
-        {**KEY, "description": "Read the messages with this key. Only for topics with `index_keys`."}, parse_key
-    )
+    """queue: Read this queue only, counted from 0.
+    offset: Begin at this offset of `queue`; below the first, at the first.
+    at_ms: Begin with what was stored at or after this instant.
+    key: Read the messages with this key. Only for topics with `index_keys`."""
+
+    queue: int | None = optional(QUEUE, unchecked)
+    offset: int | None = optional(OFFSET)
+    at_ms: int | None = optional(instant())
+    key: str | None = optional(KEY, parse_key)
 
 
 class Stored(Answer):
-    """Where a message was stored."""
+    """Where a message was stored.
 
-    message_id = string(
-        "The message's id. Id, queue and offset stay the same through every retry.", examples=["5c0a7f3e91d2b8460111"]
-    )
+    deliver_at_ms: The message waits until then. Only where a time to come was given."""
+
+    message_id = MESSAGE_ID
     queue = QUEUE
     offset = nullable({**OFFSET, "description": f"{OFFSET['description']} Null while the message waits."})
-    deliver_at_ms = sometimes(instant("The message waits until then. Only where a time to come was given."))
+    deliver_at_ms = sometimes(instant())
 
 
 class NotStoredError(Answer):
-    """Why the message was not stored."""
+    """Why the message was not stored.
 
-    code = string("As in a problem.", enum=[StoreUnavailable.__name__])
-    detail = string("One sentence for people.", examples=["the store did not answer, after retries"])
-    outcome = sometimes(string("The store's answer was lost: the message may be stored after all.", const="unknown"))
+    code: As in a problem.
+    detail: One sentence for people.
+    outcome: The store's answer was lost: the message may be stored after all."""
+
+    code = string(enum=[StoreUnavailable.__name__])
+    detail = string(examples=["the store did not answer, after retries"])
+    outcome = sometimes(string(const="unknown"))
 
 
 class NotStored(Answer):
@@ -100,20 +104,30 @@ class NotStored(Answer):
 
 
 class ProduceResult(Answer):
-    """All messages are stored."""
+    """All messages are stored.
 
-    messages = array("In the order given.", Stored)
+    messages: In the order given."""
+
+    messages = array(Stored)
 
 
 class PartialProduceResult(Answer):
-    """Some queues failed: the messages with an `error` are not stored, the others are."""
+    """Some queues failed: the messages with an `error` are not stored, the others are.
 
-    messages = array("In the order given.", one_of("Stored, or not.", Stored, NotStored))
+    messages: In the order given."""
+
+    messages = array(one_of(Stored, NotStored))
 
 
 class _Content(Answer):
+    """body: The payload, where it was sent as text.
+    body_base64: The payload, where it was sent as bytes, in base64.
+    key: Messages with the same key go to the same queue, in order. Null: the message has none.
+    tag: The kind of message, for filters. Null: the message has none.
+    properties: The producer's own names and values."""
+
     RULES: ClassVar[Schema] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
-    message_id = Stored.message_id
+    message_id = MESSAGE_ID
     topic = TOPIC_NAME
     queue = QUEUE
     key = nullable(KEY)
@@ -124,29 +138,31 @@ class _Content(Answer):
 
 
 class Message(_Content):
-    """A message, with exactly one of `body` and `body_base64`."""
+    """A message, with exactly one of `body` and `body_base64`.
+
+    stored_at_ms: When the message was stored."""
 
     offset = OFFSET
-    stored_at_ms = instant("When the message was stored.")
+    stored_at_ms = instant()
 
 
 class DelayedMessage(_Content):
-    """A message that waits, with exactly one of `body` and `body_base64`. It keeps its id when it is delivered."""
+    """A message that waits, with exactly one of `body` and `body_base64`. It keeps its id when it is delivered.
 
-    key = nullable(
-        {
-            **KEY,
-            "description": "Messages with the same key go to the same queue, in the order in which they are due: for"
-            " one request, those due at the same time in its order; for different requests, in any order.",
-        }
-    )
-    deliver_at_ms = instant("The message is not delivered before.")
+    key: Messages with the same key go to the same queue, in the order in which they are due: for one request, those due
+        at the same time in its order; for different requests, in any order.
+    deliver_at_ms: The message is not delivered before."""
+
+    key = nullable(KEY)
+    deliver_at_ms = instant()
 
 
 class CancelResult(Answer):
-    """The message is cancelled."""
+    """The message is cancelled.
 
-    cancelled = flag("That it was cancelled, now.", const=True)
+    cancelled: That it was cancelled, now."""
+
+    cancelled = flag(const=True)
 
 
 # -- operations -------------------------------------------------------------------------------------------------------

@@ -85,8 +85,8 @@ class Operation(NamedTuple):
     @property
     def text(self) -> tuple[str, str]:
         """Summary and description."""
-        summary, _, text = documented(self.run).partition("\n\n")
-        return summary.removesuffix("."), text
+        summary, _, text = _filled(self.run.__doc__).partition("\n\n")
+        return _joined(summary).removesuffix("."), _joined(text)
 
     def call(self, service: Service, *arguments: Any, **headers: str | None) -> tuple[int, Any]:
         """Status and answer. `arguments`: the names in the path, and the request as JSON, or as a query's strings."""
@@ -116,10 +116,26 @@ def _typed(request: type, query: Any) -> Json:
     }
 
 
-def documented(thing: Any) -> str:
-    """The docstring, with the values of the limits that it names, its lines joined."""
-    text = re.sub(r"{([A-Z_]+)}", lambda found: str(getattr(limits, found[1])), inspect.getdoc(thing) or "")
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", text)
+def described(kind: type) -> dict[str, str]:
+    """The texts of a type's fields, by their names, and its own under "": its docstring, in which `name: text` begins
+    the text of a field, and those of its bases for the fields that it inherits."""
+    texts: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        for part in re.split(r"\n*^(?=[a-z0-9_]+: )", _filled(vars(base).get("__doc__")), flags=re.M):
+            name, colon, text = part.partition(": ")
+            is_field = colon and re.fullmatch("[a-z0-9_]+", name)
+            if part:
+                texts[name if is_field else ""] = _joined(text if is_field else part)
+    return texts
+
+
+def _filled(docstring: str | None) -> str:
+    """With the values of the limits that it names."""
+    return re.sub(r"{([A-Z_]+)}", lambda found: str(getattr(limits, found[1])), inspect.cleandoc(docstring or ""))
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"(?<!\n)\n *(?!\n)", " ", text)
 
 
 class Family:
@@ -155,22 +171,31 @@ TOPIC = "/topics/{topic}"
 GROUP = TOPIC + "/groups/{group}"
 DELETED = {204: "It is deleted."}
 
-TOPIC_NAME = string("The topic's name.", pattern=limits.NAME_PATTERN, examples=["orders"])
-GROUP_NAME = string("The group's name.", pattern=limits.NAME_PATTERN, examples=["billing"])
-NEXT = nullable(string("Give it as `next` to get the next page. Null on the last one."))
+TOPIC_NAME = string(pattern=limits.NAME_PATTERN, examples=["orders"], description="The topic's name.")
+MESSAGE_ID = string(
+    minLength=1,
+    examples=["5c0a7f3e91d2b8460111"],
+    description="The message's id. Id, queue and offset stay the same through every retry.",
+)
+GROUP_NAME = string(pattern=limits.NAME_PATTERN, examples=["billing"], description="The group's name.")
 
 
 @request
 class Page:
-    limit: int = optional(
-        integer("How many items to answer, at most.", 1, limits.PAGE_MAX, default=limits.PAGE_DEFAULT)
-    )
-    next: str | None = optional(string("The `next` of the page before: go on behind it.", minLength=1))
+    """limit: How many items to answer, at most.
+    next: The `next` of the page before: go on behind it."""
+
+    limit: int = optional(integer(1, limits.PAGE_MAX, default=limits.PAGE_DEFAULT))
+    next: str | None = optional(string(minLength=1))
 
 
 def page(items: str, kind: type[Answer]) -> type[Answer]:
     """One page of a list."""
-    fields = {items: array(f"At most `limit` {items}.", kind), "next": NEXT, "__doc__": f"A page of {items}."}
+    text = f"""A page of {items}.
+
+    {items}: At most `limit` {items}.
+    next: Give it as `next` to get the next page. Null on the last one."""
+    fields = {items: array(kind), "next": nullable(string()), "__doc__": text}
     return type(f"{kind.__name__}List", (Answer,), fields)
 
 

@@ -10,30 +10,37 @@ from chalicelib.service import Service
 
 TOPICS = Family("Topics", "A topic is a set of queues. It is created on purpose, never by a typo in a produce.")
 
-END_OFFSET = integer("The offset that the next message of the queue will get.", examples=[21])
+END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
 
 class Topic(Answer):
-    """A topic."""
+    """A topic.
+
+    created_at_ms: When the topic was created."""
 
     SETTINGS = TopicSettings
     topic = TOPIC_NAME
-    created_at_ms = instant("When the topic was created.")
+    created_at_ms = instant()
 
 
 class QueueOffsets(Answer):
-    """What one queue holds."""
+    """What one queue holds.
+
+    first_offset: The offset of the oldest message that can be read."""
 
     queue = QUEUE
-    first_offset = integer("The offset of the oldest message that can be read.")
+    first_offset = integer()
     end_offset = END_OFFSET
 
 
 class TopicDetail(Topic):
-    """A topic, its groups, and what its queues hold."""
+    """A topic, its groups, and what its queues hold.
 
-    groups = array("The names of its groups.", GROUP_NAME)
-    queue_offsets = array("One entry for each queue.", QueueOffsets)
+    groups: The names of its groups.
+    queue_offsets: One entry for each queue."""
+
+    groups = array(GROUP_NAME)
+    queue_offsets = array(QueueOffsets)
 
 
 @TOPICS.operation("GET", "/topics", page("topics", Topic), Page)

@@ -59,48 +59,52 @@ Parse = Callable[[Any, Label], Any]
 # -- what a field can be ----------------------------------------------------------------------------------------------
 
 
-def integer(text: str, least: int = 0, most: int | None = None, **more: Any) -> Schema:
+EPOCH = "In milliseconds since the Unix epoch."
+"""The description of an instant, and the end of one that says more."""
+
+
+def integer(least: int = 0, most: int | None = None, **more: Any) -> Schema:
     bounds = {"minimum": least} if most is None else {"minimum": least, "maximum": most}
-    return {"type": "integer", "format": "int64", **bounds, **more, "description": text}
+    return {"type": "integer", "format": "int64", **bounds, **more}
 
 
-def instant(text: str, **more: Any) -> Schema:
-    return integer(f"{text} In milliseconds since the Unix epoch.", most=INSTANT_MS_MAX, **more)
+def instant(text: str = "") -> Schema:
+    return integer(most=INSTANT_MS_MAX, description=f"{text} {EPOCH}".strip())
 
 
-def number(text: str, least: float, most: float, **more: Any) -> Schema:
-    return {"type": "number", "minimum": least, "maximum": most, **more, "description": text}
+def number(least: float, most: float, **more: Any) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most, **more}
 
 
-def string(text: str, chars_max: int | None = None, **more: Any) -> Schema:
+def string(chars_max: int | None = None, **more: Any) -> Schema:
     """With `chars_max` it has at least one character too, unless `more` says otherwise."""
     lengths = {} if chars_max is None else {"minLength": 1, "maxLength": chars_max}
-    return {"type": "string", **lengths, **more, "description": text}
+    return {"type": "string", **lengths, **more}
 
 
-def flag(text: str, **more: Any) -> Schema:
-    return {"type": "boolean", **more, "description": text}
+def flag(**more: Any) -> Schema:
+    return {"type": "boolean", **more}
 
 
-def array(text: str, items: Schema, **more: Any) -> Schema:
-    return {"type": "array", "items": items, **more, "description": text}
+def array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
 
 
-def mapping(text: str, **more: Any) -> Schema:
-    return {"type": "object", **more, "description": text}
+def batch(items: Schema, least: int = 1, **more: Any) -> Schema:
+    return array(items, minItems=least, maxItems=BATCH_MESSAGES_MAX, **more)
 
 
-def batch(text: str, items: Schema, least: int = 1) -> Schema:
-    return array(text, items, minItems=least, maxItems=BATCH_MESSAGES_MAX)
+def mapping(**more: Any) -> Schema:
+    return {"type": "object", **more}
 
 
-def one_of(text: str, *schemas: Schema, **more: Any) -> Schema:
-    return {"oneOf": list(schemas), **more, "description": text}
+def one_of(*schemas: Schema, **more: Any) -> Schema:
+    return {"oneOf": list(schemas), **more}
 
 
 def nullable(schema: Schema) -> Schema:
     if "oneOf" in schema and "type" in schema:
-        return one_of(schema["description"], schema, {"type": "null"})
+        return one_of(schema, {"type": "null"}, description=schema["description"])
     if "oneOf" in schema:
         return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
     values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}

@@ -11,8 +11,10 @@ from typing import Any
 from chalicelib.base.fields import integer
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 
-QUEUE = integer("The queue, counted from 0.", most=QUEUES_MAX - 1, examples=[1])
-OFFSET = integer("The message's place in its queue, counted from 0 and without gaps.", most=OFFSET_MAX, examples=[17])
+QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
+OFFSET = integer(
+    most=OFFSET_MAX, examples=[17], description="The message's place in its queue, counted from 0 and without gaps."
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,13 @@ class Alarm:
     is created when it is first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key
     `topic/group`, the properties `topic` and `group`, and as their body JSON with `topic`, `group`, `state`, `ready`,
     `age_ms`, `thresholds` and `at_ms`. New thresholds replace both old ones. An object without any removes the alarm;
-    if it was raised, it clears."""
+    if it was raised, it clears.
 
-    ready: int | None = optional(integer("Messages that are ready.", 1, OFFSET_MAX, examples=[10_000]))
-    age_ms: int | None = optional(
-        integer(
-            "How long ago the oldest ready message was stored, in milliseconds.",
-            1,
-            RETENTION_MS_MAX,
-            examples=[600_000],
-        )
-    )
+    ready: Messages that are ready.
+    age_ms: How long ago the oldest ready message was stored, in milliseconds."""
+
+    ready: int | None = optional(integer(1, OFFSET_MAX, examples=[10000]))
+    age_ms: int | None = optional(integer(1, RETENTION_MS_MAX, examples=[600000]))
 
     @classmethod
     def of(cls, text: str) -> Alarm:

@@ -13,20 +13,19 @@ from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A growing wait."""
+    """A growing wait.
 
-    initial_ms: int = required(integer("The first wait.", 1, NACK_DELAY_MS_MAX))
-    multiplier: float = required(number("How many times as long as the one before each wait is.", 1, MULTIPLIER_MAX))
-    max_ms: int = required(integer("The longest wait; not shorter than the first.", 1, NACK_DELAY_MS_MAX))
+    initial_ms: The first wait.
+    multiplier: How many times as long as the one before each wait is.
+    max_ms: The longest wait; not shorter than the first."""
+
+    initial_ms: int = required(integer(1, NACK_DELAY_MS_MAX))
+    multiplier: float = required(number(1, MULTIPLIER_MAX))
+    max_ms: int = required(integer(1, NACK_DELAY_MS_MAX))
 
 
-BACKOFF = one_of(
-    "How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list, whose last"
-    " one repeats, or a wait that grows. A message whose lease expired comes back at once.",
-    array("Milliseconds.", integer("One wait.", most=NACK_DELAY_MS_MAX), minItems=1, maxItems=BACKOFF_STEPS_MAX),
-    Growing,
-    default=list(BACKOFF_MS),
-)
+_WAITS = array(integer(most=NACK_DELAY_MS_MAX), minItems=1, maxItems=BACKOFF_STEPS_MAX)
+BACKOFF = one_of(_WAITS, Growing, default=list(BACKOFF_MS))
 
 
 @dataclass(frozen=True, slots=True)

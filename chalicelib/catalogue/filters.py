@@ -57,14 +57,15 @@ class FilterForms:
     expression over `tag`, `key` and `properties` is true. A message that does not match is settled when the group
     passes it, and counts as `ready` until then. A changed filter applies to messages that are not yet passed; the
     expression `'all'` selects every message again. The steps that an expression may take grow with the message's
-    `tag`, `key` and `properties`; a message that needs more does not match."""
+    `tag`, `key` and `properties`; a message that needs more does not match.
+
+    tags: Tags.
+    expression: JMESPath."""
 
     RULES: ClassVar[Schema] = either(("tags",), ("expression",))
 
-    tags: list[str] | None = optional(
-        array("Tags.", string("A tag.", TAG_CHARS_MAX), minItems=1, maxItems=FILTER_TAGS_MAX)
-    )
-    expression: str | None = optional(string("JMESPath.", EXPRESSION_CHARS_MAX))
+    tags: list[str] | None = optional(array(string(TAG_CHARS_MAX), minItems=1, maxItems=FILTER_TAGS_MAX))
+    expression: str | None = optional(string(EXPRESSION_CHARS_MAX))
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,57 +32,33 @@ EARLIEST, LATEST = "earliest", "latest"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
-    value when the group is changed."""
+    value when the group is changed.
 
-    start: str | int = optional(
-        one_of(
-            "Where the group begins: with the first message that can be read, with what is stored from now on, or with"
-            " what was stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.",
-            {"type": "string", "enum": [EARLIEST, LATEST]},
-            instant("The instant."),
-            default=EARLIEST,
-        )
-    )
-    mode: str = optional(
-        string(
-            "`clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every"
-            " message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7"
-            " days. The totals are sums over the consumers; before the first consumer comes, they show where it will"
-            " begin. `reset` moves all consumers; dead letters are shared. Cannot be changed once the group exists.",
-            enum=[CLUSTERING, BROADCAST],
-            default=CLUSTERING,
-        )
-    )
-    invisible_ms: int = optional(
-        integer(
-            "How long a lease lasts when a pop does not say, in milliseconds.",
-            1,
-            INVISIBLE_MS_MAX,
-            default=INVISIBLE_MS_DEFAULT,
-            examples=[60_000],
-        )
-    )
-    max_attempts: int = optional(
-        integer(
-            "How often a message is delivered before it goes to the dead letters.",
-            1,
-            ATTEMPTS_MAX,
-            default=ATTEMPTS_DEFAULT,
-            examples=[5],
-        )
-    )
-    max_in_flight: int = optional(
-        integer("How many messages of one queue may be leased at a time.", 1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT)
-    )
+    start: Where the group begins: with the first message that can be read, with what is stored from now on, or with
+        what was stored at or after an instant, in milliseconds since the Unix epoch. Counts at creation only.
+    mode: `clustering`: the consumers of the group share its messages. `broadcast`: every `consumer_id` gets every
+        message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7 days. The
+        totals are sums over the consumers; before the first consumer comes, they show where it will begin. `reset`
+        moves all consumers; dead letters are shared. Cannot be changed once the group exists.
+    invisible_ms: How long a lease lasts when a pop does not say, in milliseconds.
+    max_attempts: How often a message is delivered before it goes to the dead letters.
+    max_in_flight: How many messages of one queue may be leased at a time.
+    backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
+        whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
+    paused: Whether pops deliver nothing; the acks they carry still count.
+    ordered: Whether a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
+        messages of its queue then do not overtake one that failed. Cannot be changed once the group exists.
+    rate_limit: How many messages a second the group receives at most, over all queues and consumers; redeliveries count
+        too. The messages of one second may come at once. Once set, it can be changed but not removed."""
+
+    start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))
+    mode: str = optional(string(enum=[CLUSTERING, BROADCAST], default=CLUSTERING))
+    invisible_ms: int = optional(integer(1, INVISIBLE_MS_MAX, default=INVISIBLE_MS_DEFAULT, examples=[60000]))
+    max_attempts: int = optional(integer(1, ATTEMPTS_MAX, default=ATTEMPTS_DEFAULT, examples=[5]))
+    max_in_flight: int = optional(integer(1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT))
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
-    paused: bool = optional(flag("Whether pops deliver nothing; the acks they carry still count.", default=False))
-    ordered: bool = optional(
-        flag(
-            "Whether a queue delivers nothing more until all that a pop took from it is settled, or due again. Later"
-            " messages of its queue then do not overtake one that failed. Cannot be changed once the group exists.",
-            default=False,
-        )
-    )
+    paused: bool = optional(flag(default=False))
+    ordered: bool = optional(flag(default=False))
     rate_limit: Rate | None = optional(rate.RATE, rate.parse)
     filter: Filter | None = optional(FilterForms, filters.parse)
     alarm: Alarm | None = optional(Alarm)

@@ -41,13 +41,7 @@ class Rate:
         return max(1, round(self.count * SECOND_MS / self.given))
 
 
-RATE = number(
-    "How many messages a second the group receives at most, over all queues and consumers; redeliveries count too. The"
-    " messages of one second may come at once. Once set, it can be changed but not removed.",
-    RATE_MIN,
-    RATE_MAX,
-    default=None,
-)
+RATE = number(RATE_MIN, RATE_MAX, default=None)
 
 
 def parse(data: object, label: Label) -> Rate:

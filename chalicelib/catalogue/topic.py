@@ -31,29 +31,16 @@ _UNAWARE_MS = METADATA_AGE_MS_MAX + STORE_DEADLINE_MS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """The settings of a topic."""
+    """The settings of a topic.
 
-    queues: int = optional(
-        integer(
-            "How many queues (partitions) the topic has. Fixed once the topic exists: another number is refused.",
-            1,
-            QUEUES_MAX,
-            default=QUEUES_DEFAULT,
-            examples=[2],
-        )
-    )
-    retention_ms: int = optional(
-        integer(
-            "How long a message can be read after it was stored, in milliseconds. A raise applies to messages stored"
-            " from then on.",
-            RETENTION_MS_MIN,
-            RETENTION_MS_MAX,
-            default=RETENTION_MS_DEFAULT,
-        )
-    )
-    index_keys: bool = optional(
-        flag("Whether messages can be looked up by `key`, from some seconds after this is set.", default=False)
-    )
+    queues: How many queues (partitions) the topic has. Fixed once the topic exists: another number is refused.
+    retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
+        stored from then on.
+    index_keys: Whether messages can be looked up by `key`, from some seconds after this is set."""
+
+    queues: int = optional(integer(1, QUEUES_MAX, default=QUEUES_DEFAULT, examples=[2]))
+    retention_ms: int = optional(integer(RETENTION_MS_MIN, RETENTION_MS_MAX, default=RETENTION_MS_DEFAULT))
+    index_keys: bool = optional(flag(default=False))
 
 
 DEFAULTS = defaults(TopicSettings)

@@ -18,11 +18,11 @@ from chalicelib.base.limits import (
 )
 
 RECEIPT = string(
-    "The receipt that a pop, or the last extend, returned for the message. Opaque.",
     maxLength=RECEIPT_CHARS_MAX,
     examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"],
+    description="The receipt that a pop, or the last extend, returned for the message. Opaque.",
 )
-_ACK = batch("Receipts to ack in the same call.", RECEIPT, least=0)
+_ACK = batch(RECEIPT, least=0, description="Receipts to ack in the same call.")
 
 
 def _receipts(value: object, label: Label) -> tuple[str, ...]:
@@ -31,35 +31,22 @@ def _receipts(value: object, label: Label) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pop:
-    """What to take."""
+    """What to take.
+
+    max_messages: How many messages to take, at most.
+    invisible_ms: How long the lease lasts, in milliseconds. By default the group's `invisible_ms`.
+    wait_ms: How long to wait for a message, in milliseconds.
+    consumer_id: The consumer; the group's progress shows it. Required in a broadcast group.
+    attempt_id: Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its
+        messages that are still leased, with the same receipts. When none are, it is a new pop."""
 
     NAME: ClassVar = "PopRequest"
 
-    max_messages: int = optional(
-        integer("How many messages to take, at most.", 1, BATCH_MESSAGES_MAX, default=POP_MESSAGES_DEFAULT)
-    )
-    invisible_ms: int | None = optional(
-        integer(
-            "How long the lease lasts, in milliseconds. By default the group's `invisible_ms`.", 1, INVISIBLE_MS_MAX
-        )
-    )
-    wait_ms: int = optional(
-        integer("How long to wait for a message, in milliseconds.", most=WAIT_MS_MAX, default=0, examples=[20_000])
-    )
-    consumer_id: str | None = optional(
-        string(
-            "The consumer; the group's progress shows it. Required in a broadcast group.",
-            ID_CHARS_MAX,
-            examples=["worker-1"],
-        )
-    )
-    attempt_id: str | None = optional(
-        string(
-            "Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its messages"
-            " that are still leased, with the same receipts. When none are, it is a new pop.",
-            ID_CHARS_MAX,
-        )
-    )
+    max_messages: int = optional(integer(1, BATCH_MESSAGES_MAX, default=POP_MESSAGES_DEFAULT))
+    invisible_ms: int | None = optional(integer(1, INVISIBLE_MS_MAX))
+    wait_ms: int = optional(integer(most=WAIT_MS_MAX, default=0, examples=[20000]))
+    consumer_id: str | None = optional(string(ID_CHARS_MAX, examples=["worker-1"]))
+    attempt_id: str | None = optional(string(ID_CHARS_MAX))
     ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
 
     @property

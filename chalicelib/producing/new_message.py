@@ -27,7 +27,6 @@ from chalicelib.base.fields import (
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
-    DEDUP_MS,
     DELAY_MS_MAX,
     ID_CHARS_MAX,
     KEY_BYTES_MAX,
@@ -45,36 +44,11 @@ BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[A
 """The last character before the padding leaves over no bits that are set."""
 BASE64_CHARS_MAX = -(-BODY_BYTES_MAX // 3) * 4
 
-BODY = string(
-    f"The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted twice, a"
-    f" message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.",
-    BODY_BYTES_MAX,
-    examples=["order 4711 paid"],
-)
-BODY_BASE64 = string(
-    f"The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard alphabet, padded,"
-    " no stray bits).",
-    BASE64_CHARS_MAX,
-    pattern=BASE64_PATTERN,
-    contentEncoding="base64",
-)
-KEY = string(
-    f"Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.",
-    KEY_BYTES_MAX,
-    examples=["customer-42"],
-)
-TAG = string(
-    "The kind of message, for filters. No `|`, and no white space around it.",
-    TAG_CHARS_MAX,
-    pattern=r"^[^|\s]([^|]*[^|\s])?$",
-    examples=["paid"],
-)
-PROPERTIES = mapping(
-    f"The producer's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8.",
-    additionalProperties={"type": "string"},
-    examples=[{"region": "eu"}],
-)
-
+BODY = string(BODY_BYTES_MAX, examples=["order 4711 paid"])
+BODY_BASE64 = string(BASE64_CHARS_MAX, pattern=BASE64_PATTERN, contentEncoding="base64")
+KEY = string(KEY_BYTES_MAX, examples=["customer-42"])
+TAG = string(TAG_CHARS_MAX, pattern=r"^[^|\s]([^|]*[^|\s])?$", examples=["paid"])
+PROPERTIES = mapping(additionalProperties={"type": "string"}, examples=[{"region": "eu"}])
 
 _TEXT = {"type": "string", "minLength": 1}
 _ANY_TEXT = {"type": "string"}
@@ -138,7 +112,21 @@ def unchecked(value: Any, _label: Label) -> Any:
 
 @request
 class NewMessage:
-    """A message to store. Exactly one of `body` and `body_base64` is given."""
+    """A message to store. Exactly one of `body` and `body_base64` is given.
+
+    body: The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted twice,
+        a message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.
+    body_base64: The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard alphabet,
+        padded, no stray bits).
+    key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
+    tag: The kind of message, for filters. No `|`, and no white space around it.
+    properties: The producer's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8.
+    queue: Put the message into exactly this queue, counted from 0; wins over `key`.
+    delay_ms: Do not deliver the message until this long from now, in milliseconds.
+    deliver_at_ms: Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead.
+        Excludes `delay_ms`.
+    dedup_id: The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also
+        within one request. It makes it safe to repeat a produce whose outcome is unknown."""
 
     RULES: ClassVar[Schema] = {
         **either(("body",), ("body_base64",)),
@@ -153,25 +141,10 @@ class NewMessage:
     key: str | None = optional(KEY, parse_key)
     tag: str | None = optional(TAG, _tag)
     properties: dict[str, str] | None = optional(PROPERTIES, _properties)
-    queue: int | None = optional(
-        {**QUEUE, "description": "Put the message into exactly this queue, counted from 0; wins over `key`."}, unchecked
-    )
-    delay_ms: int | None = optional(
-        integer("Do not deliver the message until this long from now, in milliseconds.", 0, DELAY_MS_MAX)
-    )
-    deliver_at_ms: int | None = optional(
-        instant(
-            f"Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead."
-            " Excludes `delay_ms`."
-        )
-    )
-    dedup_id: str | None = optional(
-        string(
-            f"The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also"
-            " within one request. It makes it safe to repeat a produce whose outcome is unknown.",
-            ID_CHARS_MAX,
-        )
-    )
+    queue: int | None = optional(QUEUE, unchecked)
+    delay_ms: int | None = optional(integer(0, DELAY_MS_MAX))
+    deliver_at_ms: int | None = optional(instant())
+    dedup_id: str | None = optional(string(ID_CHARS_MAX))
 
 
 def parse_batch(data: object, queues: int, now: int) -> list[Sent]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_a_field_has_the_limit_of_that_name(field: str, keyword: str, limit: str
 @pytest.mark.parametrize(("name", "keyword", "limit"), PARAMETER_LIMITS)
 def test_a_parameter_has_the_limit_of_that_name(name: str, keyword: str, limit: str) -> None:
     assert PARAMETERS[name]["schema"][keyword] == getattr(limits, limit)
+
+
+def test_every_type_and_every_field_of_it_is_described() -> None:
+    for name, schema in SCHEMAS.items():
+        assert schema["description"], name
+        for field, part in schema["properties"].items():
+            assert part.get("description") or "$ref" in part, f"{name}.{field}"
+
+
+def test_no_text_shows_a_docstring_as_it_is_written() -> None:
+    for node in nodes(document()):
+        assert not re.search(r"{[A-Z_]+}|\n    ", str(node.get("description", "")))
 
 
 def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:

@@ -41,39 +41,37 @@ _HEADERS = {
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
 
-_CODE = string("What went wrong. Stable: the member for clients to switch on.")
-_DETAIL = string("One sentence for people, which names the field and the value.")
+_CODE = string(description="What went wrong. Stable: the member for clients to switch on.")
+_DETAIL = string(description="One sentence for people, which names the field and the value.")
 
 
 class BadMessage(Answer):
-    """A bad message."""
+    """A bad message.
 
-    index = integer("Its place in the batch, counted from 0.", most=BATCH_MESSAGES_MAX - 1)
+    index: Its place in the batch, counted from 0."""
+
+    index = integer(most=BATCH_MESSAGES_MAX - 1)
     code = _CODE
     detail = _DETAIL
 
 
 class Problem(Answer):
-    """An error, as a problem of RFC 9457."""
+    """An error, as a problem of RFC 9457.
 
-    type = string("The kind of problem, as a URI reference.", format="uri-reference")
-    title = string("The kind of problem, in words.")
-    status = integer("The HTTP status.")
+    type: The kind of problem, as a URI reference.
+    title: The kind of problem, in words.
+    status: The HTTP status.
+    errors: Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and
+        others only too large, of the first that is malformed.
+    outcome: The store's answer was lost: what was asked for may have happened. Only where a request writes."""
+
+    type = string(format="uri-reference")
+    title = string()
+    status = integer()
     code = _CODE
     detail = _DETAIL
-    errors = sometimes(
-        array(
-            "Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and"
-            " others only too large, of the first that is malformed.",
-            BadMessage,
-        )
-    )
-    outcome = sometimes(
-        string(
-            "The store's answer was lost: what was asked for may have happened. Only where a request writes.",
-            const="unknown",
-        )
-    )
+    errors = sometimes(array(BadMessage))
+    outcome = sometimes(string(const="unknown"))
 
 
 def of(operation: Operation) -> Json:

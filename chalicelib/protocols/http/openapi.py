@@ -7,11 +7,11 @@ from typing import Any
 
 from chalicelib import VERSION
 from chalicelib.api import FAMILIES
-from chalicelib.api.operation import GROUP_NAME, TOPIC_NAME, Answer, Family, Json, Operation, documented
+from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Answer, Family, Json, Operation, described
 from chalicelib.base.fields import declarations, string
 from chalicelib.base.limits import REQUEST_BYTES_MAX
 from chalicelib.protocols.http import documented_problems
-from chalicelib.protocols.http.schemas import Schemas, example_of
+from chalicelib.protocols.http.schemas import Schemas, example_of, with_text
 
 DESCRIPTION = f"""\
 A message queue without brokers. Producers put messages into the queues of a *topic*. Each *group* of consumers reads
@@ -35,18 +35,16 @@ is nacked, or not acked before its lease ends, is delivered again: every message
 """
 
 
-_IN_PATH = {
-    "topic": TOPIC_NAME,
-    "group": GROUP_NAME,
-    "message_id": string("The message's id.", minLength=1, examples=["5c0a7f3e91d2b8460111"]),
-}
+_IN_PATH = {"topic": TOPIC_NAME, "group": GROUP_NAME, "message_id": MESSAGE_ID}
 _IN_HEADERS = {
     "traceparent": string(
-        "The trace that the request belongs to (W3C Trace Context). Each message carries it as its property"
-        " `traceparent`, unless it has one already. A malformed one is ignored.",
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+        description="The trace that the request belongs to (W3C Trace Context). Each message carries it as its property"
+        " `traceparent`, unless it has one already. A malformed one is ignored.",
     ),
-    "Prefer": string("`return=minimal` asks for an answer without a body (RFC 7240).", examples=["return=minimal"]),
+    "Prefer": string(
+        examples=["return=minimal"], description="`return=minimal` asks for an answer without a body (RFC 7240)."
+    ),
 }
 
 
@@ -61,8 +59,9 @@ def document() -> dict[str, Any]:
     paths: Json = {}
     for family, operation in ((each, operation) for each in FAMILIES for operation in each.operations):
         if operation.request and operation.method == "GET":
+            texts = described(operation.request)
             for name, declared in declarations(operation.request).items():
-                parameters[name] = _parameter("query", name, declared.schema)
+                parameters[name] = _parameter("query", name, with_text(declared.schema, texts.get(name)))
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, family, schemas)
     schemas.ref(documented_problems.Problem)
     return {
@@ -119,7 +118,7 @@ def _answer(status: int, answer: type[Answer] | str, schemas: Schemas) -> Json:
     if isinstance(answer, str):
         return {"description": answer}
     created = "Created. " if status == 201 else ""
-    return {"description": created + documented(answer), "content": _content(answer, schemas)}
+    return {"description": created + described(answer)[""], "content": _content(answer, schemas)}
 
 
 def _content(kind: type, schemas: Schemas) -> Json:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.api.operation import Answer, Json, Sometimes, documented
-from chalicelib.base.fields import Schema, declarations, nullable
+from chalicelib.api.operation import Answer, Json, Sometimes, described
+from chalicelib.base.fields import EPOCH, Schema, declarations, nullable
 from chalicelib.base.limits import INSTANT_MS_MAX
 
 _INSTANT_MS = 1_767_225_661_000
@@ -40,11 +40,11 @@ class Schemas:
 
 
 def _request(kind: type, schemas: Schemas) -> Json:
-    declared = declarations(kind)
+    declared, texts = declarations(kind), described(kind)
     needed = [name for name, each in declared.items() if each.is_required]
     properties = {}
     for name, each in declared.items():
-        schema = schemas.rendered(each.schema)
+        schema = with_text(schemas.rendered(each.schema), texts.get(name))
         default = {"default": None} if isinstance(each.schema, type) else {}
         properties[name] = schema if each.is_required else {**nullable(schema), **default}
     return _object(kind, properties, needed, additionalProperties=False)
@@ -53,16 +53,18 @@ def _request(kind: type, schemas: Schemas) -> Json:
 def _answer(kind: type[Answer], schemas: Schemas) -> Json:
     """`SETTINGS` are all there in an answer: an example is what each is by default."""
     own = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items() if name[0].islower()}
+    texts = described(kind) | {name: text for name, text in described(kind.SETTINGS or Answer).items() if name}
     fields = {name: value for name, value in own.items() if isinstance(value, dict | type | Sometimes)}
     properties = {}
     for name, each in declarations(kind.SETTINGS).items() if kind.SETTINGS else ():
-        schema = {"default": None, **schemas.rendered(each.schema)}
+        schema = {"default": None, **with_text(schemas.rendered(each.schema), texts.get(name))}
         default = schema.pop("default")
         schema.pop("additionalProperties", None)
         examples = schema.pop("examples", [default])
         properties[name] = {**(nullable(schema) if default is None else schema), "examples": examples}
     for name, value in fields.items():
-        properties[name] = schemas.rendered(value.schema if isinstance(value, Sometimes) else value)
+        schema = schemas.rendered(value.schema if isinstance(value, Sometimes) else value)
+        properties[name] = with_text(schema, texts.get(name))
     needed = [name for name in properties if not isinstance(fields.get(name), Sometimes)]
     return _object(kind, properties, needed, **kind.RULES)
 
@@ -70,7 +72,14 @@ def _answer(kind: type[Answer], schemas: Schemas) -> Json:
 def _object(kind: type, properties: Json, needed: list[str], **more: Any) -> Json:
     required = {"required": needed} if needed else {}
     rules = getattr(kind, "RULES", {})
-    return {"type": "object", **required, "properties": properties, **rules, **more, "description": documented(kind)}
+    return {"type": "object", **required, "properties": properties, **rules, **more, "description": described(kind)[""]}
+
+
+def with_text(schema: Json, text: str | None) -> Json:
+    """The schema with the text that the docstring has for it."""
+    if text is None or "$ref" in schema:
+        return schema
+    return {**schema, "description": f"{text} {EPOCH}" if schema.get("description") == EPOCH else text}
 
 
 def example_of(schema: Json, schemas: Json) -> Any:
