@@ -1,4 +1,4 @@
-"""Pop, and what settles its messages."""
+"""Pop, and the calls that settle messages: ack, nack, extend, bury."""
 
 from __future__ import annotations
 

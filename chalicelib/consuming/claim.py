@@ -41,15 +41,15 @@ PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 """Messages that one pop skips in one queue before it returns what it has."""
 
 UNREADABLE_MS = SECOND_MS
-"""After how long messages that could not be read are due again: meanwhile others of their queue can be had."""
+"""When messages that could not be read are due again: meanwhile, others of their queue can be popped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a claim got: leases, and the segments that hold their messages.
+    """The result of a claim: leases, and the segments that hold their messages.
 
-    `is_limited`: the group's cap on messages in flight left something that was ready. `is_partial`: one write could not
-    name all the leases that were due. `is_own`: this call leased them, and not another one of the same attempt."""
+    `is_limited`: the group's cap on messages in flight left ready messages. `is_partial`: one write could not name all
+    due leases. `is_own`: this call leased them, not another one of the same attempt."""
 
     cursor: Cursor
     leases: list[Lease]
@@ -150,8 +150,8 @@ class Claimer:
     def _claimed(
         self, view: QueueView, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool
     ) -> Claimed | None:
-        """What the plan has leased. `is_own`: this call did; else the same call, made twice at once, may have been
-        faster. None: that one holds nothing any more."""
+        """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
+        have. None: that one holds none any more."""
         if space.is_whole and ask.attempt_token:
             others = {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())} - set(plan.tokens)
             if others or not is_own:
@@ -183,7 +183,7 @@ class Claimer:
         return found
 
     def _pruned(self, view: QueueView, cursor: Cursor) -> Cursor:
-        """The cursor after a write that does nothing but forget."""
+        """The cursor after a write that only removes inert leases."""
         change = prune(cursor, self._runtime.now(), most=PRUNED_ALONE_MAX)
         try:
             return Cursor.of(self._store.write(write(cursor, change)))
@@ -191,7 +191,7 @@ class Claimer:
             return self._found(view, refused)
 
     def held(self, view: QueueView, cursor: Cursor, ask: Pop) -> Claimed | None:
-        """What the same attempt has leased in another call, and still holds: noted there as delivered here."""
+        """The leases that another call of the attempt made and still holds, recorded as delivered here."""
         while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
             new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
             if not new:
@@ -215,7 +215,7 @@ class Claimer:
         return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
 
     def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None) -> Cursor:
-        """Buries what was delivered often enough and never settled."""
+        """Buries messages whose last attempt expired."""
         found, _ = self._burial.bury_exhausted(view.group, view.queue, cursor, riding.tokens if riding else ())
         if found is None:
             raise self._gone(view)
@@ -251,7 +251,7 @@ class Claimer:
         return pick(cursor, view.group, view.end, ask.max_messages, now, acked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
-        """The segments of everything picked: what is taken over lies behind the cursor and is located anew."""
+        """The segments of all picked messages: those taken over are before the cursor and located again."""
         log = view.topic.log(view.queue)
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
         chains = [*self._reader.chains(wants), view.chain]
@@ -259,15 +259,15 @@ class Claimer:
         return [by_base[base] for base in sorted(by_base)]
 
     def _fitting(self, view: QueueView, offsets: list[int], segments: list[Segment], space: Space) -> int:
-        """How many of these messages the response has room for; they are read for it only where that is in doubt."""
+        """How many of these messages fit the response; reads them only in case of doubt."""
         if space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
         reached = within_reach(segments, offsets, space.json_bytes)
         return space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 
     def _tokens(self, cursor: Cursor, ask: Pop) -> Tokens:
-        """An attempt's own begin with its name, by which a repeat finds them. What it takes next begins at `next` or
-        later, where it has taken nothing before."""
+        """Tokens of an attempt begin with its name, by which a repeat finds them. New messages begin at `next` or
+        later, where the attempt has taken nothing before."""
         name = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
         fresh = f"{name}.{cursor.next:x}" if ask.attempt_token else name
         return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))

@@ -1,7 +1,7 @@
-"""What one claim takes from a queue: messages whose lease ran out first, in place, then those nobody has taken yet.
+"""Plans one claim in a queue: takes over expired leases first, then messages not taken yet.
 
-Pure: from the cursor as it was seen, the group's settings and the chain of segments read, to a plan; the guards of the
-plan make it safe whatever has happened since.
+Pure: makes a plan from the cursor as read, the group's settings and the segments read. The guards of the plan make it
+safe whatever has happened since.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Pick:
         return self.fresh - len(self.passed) + sum(len(run) for _, run in self.takeovers)
 
     def stretches(self) -> list[range]:
-        """The offsets taken over as few stretches of the log, each to be read at once, with small gaps."""
+        """The offsets taken over, as few stretches of the log with small gaps, each read at once."""
         found: list[range] = []
         for lease, run in self.takeovers:
             start, stop = lease.start + run.start, lease.start + run.stop
@@ -61,7 +61,7 @@ class Pick:
         return found
 
     def offsets(self, cursor: Cursor) -> list[int]:
-        """The offsets picked, if nobody else moves the cursor meanwhile."""
+        """The offsets picked, unless the cursor moves meanwhile."""
         fresh = [cursor.next + index for index in range(self.fresh) if index not in self.passed]
         return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
 
@@ -90,13 +90,13 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Ri
     has_slot = len(cursor.leases) < LEASES_MAX
     takeovers = _takeovers(due, min(want, room), has_slot)
     taken = sum(len(run) for _, run in takeovers)
-    cap_room = max(0, room - waiting)  # what is due counts against the cap until it is taken, here or elsewhere
+    cap_room = max(0, room - waiting)  # due messages count against the cap until they are taken, here or elsewhere
     is_whole = taken == waiting
     available = max(0, end - cursor.next)
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
-    # What is parked may come due at any moment, and others may take over what is acked here before it is.
+    # Parked leases may become due at any moment, and others may take over messages before they are acked here.
     spare = room - waiting - cursor.retrying(now) - freed - fresh
-    may_all_rise = spare >= cursor.dead  # there is room for all dead letters, should they be redriven meanwhile
+    may_all_rise = spare >= cursor.dead  # there is room for all dead letters if they are redriven meanwhile
     spare -= cursor.dead if may_all_rise else 0
     return Pick(
         takeovers,
@@ -110,13 +110,13 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Ri
 
 
 def is_held(cursor: Cursor, now: int, riding: Riding) -> bool:
-    """Whether something that a pop took is neither settled nor due: an ordered queue then gives nothing."""
+    """Whether a popped message is neither settled nor due: an ordered queue then delivers nothing."""
     open_leases = (lease for lease in cursor.owing if lease.token not in riding.settled)
     return any(lease.token in riding.skip or not lease.is_due(now) for lease in open_leases)
 
 
 def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[Lease, range], ...]:
-    """The first runs that there is room for; of the last, if it may be split, a part."""
+    """The first runs that fit; the last one may be split."""
     taken: list[tuple[Lease, range]] = []
     owed = [(lease, run) for lease in due for run in runs(lease.owed)]
     for lease, run in sorted(owed, key=lambda each: each[0].start + each[1].start)[:TAKEOVERS_MAX]:
@@ -128,10 +128,10 @@ def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Names for new leases, never used before: a receipt of an old lease must not fit a new one.
+    """Tokens for new leases, never used before: a receipt of an old lease must not fit a new one.
 
-    `fresh`: for what nobody has taken yet. Of an attempt it is the same for two calls at once, so that one of them
-    finds the lease of the other. `split`: for what is taken over, a new one each time."""
+    `fresh`: for messages not taken yet. Concurrent calls with the same attempt_id use the same token, so one finds the
+    other's lease. `split`: for takeovers, new each time."""
 
     fresh: str
     split: Callable[[], str]
@@ -146,7 +146,7 @@ def take(
     is_exact: bool,
     is_alone: bool = False,
 ) -> Change:
-    """The claim as a change of the cursor. `is_exact`: take just what was seen, should others have moved on.
+    """The claim as a change of the cursor. `is_exact`: takes exactly the messages read, even if others have moved on.
     `is_alone`: only if there was no other claim since."""
     made = Change()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
@@ -169,7 +169,7 @@ def take(
 
 
 def _hint(chain: Sequence[Segment], offset: int) -> int | None:
-    """The base of the segment that holds the offset, or will."""
+    """The base of the segment that holds or will hold the offset."""
     for segment in reversed(chain):
         if segment.end <= offset and segment.is_sealed:
             return segment.end

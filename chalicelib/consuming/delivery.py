@@ -1,7 +1,7 @@
-"""Reads the messages that a pop has claimed, and hands them out with their receipts.
+"""Reads the messages that a pop has claimed, and delivers them with their receipts.
 
-What is not there is settled, so that nobody is given it again: what has expired is acked, and what has lost its payload
-goes to the dead letters. What cannot be read for now is given back: its delivery does not count.
+Missing messages are settled, so that they are not leased again: expired ones are acked, and those without a payload
+become dead letters. Messages that cannot be read now are given back, and their delivery does not count.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from chalicelib.log.reader import LogReader, Want, entries, stored_at
 from chalicelib.log.segment import Segment
 
 _LOST = "the message was lost: its payload is gone from the store, or damaged"
-"""Why a message is dead that nobody can be given."""
+"""The reason of a message that cannot be delivered to any consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message in the hands of a consumer."""
+    """A message delivered to a consumer."""
 
     stored: Stored
     attempt: int
@@ -45,9 +45,9 @@ class Deliverer:
         self._reader, self._receipts, self._claimer, self._settler = reader, receipts, claimer, settler
 
     def deliver(self, view: QueueView, claimed: Claimed) -> tuple[list[Delivery], bool]:
-        """The messages that were claimed, in order, and whether some were not there and are settled now.
+        """The claimed messages in order, and whether some were missing and are settled now.
 
-        Raises StoreUnavailable when none can be read, and TopicNotFound."""
+        Raises StoreUnavailable if none can be read, and TopicNotFound."""
         by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
         view.cursor = claimed.cursor
         unread: set[int] = set()
@@ -71,7 +71,7 @@ class Deliverer:
         return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
 
     def _half_time(self, claimed: Claimed) -> int:
-        """Until when the messages are to be read: a lease that has run out cannot be given back."""
+        """The deadline for reading the messages: an expired lease cannot be given back."""
         left_ms = min((lease.deadline for lease in claimed.leases), default=0) - self._runtime.now()
         return self._runtime.uptime() + max(left_ms // 2, HOP_MS_MIN)
 
@@ -84,7 +84,7 @@ class Deliverer:
         return sorted(stored, key=lambda each: each.offset)
 
     def _one_by_one(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> list[Stored]:
-        """What can be read of these, entry by entry: one that cannot must not hold back the others."""
+        """The readable ones of these, entry by entry, so that an unreadable entry does not block the others."""
         until_ms = self._runtime.uptime() + READ_TIMEOUT_MS
         stored: list[Stored] = []
         for first, entry in entries(claimed.segments):
@@ -97,7 +97,7 @@ class Deliverer:
     def _settle_missing(
         self, view: QueueView, cursor: Cursor, leases: Mapping[int, Lease], offsets: Collection[int]
     ) -> bool:
-        """Whether some of these were settled. Where the store does not allow it now, their lease runs out."""
+        """Whether some of these were settled. If the store fails, their lease expires."""
         with suppress(StoreUnavailable):
             expired, lost = self._missing(view, sorted(offsets))
             for chosen, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
@@ -105,13 +105,12 @@ class Deliverer:
                 if receipts:
                     settled, _ = self._settler.open(view.topic, view.group.name, receipts)
                     settle(view, settled)
-                    view.cursor = settled[0].cursor  # an ordered queue goes on
+                    view.cursor = settled[0].cursor  # an ordered queue continues
             return bool(expired or lost)
         return False
 
     def _missing(self, view: QueueView, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Those of these messages that have expired, in a retry that waited for so long, and those that have lost
-        their payload."""
+        """The expired ones of these messages, after a long wait for a retry, and those without a payload."""
         wants = [Want(view.topic.log(view.queue), offset, 1, None) for offset in offsets]
         chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
         standing = [(offset, chain) for offset, chain in chains if chain]
@@ -125,7 +124,7 @@ class Deliverer:
         self._settler.acknowledge(view.topic, view.group.name, settlements)
 
     def _bury_lost(self, view: QueueView, settlements: Sequence[ReceiptBatch]) -> None:
-        """Raises TopicNotFound: payloads are gone, too, when the topic is."""
+        """Raises TopicNotFound if the topic was deleted, which also removes payloads."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
         self._settler.give_up(view.topic, view.group, settlements, _LOST)

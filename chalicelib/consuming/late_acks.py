@@ -1,7 +1,7 @@
-"""Tells late acks apart: of a message that was acked, that died, or that waits in a retry page.
+"""Decides late acks: of messages that were acked, that are dead, or that wait in a retry page.
 
-The cursor alone cannot: its lease is gone, and no lease owes the message. So what lies beside the cursor is read, and
-after it the cursor once more: what was redriven, or brought back from a page, between the two is owed by then.
+The cursor alone does not show which: the lease is gone, and no lease owes the message. So the dead letters and pages
+are read, and then the cursor again: messages redriven or brought back in between are owed by then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LateAcks:
         self._retries = retries
 
     def resolve(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
-        """Notes in each settlement which of its messages are dead, or wait in a page."""
+        """Records in each settlement which of its messages are dead or wait in a page."""
         left = [each for each in settlements if each.perhaps_lost()]
         while left:
             self._note_dead(topic, left)
@@ -31,7 +31,7 @@ class LateAcks:
             found = self._store.read([Keys([each.cursor.key], strong=True) for each in left]) if left else []
             for each, items in zip(left, found, strict=True):
                 each.learn(items[0] if items else None)
-            # A page that was made since may hold what was not found.
+            # A page written since may hold the missing messages.
             left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
 
     def _note_dead(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
@@ -48,7 +48,7 @@ class LateAcks:
             each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
     def _note_paged(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> set[str]:
-        """Returns the ids of the pages that were read, or need not be."""
+        """Returns the ids of the pages that were read or need not be."""
         asked = []
         seen: set[str] = set()
         for each in settlements:

@@ -1,4 +1,4 @@
-"""Consuming: pop. Look at the cursors and the logs of all queues, claim from one, read what was claimed."""
+"""Pop: views the cursors and logs of all queues, claims from one, reads the claimed messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ POLL_MS_MAX = 200
 
 @dataclass(slots=True)
 class Popped:
-    """`is_limited`: the group's cap on messages in flight held something back; `retry_after_ms`: its rate did, and
+    """`is_limited`: the group's cap on messages in flight left ready messages. `retry_after_ms`: its rate did, and
     allows more then."""
 
     deliveries: list[Delivery] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Popped:
     is_limited: bool = False
     retry_after_ms: int | None = None
     trouble: StoreUnavailable | None = None
-    """Why what was leased could not be read, and was given back."""
+    """Why the leased messages could not be read and were given back."""
 
 
 class Consumer:
@@ -51,10 +51,10 @@ class Consumer:
         self._throttle = Throttle(env)
 
     def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
-        """Leases up to `max_messages` ready messages of one queue. Answers none only if none was ready in any queue
-        for as long as `wait_ms`.
+        """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
+        `wait_ms`.
 
-        Raises GroupNotFound, and StoreUnavailable: what was leased by then comes back by itself."""
+        Raises GroupNotFound, and StoreUnavailable: leases made by then expire by themselves."""
         acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
         give_up_at = self._runtime.uptime() + ask.wait_ms
         pause_ms = POLL_MS_MIN
@@ -69,7 +69,7 @@ class Consumer:
             except GroupNotFound:
                 if not view.group.is_broadcast:
                     raise
-                strong = True  # the group is gone, or it forgot the consumer at this moment: the next look tells
+                strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
             if acks:
                 failed += self._settler.acknowledge(topic, group, acks)
@@ -84,14 +84,14 @@ class Consumer:
             if deadline.is_abandoned():
                 break
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
-            if not topic.delays:  # another instance may just have stored the first message that waits
+            if not topic.delays:  # another instance may just have stored the first delayed message
                 topic = self._catalogue.glanced_at(topic)
         popped.failed = failed
         return popped
 
     def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
-        """The group now. Of what is due in one queue the first messages are put into the log: a pop takes from one. It
-        is one that is not among `promoted`, as long as there is another."""
+        """The group now. Promotes the first due messages of one queue, since a pop takes from one: of one not in
+        `promoted`, if possible."""
         view = self._views.read(topic, group, ask.max_messages, ask.consumer_id, strong)
         if not view.due() or view.group.paused:
             return view
@@ -103,7 +103,7 @@ class Consumer:
         return view
 
     def _wait(self, view: GroupView, pause_ms: int) -> None:
-        """Sleeps so long, but not past the instant when something that waits is due."""
+        """Sleeps this long, but not past the next known due time."""
         ready_at_ms = view.next_ready_at_ms()
         if ready_at_ms is not None:
             pause_ms = min(pause_ms, ready_at_ms - self._runtime.now())
@@ -112,10 +112,10 @@ class Consumer:
         deadline.has_waited(pause_ms)
 
     def _repeated(self, group_view: GroupView, ask: Pop) -> Popped | None:
-        """What an earlier call with this `attempt_id` leased and still holds."""
+        """The messages that an earlier call with this `attempt_id` leased and still holds."""
         space = Space()
         deliveries: list[Delivery] = []
-        for view in group_view.queues:  # two calls at once may have leased from two queues
+        for view in group_view.queues:  # concurrent calls may have leased from two queues
             held = self._claimer.held(view, view.cursor, ask)
             found = self._deliverer.deliver(view, held)[0] if held else []
             fitting = found[: space.fitting(each.stored for each in found)]
@@ -148,8 +148,8 @@ class Consumer:
         return Popped(is_limited=is_limited)
 
     def _throttled(self, group_view: GroupView, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
-        """Claims as many as the group's rate allows. Nobody else of the group gets more meanwhile, so that other queues
-        need not be asked when it allows none."""
+        """Claims as many messages as the group's rate allows. The rate is that of the whole group, so if it allows
+        none, other queues need not be tried."""
         rate = view.group.rate_limit
         if rate is None:
             return self._claim(view, ask, riding)
@@ -167,8 +167,8 @@ class Consumer:
         return popped
 
     def _claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
-        """Claims from one queue: in one write, unless more leases have run out than one write can name, or one that is
-        just being acked."""
+        """Claims from one queue: in one write, unless more leases have expired than one write can name, or one of them
+        is being acked."""
         deliveries: list[Delivery] = []
         if riding and riding.is_late(view.cursor, self._runtime.now()):
             self._settler.acknowledge(view.topic, view.group.name, [riding])
@@ -185,7 +185,7 @@ class Consumer:
             try:
                 found, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
-                if ask.attempt_id:  # a repeat would bring, besides, what could not be given back
+                if ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
                 return Popped(deliveries, trouble=None if deliveries else trouble)
             deliveries += found
@@ -196,8 +196,8 @@ class Consumer:
                 return Popped(deliveries, is_limited=claimed.is_limited)
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
-        """The queue whose first message has waited longest; but one that is acked in the same call, where the ack
-        rides along for free, may be a little behind."""
+        """The queue whose first message has waited longest. One that the same call acks, where the ack is free, may be
+        a little behind."""
         oldest = min(waiting.values())
         until = oldest + min(HOME_MS, (now - oldest) // 2)
         for settlement in acks:
@@ -207,8 +207,8 @@ class Consumer:
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
-    """Whether a pop that found nothing to take looks again at once, since more was due: in another queue; or, where the
-    group has a filter, in any, as far as it looks through what it does not want."""
+    """Whether a pop that found nothing looks again at once because more was due: in another queue, or, if the group has
+    a filter, in any queue, up to the number of messages that it skips."""
     if view.group.filter is None:
         return bool(view.due(promoted)) and promotions % PROMOTED_QUEUES_MAX != 0
     return bool(view.due()) and promotions % (PASSED_AT_ONCE_MAX // PROMOTED_MAX) != 0

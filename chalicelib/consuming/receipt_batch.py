@@ -1,9 +1,8 @@
-"""Plans of settling by receipt: what a write on the cursor must change so that these receipts count.
+"""Plans settling by receipt: the changes of the cursor that these receipts require.
 
-A plan is made from what is believed of the cursor, which may be no more than what the receipts say. Its guards make a
-wrong belief harmless: the write is refused, shows the cursor as it is, and the next plan is made from that. When
-nothing is left to change, the cursor says what each receipt was worth; if it was only believed until then, it is read.
-"""
+A plan starts from the cached cursor, or from the contents of the receipts alone. Its guards make a stale cache
+harmless: the write is rejected and returns the cursor, from which the next plan is made. When nothing is left to
+change, the cursor shows the standing of each receipt; if it came from the cache until then, it is read."""
 
 from __future__ import annotations
 
@@ -36,13 +35,13 @@ LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"
 
 Moved = dict[tuple[str, int], Lease]
-"""The token and offset of a message that left its lease, and the lease that it went into."""
+"""The token and offset of a message that left its lease, and the lease it moved to."""
 
 Plan = tuple[Change, Moved]
-"""What to change (nothing: it is done), and what this moves."""
+"""The change (empty: done), and the messages that it moves."""
 
 Split = Callable[[Lease, range], Lease]
-"""Makes the lease that a run of a lease's messages moves into."""
+"""Makes the lease to which a run of a lease's messages moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +54,22 @@ class Failure:
 
 @dataclass(slots=True)
 class ReceiptBatch:
-    """The receipts of one call that belong to one cursor, with what is known of it so far."""
+    """The receipts of one call for one cursor, with what is known of the cursor so far."""
 
     cursor: Cursor
     receipts: list[tuple[str, Receipt]]
     moved: Moved = field(default_factory=dict)
-    """What this call has moved."""
+    """The messages that this call has moved."""
     is_confirmed: bool = False
-    """Whether the cursor was seen in this call: a belief may be from before a reset."""
+    """Whether the cursor was read in this call: a cached one may be from before a reset."""
     is_foreign: bool = False
-    """There is no such cursor: the receipts are of another group, or of one since deleted."""
+    """The cursor does not exist: the receipts are of another group, or of a deleted one."""
     is_forgotten: bool = False
-    """The same, but the group is the one of the receipts: it has forgotten their consumer."""
+    """The same, but of this group, which has forgotten the consumer."""
     closed: set[str] = field(default_factory=set)
-    """Tokens of the leases that this call has acked to the end."""
+    """Tokens of the leases that this call has acked completely."""
     lost: set[int] = field(default_factory=set)
-    """Offsets of these receipts that are known to be dead letters, or to wait in a retry page."""
+    """Offsets of these receipts that are dead letters or wait in a retry page."""
 
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch:
@@ -96,7 +95,7 @@ class ReceiptBatch:
         return self.receipts[0][1].consumer
 
     def is_late(self, cursor: Cursor, now: int) -> bool:
-        """Whether a lease of these receipts has run out: its other messages can be taken over."""
+        """Whether a lease of these receipts has expired, so that its other messages can be taken over."""
         return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
 
     def freed(self, now: int) -> int:
@@ -105,7 +104,7 @@ class ReceiptBatch:
         return sum(len(indexes) for lease, indexes in acked if lease.deadline > now)
 
     def owed(self) -> list[tuple[Lease, list[int]]]:
-        """The leases that still owe messages to these receipts, and which."""
+        """The leases that owe messages of these receipts, and which messages."""
         if self.is_foreign:
             return []
         found: dict[str, set[int]] = {}
@@ -115,8 +114,8 @@ class ReceiptBatch:
         return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in found.items()]
 
     def acks(self) -> Plan:
-        """Settles what is owed, of as many leases as one write can name; takes away leases that others acked to the
-        end."""
+        """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
+        completely."""
         owed = self.owed()[:ACKED_TOGETHER_MAX]
         change = Change()
         for lease, indexes in owed:
@@ -126,8 +125,8 @@ class ReceiptBatch:
         return change + forget(done[: ACKED_TOGETHER_MAX - len(owed)]), {}
 
     def moves(self, split: Split) -> Plan:
-        """Moves what is owed into new leases, as many as one write can name. Every move leaves a witness: those that
-        are too many go with it, or heartbeats would fill the cursor."""
+        """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same
+        write removes surplus ones, or heartbeats would fill the cursor."""
         owed = self.owed()
         if owed and len(self.cursor.inert) > INERT_MAX:
             return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
@@ -149,19 +148,19 @@ class ReceiptBatch:
         return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if set(lease.owed) <= set(indexes)}
 
     def ended(self) -> set[str]:
-        """Tokens of the leases that `acks` takes away."""
+        """Tokens of the leases that `acks` removes."""
         return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}
 
     def perhaps_lost(self) -> list[Receipt]:
-        """Of messages that no lease owes, and whose own are gone, but not by this call: they were acked, or died, or
-        wait in a page."""
+        """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
+        acked, are dead, or wait in a page."""
         if self.is_foreign or not (self.cursor.dead or self.cursor.pages):
             return []
         gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
         return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]
 
     def learn(self, item: Item | None) -> None:
-        """Takes the cursor that a write left or found."""
+        """Records the cursor after a write, or the one it found."""
         self.know(Cursor.of(item) if item else None)
 
     def know(self, cursor: Cursor | None) -> None:
@@ -183,7 +182,7 @@ class ReceiptBatch:
 
 
 def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
-    """The cursor as it is known, and where it is not, as the receipts say: untouched since their pop."""
+    """The cached cursor, or one made of the receipts: unchanged since their pop."""
     told = {
         receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
         for _, receipt in receipts
@@ -193,6 +192,6 @@ def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
 
 
 def unknown(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
-    """A cursor of which nothing is known but what the receipts say."""
+    """A cursor of which only the receipts' contents are known."""
     epoch = max(receipt.epoch for _, receipt in receipts)
     return Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})

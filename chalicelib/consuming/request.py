@@ -1,4 +1,4 @@
-"""What a consumer asks for when it pops."""
+"""The request of a pop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settling: ack, nack and extend by receipt. The usual case is one write and no read; see `settlement`."""
+"""Settling: ack, nack, extend and bury by receipt. The usual case is one write and no read; see `receipt_batch`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Settler:
         self._late_acks = LateAcks(env.store, cursors.retries)
 
     def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
-        """Settles messages for good: those whose receipt is not among the failures."""
+        """Settles messages permanently. Returns the receipts that failed."""
         settlements, failed = self.open(topic, group, texts)
         return failed + self.acknowledge(topic, group, settlements)
 
@@ -51,8 +51,8 @@ class Settler:
         return [failure for settlement in settlements for failure in settlement.unacked()]
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
-        """Gives messages back, to be delivered again after `delay_ms` (None: the backoff of their attempt); after the
-        last attempt they go to the dead letters."""
+        """Returns messages to be delivered again after `delay_ms` (None: the backoff of their attempt); after the last
+        attempt they become dead letters."""
         settings = self._catalogue.group(topic, group)
         settlements, failed = self.open(topic, group, texts)
         for settlement in settlements:
@@ -64,7 +64,7 @@ class Settler:
             return self._parked(lease, run, now + wait_ms)
 
         self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
-        if not settings.ordered:  # there, what waits holds up its queue: the cursor must show it
+        if not settings.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self._lighten(topic, settlements)
         return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
 
@@ -76,7 +76,7 @@ class Settler:
                 self._cache.learn(lighter)
 
     def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
-        """Sends messages to the dead letters at once."""
+        """Moves messages to the dead letters at once."""
         settings = self._catalogue.group(topic, group)
         settlements, failed = self.open(topic, group, texts)
         self.give_up(topic, settings, settlements, reason)
@@ -86,13 +86,13 @@ class Settler:
         for settlement in settlements:
             self._bury(group, settlement, reason, attempts_min=0)
         self._settle(topic, group.name, settlements, lambda _: (Change(), {}))
-        for settlement in settlements:  # what was wrongly believed to be settled was read by now
+        for settlement in settlements:  # messages wrongly cached as settled were read by now
             self._bury(group, settlement, reason, attempts_min=0)
 
     def extend(
         self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int
     ) -> tuple[list[Extended], list[Failure]]:
-        """Moves messages into leases of their own that last `invisible_ms` from now; the receipts shown are lost."""
+        """Moves messages into new leases that last `invisible_ms` from now; the old receipts become void."""
         settlements, failed = self.open(topic, group, texts)
         deadline = self._runtime.now() + invisible_ms
 
@@ -118,7 +118,7 @@ class Settler:
         failed: list[Failure] = []
         signed = self._signed(topic, texts)
         if any(receipt is None or receipt.topic_id != topic.id for _, receipt in signed):
-            topic = self._catalogue.current_topic(topic.name)  # perhaps it was made again a moment ago
+            topic = self._catalogue.current_topic(topic.name)  # it may have been created again a moment ago
             signed = self._signed(topic, texts)
         for text, receipt in signed:
             if receipt is None or receipt.topic_id != topic.id:
@@ -140,9 +140,9 @@ class Settler:
         return believe(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
 
     def _settle(self, topic: Topic, group: str, settlements: Sequence[ReceiptBatch], plan: Planner) -> None:
-        """Plans and writes, the cursors side by side, until no plan has anything left to change.
+        """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
-        Raises GroupNotFound when no cursor is there because the group is not."""
+        Raises GroupNotFound if a cursor is missing because the group is."""
         while planned := self._planned(settlements, plan):
             outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
             for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
@@ -151,7 +151,7 @@ class Settler:
         self._tell_forgotten(topic, group, [each for each in settlements if each.is_foreign], len(settlements))
 
     def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[ReceiptBatch], count: int) -> None:
-        """Where there is no cursor: receipts of another group, or of a consumer that this one has forgotten."""
+        """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
         if len(foreign) == count:
             found = [self._catalogue.group(topic, group)] if foreign else []
         else:
@@ -160,7 +160,7 @@ class Settler:
             each.is_forgotten = any(each.group_id == standing.id for standing in found)
 
     def _planned(self, settlements: Sequence[ReceiptBatch], plan: Planner) -> list[tuple[ReceiptBatch, Change, Moved]]:
-        """What is left to write. That nothing is left has to be seen, not believed."""
+        """The writes left to do. That none are left needs a read, not the cache."""
         while True:
             planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
             believed = [each for each, change, _ in planned if not change and not each.is_confirmed]
@@ -185,7 +185,7 @@ class Settler:
             self._cache.learn(settlement.cursor)
 
     def _bury(self, group: Group, settlement: ReceiptBatch, reason: str, attempts_min: int) -> None:
-        """Buries what is owed and was delivered at least so often."""
+        """Buries owed messages that were delivered at least this often."""
         while exhausted := [each for each in settlement.owed() if each[0].attempt >= attempts_min]:
             cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)
             settlement.moved |= {

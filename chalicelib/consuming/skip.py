@@ -54,7 +54,7 @@ class Skipper:
             self.look_on(view, cursor, count)
 
     def _sifted(self, view: QueueView, cursor: Cursor) -> tuple[range, list[int]]:
-        """The offsets looked at, and those of them that the group is to be given."""
+        """The offsets examined, and those to deliver."""
         chain = view.chain
         expired_ms = view.topic.expired_ms(self._runtime.now())
         offsets = range(cursor.next, min(view.end, cursor.next + PASSED_AT_ONCE_MAX))
@@ -79,7 +79,7 @@ class Skipper:
         return offsets, wanted
 
     def _passing(self, view: QueueView, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
-        """Up to the last message taken; or, when there are not enough, everything looked at."""
+        """Offsets up to the last message taken; if there are not enough, all examined."""
         taken = wanted[: picked.fresh]
         if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.has_expired(cursor, self._runtime.now()):
             return self._past_expired(view, cursor, picked)
@@ -89,8 +89,8 @@ class Skipper:
         return replace(picked, fresh=stop - cursor.next, passed=passed)
 
     def _past_expired(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
-        """To where nothing before can be unexpired, however far that is; at least what was looked at. An entry may have
-        come late, and be older than those before it: the search could take it for their age too."""
+        """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
+        may be older than those before it, and mislead the search about their age."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
         first = self._log_offsets.surely_older(view.topic, view.queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - cursor.next)

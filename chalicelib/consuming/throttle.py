@@ -1,4 +1,4 @@
-"""Holds a group to its rate, over any number of instances: what a pop is to take is counted before it is leased."""
+"""Holds a group to its rate across instances: counts the messages of a pop before it leases them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Throttle:
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._ahead: BoundedCache[tuple[int | None, int]] = BoundedCache()
-        """Windows in the future: when each begins, and since when, by `Runtime.uptime`, it has been so."""
+        """Windows in the future: their begin, and since when (`Runtime.uptime`) that was seen."""
 
     def take(self, view: GroupView, rate: Rate, wanted: int) -> int:
-        """How many of these messages may be leased now; they are counted as taken."""
+        """How many of these messages can be leased now; counts them as taken."""
         while True:
             now = self._runtime.now()
             window = self._judged(self._window(view), rate, now)
@@ -37,7 +37,7 @@ class Throttle:
         return Window.of(view.group.window_key, view.window)
 
     def _judged(self, window: Window, rate: Rate, now: int) -> Window:
-        """Whether a window in the future is stuck. It is not while somebody whose clock is ahead goes on with it."""
+        """Whether a window in the future is stuck. It is not while an instance whose clock is ahead continues it."""
         if not window.is_ahead(rate, now):
             return window
         uptime_ms = self._runtime.uptime()
@@ -48,8 +48,8 @@ class Throttle:
         return replace(window, is_stuck=uptime_ms - since_ms >= rate.window_ms)
 
     def give_back(self, view: GroupView, count: int) -> None:
-        """Those that were not there after all, in a transaction, which is known again: a repeat would give them back
-        twice. That it fails makes the group slower for a moment."""
+        """Returns permits that were not used, in a transaction, so that a repeat does not return them twice. A failure
+        makes the group slower for a moment."""
         if count:
             with suppress(Refused, StoreUnavailable):
                 self._store.write_together([self._window(view).give_back(count)])

@@ -1,6 +1,6 @@
-"""One look at a group: its settings, its cursors, and the log of every queue from there on.
+"""One look at a group: its settings, its cursors, and the log of every queue from its cursor on.
 
-Where this instance guessed right where the cursors stand, all of it comes in one round trip."""
+If the cached positions of the cursors are right, all of it takes one round trip."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class QueueView:
         return min(since, default=None)
 
     def begins_behind(self, cursor: Cursor) -> bool:
-        """Whether what was read of the log begins behind the cursor's next message."""
+        """Whether the log as read begins after the cursor's next message."""
         return bool(self.chain) and self.chain[0].base > cursor.next
 
     def has_expired(self, cursor: Cursor, now: int) -> bool:
@@ -83,12 +83,12 @@ class GroupView:
     window: Item | None
     """What the group has taken of its rate; None: nothing yet."""
     waits: list[int | None]
-    """For each queue when the first of its delayed messages is due; empty where there never were any."""
+    """For each queue, when its first delayed message is due; empty if there never were any."""
     at_ms: int
     """When the pop began to read it."""
 
     def due(self, besides: Collection[int] = ()) -> list[int]:
-        """The queues with delayed messages that are due, the first first."""
+        """The queues with due delayed messages, the earliest first."""
         due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]
         return [queue for _, queue in sorted(due) if queue not in besides]
 
@@ -109,7 +109,7 @@ class ViewReader:
 
     def read(self, topic: Topic, group: str, count: int, consumer_id: str | None, strong: bool = False) -> GroupView:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
-        Raises GroupNotFound, and InvalidField when a broadcast group is not told whose pop it is."""
+        Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
         at_ms = self._runtime.now()
         cached = self._cache.group(topic.id, group)
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
@@ -141,7 +141,7 @@ class ViewReader:
         return GroupView(topic, settings, queues, _window(settings, items), waits, at_ms)
 
     def promote(self, view: QueueView, count: int) -> None:
-        """Puts the first messages that are due in a queue into its log, and reads on there."""
+        """Promotes the first due messages of a queue, and reads its log further."""
         self._promoter.promote(view.topic, view.queue)
         view.chain = self._reader.chains([view.want(view.cursor, count)])[0]
 
@@ -153,7 +153,7 @@ class ViewReader:
         return [want(topic, queue, cursor, count) for queue, cursor in enumerate(cached) if cursor]
 
     def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
-        """The group's settings; asked for once more before saying that there are none."""
+        """The group's settings, read again before GroupNotFound is raised."""
         key = keys.group(topic.id, group)
         item = next((item for item in items if item["sk"] == key.sk), None)
         cached = self._cache.group(topic.id, group)
@@ -171,12 +171,12 @@ def _window(group: Group, items: list[Item]) -> Item | None:
 
 
 def _scope(group: Group | None) -> str | None:
-    """What of the partition is read: all of it, or only what one consumer has in a broadcast group of this id."""
+    """The reads of the partition: all of it, or only one consumer's part of a broadcast group of this id."""
     return group.id if group and group.is_broadcast else None
 
 
 def _asked(topic: Topic, group: str, cached: Group | None, consumer: str, strong: bool) -> list[Read]:
-    """Settings and cursors. A broadcast group may have any number of these: not all are read for one consumer."""
+    """Settings and cursors. A broadcast group may have any number of cursors: only those of one consumer are read."""
     if cached and cached.is_broadcast:
         own = Range(*keys.cursors(topic.id, group, cached.id, consumer), strong=strong)
         window = [cached.window_key] if cached.rate_limit else []
@@ -188,18 +188,17 @@ def _asked(topic: Topic, group: str, cached: Group | None, consumer: str, strong
 
 
 def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = "") -> list[Cursor]:
-    """The cursors of all queues, in a broadcast group those of one consumer; one that nobody has used yet stands at the
-    group's start."""
+    """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start."""
     return completed(group, topic.queues, standing_of(group, items, consumer), consumer)
 
 
 def all_cursors_of(group: Group, topic: Topic, items: list[Item]) -> list[Cursor]:
-    """One for each queue; of a broadcast group those of all consumers that there are."""
+    """One for each queue; in a broadcast group those of all existing consumers."""
     return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
 
 
 def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cursor]:
-    """The cursors that there are among these items of the group's partition: of a consumer, or (empty) of all."""
+    """The cursors among these items of the group's partition: of one consumer, or (empty) of all."""
     first = keys.cursors(group.topic_id, group.name, group.id, consumer)[1]
     return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 

@@ -1,4 +1,4 @@
-"""Where a group stands in a queue: cursors, leases, retries, receipts, progress, consumers of broadcast groups."""
+"""The position of a group in a queue: cursors, leases, retries, receipts, progress, broadcast consumers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.cursors.retries import Retries
 
 
 class Cursors:
-    """`signing_key`: of receipts; None: the one that is made once and kept in the table."""
+    """`signing_key`: for receipts; None: use the one made once and kept in the table."""
 
     def __init__(self, env: Env, signing_key: bytes | None) -> None:
         self.cache = CursorCache()

@@ -1,14 +1,13 @@
-"""The consumers of a broadcast group. Each has cursors of its own; one that is idle for long is forgotten.
+"""The consumers of a broadcast group. Each has its own cursors; consumers that are idle for long are forgotten.
 
-`at` of a cursor is the instant of a pop. The newest of a consumer's cursors tells when the consumer last popped, from
-whichever queue its messages came. Where that was some time ago, a pop writes it again, on the newest cursor. So that
-cursor decides whether the consumer came back in time: forgetting removes it first, on condition that it is as it was
-seen, and the consumer's other cursors after it. These alone tell that the consumer was idle for even longer, so whoever
-finds them removes them. A cursor that is gone begins again at the group's start.
+`at` of a cursor is the instant of a pop. The newest of a consumer's cursors records its last pop from any queue. If
+that was some time ago, a pop updates it on the newest cursor. This cursor therefore decides whether the consumer
+returned in time: forgetting removes it first, on condition that it is unchanged, and the consumer's other cursors after
+it. Those have been idle even longer, so any caller that finds only them removes them. A removed cursor begins at the
+group's start again.
 
-A cursor that counts dead letters, which stay, is not removed: it goes back to the start, without an `at`. A cursor's
-first epoch is the instant when it was made, so a consumer that comes back has none that it had before, and no old
-receipt and no late write fits.
+A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`. A cursor's
+first epoch is the instant of its creation, so no old receipt and no late write fits the cursors of a returned consumer.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
 
 
 def place_of(group: Group, cursor: Cursor) -> keys.Place:
-    """Where the retries of a cursor lie."""
+    """The place of a cursor's retries."""
     return keys.Place(group.topic_id, group.id, keys.queue_of(cursor.key))
 
 
 def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
-    """The cursors of one consumer for each queue: those that are there, and those that begin at the start."""
+    """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
     standing = {keys.queue_of(cursor.key): cursor for cursor in own}
     return [
         standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
@@ -55,7 +54,7 @@ def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = 
 
 
 def newest(cursors: Iterable[Cursor]) -> Cursor | None:
-    """The cursor that tells when the consumer last popped; None: it never did, or is forgotten."""
+    """The cursor that records the consumer's last pop, or None if it never popped or is forgotten."""
     noted = [cursor for cursor in cursors if cursor.stands and cursor.last_pop_at_ms is not None]
     return max(noted, key=lambda cursor: (cursor.last_pop_at_ms or 0, cursor.key), default=None)
 
@@ -71,7 +70,7 @@ def is_known(cursors: Sequence[Cursor], now: int) -> bool:
 
 
 def note(last: Cursor, now: int) -> Write:
-    """Notes a pop on the newest of the consumer's cursors, if that is what it was."""
+    """Records a pop on the newest of the consumer's cursors, if that is unchanged."""
     return Write(
         last.key,
         _as_seen(last),
@@ -81,7 +80,7 @@ def note(last: Cursor, now: int) -> Write:
 
 
 def forget(cursor: Cursor, start: int, now: int) -> Write:
-    """Removes a cursor if it is as it was seen, or leaves of it what counts the dead letters."""
+    """Removes a cursor if it is unchanged, or resets it if it counts dead letters."""
     guards = (*_as_seen(cursor), Equals(("dead",), cursor.dead))
     if not cursor.dead:
         return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: before is None)
@@ -106,13 +105,13 @@ class Consumers:
         self._retries = retries
 
     def as_made_by(self, consumer_id: str, cursors: Sequence[Cursor]) -> list[Cursor]:
-        """The same; those that are not there yet as a pop of this consumer will make them."""
+        """The same, with new cursors in the form in which a pop of this consumer will create them."""
         now = self._runtime.now()
         return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
 
     def admits(self, group: Group, cursors: Sequence[Cursor], is_current: bool) -> bool:
-        """Whether a consumer may go on from these cursors. If not, it has to look again, at what is there now: it was
-        forgotten, here or at the same time, or these were not read `is_current`ly enough to tell."""
+        """Whether a consumer can continue from these cursors. If not, the caller has to read them again: the consumer
+        was forgotten, here or concurrently, or the read was not `is_current`."""
         now = self._runtime.now()
         standing = [cursor for cursor in cursors if cursor.stands]
         last = newest(standing)
@@ -130,23 +129,23 @@ class Consumers:
         return True
 
     def forget_idle(self, topic: Topic, group: Group, now: int) -> int:
-        """Forgets the consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
+        """Forgets consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
         forgotten = 0
         for cursors in by_consumer(self.all(topic, group)):
             last = newest(cursors)
-            if last is None:  # what counted dead letters that are gone by now
+            if last is None:  # it counted dead letters that are removed by now
                 self._remove(group, [cursor for cursor in cursors if not cursor.dead])
             elif is_idle(last, now):
                 forgotten += self._forget(group, cursors, last)
         return forgotten
 
     def all(self, topic: Topic, group: Group) -> list[Cursor]:
-        """All cursors of the group that there are."""
+        """All existing cursors of the group."""
         partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
         return [Cursor.of(item) for item in self._store.read([partition])[0]]
 
     def reset(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> None:
-        """Moves all consumers that there are. Who comes meanwhile comes after it, and begins at the start."""
+        """Moves all existing consumers. Consumers that appear meanwhile begin at the start."""
         moving = self._moving(topic, group, targets)
         while moving:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
@@ -156,11 +155,11 @@ class Consumers:
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(place_of(group, cursor), cursor.pages.values())
-                elif found:  # without an item the consumer was forgotten, or the group deleted
+                elif found:  # no item: the consumer was forgotten, or the group deleted
                     moving.append((Cursor.of(found), offset))
 
     def _moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
-        """The cursors to move, and where to. One that is not there yet is made as old as its consumer is."""
+        """The cursors to move, and their targets. A new cursor gets the age of its consumer."""
         now = self._runtime.now()
         found: list[tuple[Cursor, int]] = []
         for own in by_consumer(self.all(topic, group)):
@@ -172,11 +171,11 @@ class Consumers:
         return found
 
     def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:
-        """Whether the consumer is now forgotten. If not, it has come back."""
+        """Whether the consumer is now forgotten. If not, it has returned."""
         return self._remove(group, [last]) and self._remove(group, [each for each in cursors if each is not last])
 
     def _remove(self, group: Group, cursors: Sequence[Cursor]) -> bool:
-        """Whether all of these were as they were seen, and are gone."""
+        """Whether all of these were unchanged and are removed now."""
         now = self._runtime.now()
         outcomes = self._each([forget(each, group.start_of(keys.queue_of(each.key)), now) for each in cursors])
         for cursor, outcome in zip(cursors, outcomes, strict=True):

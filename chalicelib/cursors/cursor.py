@@ -1,7 +1,7 @@
-"""The cursor of a group in a queue: where it stands, and what is in flight. `docs/table.md` lists its attributes.
+"""The cursor of a group in a queue: its position and its leases. `docs/table.md` lists the attributes.
 
-Taking messages needs no compare-and-swap: each claim takes `count` messages from wherever `next` then stands, as long
-as that does not pass the end that the claimer has seen.
+Taking messages needs no compare-and-swap: each claim takes `count` messages from the current `next`, unless that would
+pass the end of the log that the claimer has read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPage:
-    """`due`: when the first of its messages is. `count`: of messages. `low`: the lowest offset."""
+    """`due`: due time of its first message. `count`: number of messages. `low`: the lowest offset."""
 
     id: str
     due: int
@@ -67,9 +67,9 @@ class Cursor:
     claims: int = 0
     pages: Mapping[str, RetryPage] = field(default_factory=dict)
     has_pages: bool = False
-    """Whether the map is there; once it is, it stays until a reset."""
+    """Whether the map exists; it then stays until a reset."""
     stands: bool = True
-    """False: nobody has popped yet, there is no item."""
+    """False: the item does not exist, since there was no pop yet."""
 
     @classmethod
     def of(cls, item: Item) -> Cursor:
@@ -92,23 +92,23 @@ class Cursor:
         return cls(key, 0, start, {}, stands=False)
 
     def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
-        """The same, where there is no item yet, as it will be made for a consumer of a broadcast group."""
+        """The same; a new cursor in the form in which it is created for a consumer of a broadcast group."""
         noted = replace(self, epoch=epoch, last_pop_at_ms=at_ms, last_consumer_id=consumer_id)
         return self if self.stands else noted
 
     @property
     def consumer(self) -> str:
-        """Whose it is, in a broadcast group: the hash; else empty."""
+        """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)
 
     @cached_property
     def owing(self) -> list[Lease]:
-        """The leases that still owe something, in offset order."""
+        """The leases that owe messages, in offset order."""
         return sorted((lease for lease in self.leases.values() if lease.owed), key=lambda lease: lease.start)
 
     @cached_property
     def inert(self) -> list[Lease]:
-        """The leases that owe nothing any more."""
+        """The leases that no longer owe anything."""
         return [lease for lease in self.leases.values() if not lease.owed]
 
     def due(self, now: int) -> list[Lease]:
@@ -122,26 +122,26 @@ class Cursor:
         return any(lease.attempt >= max_attempts for lease in self.due(now))
 
     def held(self, token: str, now: int) -> list[Lease]:
-        """The leases that the pop of this token made, or that were split off, and that still run."""
+        """The live leases that the pop of this token made, and those split off them."""
         return [lease for lease in self.owing if lease.token.startswith(token) and lease.deadline > now]
 
     def live(self, now: int) -> int:
-        """Messages in the hands of consumers."""
+        """The number of messages leased by consumers."""
         return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)
 
     def retrying(self, now: int) -> int:
-        """Messages that wait for their retry; all those in pages, of which some may be due."""
+        """The number of messages waiting for their retry, including all in pages, some of which may be due."""
         waiting = sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
         return waiting + sum(page.count for page in self.pages.values())
 
     def committed(self, ordered: bool) -> int:
-        """The lowest offset that is not settled; what waits for a retry after a nack is passed, if not `ordered`."""
+        """The lowest unsettled offset; it passes messages waiting for a retry after a nack, unless `ordered`."""
         owing = (lease for lease in self.owing if ordered or not lease.parked)
         return min([self.next, *(lease.owed_offsets[0] for lease in owing)])
 
     def standing(self, token: str, start: int, offset: int) -> Standing:
-        """What a receipt for this offset is worth, of the lease of this token that began at `start`. Acked it is only
-        where no page owes the message either, and where it did not die."""
+        """The standing of a receipt for this offset, from the lease of this token that began at `start`. It is acked
+        only if no page owes the message and it is not dead."""
         lease = self.leases.get(token)
         if lease is None or lease.start != start:
             settled = offset < self.next and not self._is_owed(offset)

@@ -1,5 +1,5 @@
-"""What an instance believes of cursors and groups, from what its last requests showed. Only ever a first guess: every
-write on a cursor is guarded, and a wrong guess costs one refused write or one more read."""
+"""Caches cursors and groups as the last requests returned them. Entries are first guesses: every write on a cursor is
+guarded, and a stale one costs a rejected write or one more read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a write on a cursor may change. Parts that touch different leases add up to one conditional write."""
+"""All changes of a cursor. Parts that touch different leases add up to one conditional write."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Change:
     guards: tuple[Guard, ...] = ()
     effects: tuple[Effect, ...] = ()
     tokens: tuple[str, ...] = ()
-    """New tokens, never used before: where one of them stands, the write has landed."""
+    """New tokens, never used before: if one of them exists, the write has landed."""
 
     def __add__(self, other: Change) -> Change:
         return Change(self.guards + other.guards, self.effects + other.effects, self.tokens + other.tokens)
@@ -59,8 +59,8 @@ class Change:
 
 
 def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] = lambda _: None) -> Write:
-    """One conditional request for all parts, on the epoch that was seen. `recognised` is called when it was refused and
-    recognises its effect: for the token of an attempt, that may be the effect of another call."""
+    """One conditional request for all parts, on the epoch that was read. `recognised` is called when the request fails
+    but finds its effect: for the token of an attempt, that may be the effect of another call."""
 
     def landed(before: Item | None) -> bool:
         is_there = before is not None and any(token in before["leases"] for token in change.tokens)
@@ -72,7 +72,7 @@ def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] =
 
 
 def create(cursor: Cursor) -> Write:
-    """Makes the cursor at its start; that it is there already is as good."""
+    """Creates the cursor at its start; an existing one is fine."""
     effects = (
         Set(("epoch",), cursor.epoch),
         Set(("next",), [cursor.next]),
@@ -86,8 +86,8 @@ def create(cursor: Cursor) -> Write:
 
 
 def claim(token: str, count: int, segment: int | None, deadline: int, passed: Collection[int] = ()) -> Change:
-    """Takes `count` messages from `next` on, wherever that is by then: how far it may be, `not_beyond` says. `passed`:
-    indexes of those that the group does not want, settled at once."""
+    """Takes `count` messages from the current `next` on, which `not_beyond` bounds. `passed`: indexes of those that the
+    filter rejects, settled at once."""
     marks = [mark(ACKED, passed)] if passed else []
     return Change(
         guards=(
@@ -104,7 +104,7 @@ def claim(token: str, count: int, segment: int | None, deadline: int, passed: Co
 
 
 def pass_by(count: int, segment: int | None) -> Change:
-    """Settles `count` messages from `next` on, none of which the group wants."""
+    """Settles `count` messages from `next` on, all of which the filter rejects."""
     return Change(effects=(Add(("next", 0), count), *_hint(segment)))
 
 
@@ -113,12 +113,12 @@ def _hint(segment: int | None) -> tuple[Effect, ...]:
 
 
 def not_beyond(next_at_most: int) -> Change:
-    """Demands that others have not taken so much meanwhile that the end, as it was seen, or the cap would be passed."""
+    """Demands that other claims have not moved `next` so far that this one would pass the end as read, or the cap."""
     return Change(guards=(AtMost(("next", 0), next_at_most),))
 
 
 def stays_at(cursor: Cursor) -> Change:
-    """Demands that nobody has taken anything new since."""
+    """Demands that nothing new was taken since."""
     return Change(guards=(Equals(("next", 0), cursor.next),))
 
 
@@ -127,8 +127,8 @@ def no_claim_since(cursor: Cursor) -> Change:
 
 
 def no_redrive_since(cursor: Cursor) -> Change:
-    """Demands the count of dead letters that was seen: a redriven message is taken over like any other that is due, so
-    it would pass the cap unseen."""
+    """Demands the count of dead letters as read: a redriven message is taken over like any other due one, so it could
+    exceed the cap unnoticed."""
     return Change(guards=(Equals(("dead",), cursor.dead),))
 
 
@@ -137,10 +137,10 @@ def popped(consumer_id: str | None, now: int) -> Change:
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
-    """Messages leave a lease for new ones: by extension, nack, or takeover. The size is part of the fence: had the
-    lease changed since it was seen, by an ack or by another move, it would be longer."""
+    """Moves messages of a lease into new ones, by extension, nack or takeover. The size is part of the fence: any ack
+    or move since the read would have made the lease longer."""
     if old.parked and len(indexes) == len(old.owed):
-        leave: Effect = Remove(old.path)  # nobody holds a receipt for it, so it need not witness
+        leave: Effect = Remove(old.path)  # no receipts exist for it, so it need not stay as a witness
     else:
         leave = _marked(old, mark(MOVED, indexes))
     return Change(
@@ -151,20 +151,20 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
 
 
 def confirm(leases: Iterable[Lease]) -> Change:
-    """Notes on leases that a second call of their attempt delivers them: should the first call fail, it can no longer
+    """Records on leases that a second call of their attempt delivers them: if the first call fails, it can then not
     give them back."""
     parts = [Change(_fence(lease), (Append(lease.path, [CONFIRMED]),)) for lease in leases]
     return sum(parts, Change())
 
 
 def has_room() -> Change:
-    """Demands that the cursor can take the leases that settling makes: a few more than claims may."""
+    """Demands room for the leases that settling makes: a few more than claims may have."""
     return Change(guards=(SizeBelow(("leases",), LEASES_MAX + LEASES_ROOM),))
 
 
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
-    """Forgets leases that owe nothing: those acked to the end at once, witnesses when they are old or too many. They
-    are inert, so it does not matter who removes them, or when. `touched`: tokens that the same write changes."""
+    """Removes leases that owe nothing: fully acked ones at once, witnesses when they are old or too many. They are
+    inert, so any write may remove them at any time. `touched`: tokens that the same write changes."""
     inert = [lease for lease in cursor.inert if lease.token not in touched]
     witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
     gone = [lease for lease in inert if not lease.is_witness]
@@ -175,14 +175,14 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = P
 
 
 def forget(inert: Iterable[Lease]) -> Change:
-    """Takes away leases that owe nothing, where they still are."""
+    """Removes leases that owe nothing, if they still exist."""
     leases = list(inert)
     guards = tuple(Either(Absent(lease.path), _is_that(lease)) for lease in leases)
     return Change(guards, tuple(Remove(lease.path) for lease in leases))
 
 
 def _fence(lease: Lease) -> tuple[Guard, ...]:
-    """Nothing has become of the lease since it was seen."""
+    """Demands that the lease is unchanged since it was read."""
     return SizeIs(lease.path, lease.size), _is_that(lease)
 
 
@@ -193,13 +193,13 @@ def _marked(lease: Lease, marked: bytes) -> Effect:
 
 
 def _is_that(lease: Lease) -> Guard:
-    """A claim that arrives late, after its lease was acked away, makes one of the same token again, further on."""
+    """A claim that arrives after its lease was fully acked makes one with the same token again, further on."""
     return Equals((*lease.path, 0), lease.start)
 
 
 def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
-    """Messages leave their leases for the dead letters; goes together with the writes of those, `letters` of them
-    where there was none."""
+    """Moves messages out of their leases to the dead letters, in one transaction with those, `letters` of which are
+    new."""
     change = Change()
     for lease, indexes in chosen:
         change += move(lease, indexes, ())
@@ -207,11 +207,11 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
 
 
 def redriven(parked: Sequence[Lease], letters: int) -> Change:
-    """Messages come back from the dead letters, `letters` of which are removed in the same transaction.
+    """Brings messages back from the dead letters, `letters` of which the same transaction removes.
 
-    `parked` must owe nothing that `next` has yet to reach or that another lease owes. While the epoch lasts that stays
-    true once it was seen: `next` only grows, and a message below it comes into a lease from another lease that owes
-    it, or from its letter, which the transaction demands and removes."""
+    `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this stays true for
+    the epoch: `next` only grows, and a message below it enters a lease only from another lease that owes it, or from
+    its letter, which the transaction demands and removes."""
     return Change(
         guards=(SizeBelow(("leases",), LEASES_MAX), *(Absent(lease.path) for lease in parked)),
         effects=(Add(("dead",), -letters), *(Set(lease.path, lease.listed()) for lease in parked)),
@@ -220,18 +220,18 @@ def redriven(parked: Sequence[Lease], letters: int) -> Change:
 
 
 def purged(key: Key, letters: int) -> Write:
-    """Counts letters that go for good, in whatever epoch: resets leave the count alone."""
+    """Counts purged letters, in any epoch: resets do not change the count."""
     return Write(key, (Exists(("epoch",)),), (Add(("dead",), -letters),))
 
 
 def ends(lease: Lease, indexes: Collection[int]) -> bool:
-    """Whether acking these messages takes the lease away: then it has lost none, and owes no others."""
+    """Whether acking these messages removes the lease: it has lost none and owes no others."""
     return set(lease.owed) <= set(indexes) and not lease.moved
 
 
 def ack(lease: Lease, indexes: Collection[int]) -> Change:
-    """Settles messages of a lease. The last of them takes the lease away; before that a mark does, which needs no
-    compare-and-swap, so that consumers of one lease do not hinder each other; but now and then the marks are tidied."""
+    """Settles messages of a lease. The last ack removes the lease; earlier ones append a mark, which needs no
+    compare-and-swap, so that consumers of one lease do not hinder each other. Now and then the marks are merged."""
     if ends(lease, indexes):
         return Change(_fence(lease), (Remove(lease.path),))
     acked = mark(ACKED, indexes)
@@ -240,7 +240,7 @@ def ack(lease: Lease, indexes: Collection[int]) -> Change:
 
 
 def reset(cursor: Cursor, offset: int) -> Write:
-    """Moves the cursor and voids its leases and retries; what was dead stays."""
+    """Moves the cursor and voids its leases and retries; dead letters stay."""
     epoch = cursor.epoch + 1
     return Write(
         cursor.key,

@@ -1,20 +1,19 @@
 """A lease: the messages of one queue that one pop took, and what has become of each since.
 
-It lives inside its cursor, under its token, as the list `[start, count, deadline, attempt, mark...]`. It covers the
-offsets from `start` to `start + count`; it *owes* those that no mark names. A mark is appended and never changed, so
-marking needs no compare-and-swap: where two marks name one message, the first in the list counts. A mark is binary: one
+It is stored in its cursor, under its token, as the list `[start, count, deadline, attempt, mark...]`. It covers the
+offsets from `start` to `start + count`, and *owes* those that no mark names. Marks are appended and never changed, so
+marking needs no compare-and-swap: if two marks name one message, the first in the list counts. A mark is binary: one
 letter, then the set of indexes as a little-endian bit mask.
 
     a   acked through this lease: settled
     m   moved: nacked, extended into another lease, or taken over after the deadline
 
-It is born without marks. One that owes nothing any more is inert: if all was acked it goes at once; if it lost
-messages it stays for a while as a *witness*, so that a late receipt hears that it lost, and not that it acked. A lease
-whose token begins with `~` is *parked*, after a nack: nobody holds it, and at its deadline it is due again.
+A new lease has no marks. A lease that owes nothing is inert: if all its messages were acked it is removed at once; if
+it lost messages it stays for a while as a *witness*, so that a late ack fails. A lease whose token begins with `~` is
+*parked*, after a nack: it has no holder, and at its deadline it is due again.
 
-The list only ever grows, so its length is the lease's version. When many marks have come together, the next write puts
-what they say into two, and leaves the others empty.
-"""
+The list only ever grows, so its length is the lease's version. When it has many marks, the next write merges them into
+two and leaves the others empty."""
 
 from __future__ import annotations
 
@@ -32,17 +31,17 @@ MARKS_MAX = 8
 ACKED = b"a"
 MOVED = b"m"
 CONFIRMED = ACKED
-"""A mark that names no message: a second call of an attempt delivers the lease, too."""
+"""A mark that names no message: a second call of an attempt delivers the lease as well."""
 
 TOKEN_CHARS = 8
-"""The part of a token that names the pop; what it extends or takes over adds `SPLIT_CHARS` random ones."""
+"""The part of a token that identifies the pop; extensions and takeovers append `SPLIT_CHARS` random ones."""
 SPLIT_CHARS = 6
 
 _FATES_KEPT_MAX = 4_096
-"""What marks say, kept by one instance: most leases have none, or the same as a moment ago."""
+"""Decoded marks cached by one instance: most leases have none, or the same as a moment ago."""
 
 PARKED = "~"
-"""Begins the token of a parked lease, where no pop's token does."""
+"""The first character of a parked lease's token, and of no pop's token."""
 
 
 def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
@@ -53,7 +52,7 @@ def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
 
 
 def runs(indexes: Iterable[int]) -> list[range]:
-    """The indexes as unbroken ranges: a lease covers neighbours, so what is split off makes one lease per run."""
+    """The indexes as unbroken ranges: a lease covers adjacent offsets, so a split makes one lease per run."""
     found: list[range] = []
     for index in sorted(indexes):
         if found and found[-1].stop == index:
@@ -64,7 +63,7 @@ def runs(indexes: Iterable[int]) -> list[range]:
 
 
 class Fates(NamedTuple):
-    """The indexes of a lease's messages, by what has become of them."""
+    """The indexes of a lease's messages by their fate."""
 
     owed: tuple[int, ...]
     acked: frozenset[int]
@@ -73,7 +72,7 @@ class Fates(NamedTuple):
 
 @lru_cache(_FATES_KEPT_MAX)
 def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
-    """Of two marks that name one message, the first counts."""
+    """If two marks name one message, the first counts."""
     left, acked, moved = (1 << count) - 1, 0, 0
     for each in marks:
         fresh = int.from_bytes(each[1:], "little") & left
@@ -121,7 +120,7 @@ class Lease:
 
     @property
     def is_witness(self) -> bool:
-        """Whether there are receipts for messages that it has lost."""
+        """Whether receipts exist for messages that it has lost."""
         return bool(self.moved) and not self.parked
 
     @property
@@ -130,11 +129,11 @@ class Lease:
 
     @property
     def is_scribbled(self) -> bool:
-        """Whether it has more marks than two would need."""
+        """Whether merging its marks would help."""
         return sum(len(each) > 1 for each in self.marks) >= MARKS_MAX
 
     def tidied(self) -> Lease:
-        """The same, and as long, with all that its marks say in the first two."""
+        """The same lease with the same length, and all its marks merged into the first two."""
         told = (mark(ACKED, self.acked), mark(MOVED, self.moved))
         return replace(self, marks=(*told, *[mark(ACKED, ())] * (len(self.marks) - len(told))))
 
@@ -164,6 +163,6 @@ class Lease:
 
 
 def parked(runtime: Runtime, offsets: range, due: int, attempt: int) -> Lease:
-    """`attempt`: the deliveries so far. The token is one that was never used."""
+    """`attempt`: the deliveries so far. The token is new."""
     token = PARKED + runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
     return Lease(token, offsets.start, len(offsets), due, attempt)

@@ -1,4 +1,4 @@
-"""How far a group is in a queue, from its cursor and the end of the log."""
+"""The progress of a group in a queue, from its cursor and the end of the log."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class QueueProgress:
     retrying: int
     dead: int
     first_ready: int | None
-    """The offset of the first message that is ready; None when none is."""
+    """The offset of the first ready message, or None without one."""
     last_pop_at_ms: int | None
     last_consumer_id: str | None
 
 
 def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int) -> QueueProgress:
-    """An expired lease, and a retry that is due, count as ready; what was never taken and has expired does not."""
+    """Expired leases and due retries count as ready; expired messages that were never taken do not."""
     due = cursor.due(now)
     end = max(end, cursor.next)
     untaken = range(max(first, cursor.next), end)
@@ -48,8 +48,8 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
 
 
 def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
-    """How far the consumers of a broadcast group are in one queue, together: sums, the lowest offsets, the newest pop.
-    `dead`: of those that it has forgotten, too."""
+    """The progress of all consumers of a broadcast group in one queue: sums, the lowest offsets, the newest pop. `dead`
+    includes forgotten consumers."""
     last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
     return QueueProgress(
         parts[0].queue,
@@ -69,8 +69,8 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
 def of_consumers(
     group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
 ) -> list[QueueProgress]:
-    """How far all consumers of a broadcast group are together, from all cursors that there are; with no consumer yet,
-    where the first one will begin."""
+    """The progress of all consumers of a broadcast group, from all its cursors; without consumers, the start of the
+    first one."""
     known = [own for own in by_consumer(cursors) if is_known(own, now)] or [[]]
     standing = [completed(group, len(ends), own) for own in known]
     found: list[QueueProgress] = []

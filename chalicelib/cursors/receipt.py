@@ -1,9 +1,9 @@
-"""Receipts: what a consumer shows to settle a message. Opaque to clients, signed, versioned.
+"""Receipts, with which consumers settle messages. Opaque to clients, signed, versioned.
 
 A receipt names a message in a lease: topic and group by incarnation, in a broadcast group the consumer (its hash; else
 empty), the queue, the cursor's epoch, the token, the message's index in the lease and its offset, the lease's `count`
-of messages and its attempt, so that acking a whole lease needs no read. No deadline: whatever changes it makes a new
-token, and a write checks token and start alone. Text with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
+of messages and its attempt, so that acking a whole lease needs no read. It has no deadline: any change of that makes a
+new token, and a write checks only token and start. Text with colons, then 16 bytes of HMAC-SHA256, in URL-safe base64.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def sign(receipt: Receipt, key: bytes) -> str:
 
 
 def read(text: str, key: bytes) -> Receipt | None:
-    """The receipt, or None when this service did not sign exactly this."""
+    """The receipt, or None if this service did not sign exactly this text."""
     raw = base64url.decoded(text)
     if raw is None:
         return None
@@ -86,7 +86,7 @@ class Receipts:
         return sign(made, self._key(made.topic_id))
 
     def read(self, text: str, topic_id: str) -> Receipt | None:
-        """The receipt, or None when this service did not sign it, in the table that has this topic."""
+        """The receipt, or None if this service did not sign it, with the key of the table that has this topic."""
         return read(text, self._key(topic_id))
 
     def _key(self, topic_id: str) -> bytes:
@@ -98,7 +98,7 @@ class Receipts:
         return key
 
     def _make_key(self) -> bytes:
-        """Whoever comes first makes it; who comes second takes that one."""
+        """The first caller makes the key; later ones read it."""
         making = Write(
             keys.signing_key(),
             (Absent(("value",)),),

@@ -1,8 +1,8 @@
-"""Retry pages keep cursors light: retries that wait for long lie in items of their own until the first of them is due.
+"""Retry pages keep cursors light: retries with a long wait are stored in items of their own until the first is due.
 
-A cursor notes each of its pages under the page's id in `pages`, as `[due, count, low]`. Putting leases into a page and
-bringing them back are one transaction each, on the cursor, whose epoch it demands, and on the page, which never changes
-in between: a message is never in both, nor in neither. A reset leaves pages that nothing can reach.
+A cursor records each of its pages under the page's id in `pages`, as `[due, count, low]`. Moving leases into a page and
+back are one transaction each, on the cursor, whose epoch it demands, and on the page, which never changes in between: a
+message is always in exactly one of them. A reset makes its pages unreachable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RETRY_PAGE_ID_CHARS = 8
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A lease in a page: offsets that come again at `due`, and how often they were delivered."""
+    """A lease in a page: offsets due at `due`, and how often they were delivered."""
 
     offsets: range
     due: int
@@ -58,7 +58,7 @@ class Retry:
 
 
 def put_page(key: Key, leases: Iterable[Lease]) -> Write:
-    """The key has a random part that was never used."""
+    """The key has a new random part."""
     listed: list[Any] = [[lease.start, lease.count, lease.deadline, lease.attempt] for lease in leases]
     return Write(key, (), (Set(("retries",), listed),))
 
@@ -72,7 +72,7 @@ def remove_page(key: Key) -> Write:
 
 
 def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
-    """What to put away, when more than `most` leases wait for long: those that are due last, as many as fit a page."""
+    """The leases to move into a page if more than `most` have a long wait: those due last, as many as fit."""
     if len(cursor.leases) <= most or len(cursor.pages) >= RETRY_PAGES_MAX:
         return []
     soon = now + RETRY_SOON_MS
@@ -83,8 +83,8 @@ def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
 
 
 def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
-    """The cursor's part; the page's is `retries.put`. A parked lease only ever gets marks, under a token that is
-    never used again, so that its length says whether it is the one that was seen."""
+    """The cursor's part; the page's is `put_page`. A parked lease only ever gets marks, under a token that is never
+    used again, so its length shows whether it is unchanged."""
     noted: Effect = Set(page.path, page.noted())
     has_map: Guard = Exists(("pages",))
     if not cursor.has_pages:
@@ -105,7 +105,7 @@ def after_putting_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease])
 
 
 def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
-    """The page to bring back next, when the cursor itself has less than `want` messages that are due."""
+    """The page to bring back next, if the cursor itself has fewer than `want` due messages."""
     due = [page for page in cursor.pages.values() if page.due <= now]
     if not due or len(cursor.leases) >= LEASES_MAX or sum(len(lease.owed) for lease in cursor.due(now)) >= want:
         return None
@@ -113,7 +113,7 @@ def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
 
 
 def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
-    """The cursor's part; the page's is `retries.remove`. The leases are new, the messages those of the page."""
+    """The cursor's part; the page's is `remove_page`. The leases are new, with the messages of the page."""
     return write(
         cursor,
         Change(
@@ -130,13 +130,14 @@ def after_bringing_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]
 
 
 class Retries:
-    """Of each method, `place`: ids of topic and group, and the queue whose cursor it is."""
+    """In each method, `place` has the ids of topic and group, and the cursor's queue."""
 
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
     def lighten(self, place: keys.Place, cursor: Cursor, rounds: int) -> Cursor:
-        """Puts away what waits for long, in up to so many transactions. For cost alone: what fails is left as it is."""
+        """Moves retries with a long wait into pages, in up to this many transactions. Only saves cost: failures are
+        ignored."""
         with suppress(StoreUnavailable):
             for _ in range(rounds):
                 lighter = self.put_away(place, cursor)
@@ -146,7 +147,7 @@ class Retries:
         return cursor
 
     def put_away(self, place: keys.Place, cursor: Cursor, **limits: int) -> Cursor | None:
-        """The cursor without one page of retries; the same where it has few; None: there is none any more."""
+        """The cursor without one page of retries, or the same if it has few; None: the cursor was deleted."""
         leases = surplus(cursor, self._runtime.now(), **limits)
         if not leases:
             return cursor
@@ -159,7 +160,7 @@ class Retries:
         return after_putting_away(cursor, page, leases)
 
     def bring_back(self, place: keys.Place, cursor: Cursor, page: RetryPage) -> Cursor | None:
-        """The cursor with the retries of a page, or, when somebody was faster, as it is now; None: it is gone."""
+        """The cursor with the retries of a page, or as it is now if another caller was faster; None: it was deleted."""
         key = keys.retry_page(place, page.due, page.id)
         items = self._store.read([Keys([key], strong=True)])[0]
         if not items:
@@ -173,14 +174,14 @@ class Retries:
         return after_bringing_back(cursor, page, leases)
 
     def read(self, asked: Sequence[tuple[keys.Place, Iterable[RetryPage]]]) -> list[dict[str, list[Retry]]]:
-        """For each cursor, what these of its pages hold, by id. A page that is missing was brought back just now."""
+        """For each cursor, the retries in these of its pages, by id. A missing page was brought back just now."""
         by_key = [{keys.retry_page(place, each.due, each.id): each.id for each in pages} for place, pages in asked]
         wanted = [Keys(list(pages), strong=True) for pages in by_key if pages]
         answers = iter(self._store.read(wanted) if wanted else [])
         return [_by_id(pages, next(answers)) if pages else {} for pages in by_key]
 
     def unfolded(self, cursors: Sequence[tuple[keys.Place, Cursor]]) -> list[Cursor]:
-        """The cursors with those retries that are due, as one sees them who only looks."""
+        """The cursors as a read-only caller sees them: with due retries moved back in."""
         now = self._runtime.now()
         due = [[page for page in cursor.pages.values() if page.due <= now] for _, cursor in cursors]
         held = self.read([(place, pages) for (place, _), pages in zip(cursors, due, strict=True)])
@@ -195,7 +196,7 @@ class Retries:
         return cursor
 
     def forget(self, place: keys.Place, pages: Iterable[RetryPage]) -> None:
-        """Removes what a reset has put out of reach. For cost alone."""
+        """Removes pages that a reset made unreachable. Only saves cost."""
         gone = [keys.retry_page(place, page.due, page.id) for page in pages]
         if gone:
             with suppress(StoreUnavailable):

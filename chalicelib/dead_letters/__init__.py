@@ -1,4 +1,4 @@
-"""Messages that a group has given up: burying, listing, redriving, purging."""
+"""Dead letters: messages that a group gave up. Buries, lists, redrives and purges them."""
 
 from __future__ import annotations
 

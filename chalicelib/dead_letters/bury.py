@@ -1,4 +1,4 @@
-"""Moves messages that were delivered often enough to the dead letters of their group."""
+"""Moves messages that used up their attempts to the dead letters of their group."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEAD_TOGETHER_MAX = 50
 """Messages that go to the dead letters in one transaction, which takes 100 items."""
 
 _EXPIRED = "the lease expired"
-"""Why a message is dead that nobody nacked in the end."""
+"""The reason of a message whose last lease expired."""
 
 
 class Burial:
@@ -29,8 +29,8 @@ class Burial:
     def bury_exhausted(
         self, group: Group, queue: int, cursor: Cursor, skip: Collection[str] = ()
     ) -> tuple[Cursor | None, int]:
-        """Buries what was delivered often enough and never settled, but not of the leases to `skip`. Returns the cursor
-        as it then is (None: there is none), and how many messages were buried."""
+        """Buries messages whose last attempt expired, except those of the leases to `skip`. Returns the cursor after
+        that (None: there is none), and the number of buried messages."""
         count = 0
         while True:
             due = cursor.due(self._runtime.now())
@@ -46,9 +46,9 @@ class Burial:
     def bury(
         self, group: Group, queue: int, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
     ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
-        """Buries these messages of these leases, as many as one transaction takes: none is ever both dead and alive.
+        """Buries these messages of these leases, as many as one transaction holds: none is ever both dead and alive.
 
-        Returns the cursor as it then is (None: there is none), and what was buried (nothing: a lease had changed)."""
+        Returns the cursor after that (None: there is none), and the buried messages (none: a lease had changed)."""
         chosen = _first(exhausted)
         now = self._runtime.now()
         letters = [
@@ -66,8 +66,8 @@ class Burial:
         return (Cursor.of(found[0]) if found else None), chosen
 
     def _there(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> set[Key]:
-        """Those places where a letter lies already. Before the first reset there is none: what dies is owed by a lease
-        until then, and what is redriven leaves its letter."""
+        """The places that have a letter already. Before the first reset there is none: a dying message is owed by a
+        lease until then, and a redrive removes the letter."""
         if cursor.epoch == 0:
             return set()
         found = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
@@ -75,8 +75,8 @@ class Burial:
 
 
 def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:
-    """As many messages, and leases, as one transaction can name; a message once, though what is believed of the cursor
-    may show two leases that hold it."""
+    """As many messages and leases as one transaction can name; each message once, even if a stale cursor shows two
+    leases for it."""
     chosen: list[tuple[Lease, list[int]]] = []
     named: set[int] = set()
     for lease, indexes in exhausted[:TAKEOVERS_MAX]:

@@ -1,8 +1,7 @@
-"""Dead letters: messages of a group that it will not be given again. The message itself stays in the log.
+"""Dead letters: messages that a group gave up. The message itself stays in the log.
 
-The cursor counts the letters of its queue. Whatever writes or removes letters changes that count in the same
-transaction, and demands of each letter what it takes to count right: that there was none, that there was one, or that
-it is still the one that was seen.
+The cursor counts the letters of its queue. Every transaction that writes or removes letters also changes that count. To
+keep it right, it demands of each letter that there was none, that there was one, or that it is the one that was read.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveIte
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """`epoch`: of the cursor when the message died. Within one epoch a message dies once, unless it is redriven."""
+    """`epoch`: of the cursor when the message died. A message dies once in an epoch, unless it is redriven."""
 
     key: Key
     queue: int
@@ -42,12 +41,12 @@ class DeadLetter:
 
     @property
     def consumer(self) -> str:
-        """Whose it is, in a broadcast group: the hash; else empty."""
+        """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of_dead(self.key)
 
 
 def put(letter: DeadLetter, is_another: bool) -> Write:
-    """`is_another`: the message has a letter already, from before a reset, and this takes its place."""
+    """`is_another`: the message has a letter from before a reset, which this one replaces."""
     return Write(
         letter.key,
         (Exists(("epoch",)) if is_another else Absent(("epoch",)),),
@@ -62,6 +61,6 @@ def put(letter: DeadLetter, is_another: bool) -> Write:
 
 
 def remove(letter: DeadLetter) -> Write:
-    """Takes away the letter that was seen, and none that was written since."""
+    """Removes the letter that was read, not one written since."""
     guards = (Equals(("epoch",), letter.epoch), Equals(("dead_at_ms",), letter.dead_at_ms))
     return Write(letter.key, guards, (RemoveItem(),))

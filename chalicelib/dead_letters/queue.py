@@ -1,4 +1,4 @@
-"""Reading dead letters, with the messages that they are about, and removing them for good."""
+"""Lists dead letters with their messages, and purges them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PURGED_TOGETHER_MAX = 90
 """Dead letters that one transaction removes, beside the cursor that counts them."""
 
 Position = tuple[int, int, str]
-"""Queue and offset, and in a broadcast group the consumer; empty, it comes before all of them."""
+"""Queue and offset, and in a broadcast group the consumer; an empty one sorts before all others."""
 
 BEGINNING: Position = (0, 0, "")
 
@@ -44,7 +44,7 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """`rest`: where the next page begins; None: that was all."""
+    """`rest`: where the next page begins, or None without one."""
 
     messages: list[DeadMessage]
     rest: Position | None
@@ -56,8 +56,8 @@ class DeadLetterQueue:
         self._catalogue, self._reader, self._delayed = env.catalogue, reader, delayed
 
     def page(self, topic: Topic, name: str, limit: int, since: Position) -> DeadPage:
-        """Up to `limit` dead messages from a place on, by queue and offset; fewer when a response would not hold them.
-        A letter whose message is in the log no more is left out. Raises GroupNotFound."""
+        """Up to `limit` dead messages from a place on, by queue and offset; fewer if a response would not hold them.
+        Omits letters whose message the log has dropped. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         letters = self.read(group, since, limit + 1)
         chosen = letters[:limit]
@@ -75,13 +75,13 @@ class DeadLetterQueue:
         return [DeadLetter.of(item) for item in items]
 
     def again(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
-        """Those of them that are still there, as they are now."""
+        """The existing ones of them, read again."""
         items = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
         return [DeadLetter.of(item) for item in items]
 
     def named(self, topic: Topic, group: Group, message_ids: Sequence[str]) -> list[DeadLetter]:
-        """The letters of these messages, each once, in a broadcast group of all consumers. Raises MessageNotFound when
-        one has none."""
+        """The letters of these messages, each once; in a broadcast group those of all consumers. Raises MessageNotFound
+        if a message has none."""
         parsed = {text: parse_message_id(text) or self._delayed.place(topic, text) for text in message_ids}
         places = sorted({place[1:] for place in parsed.values() if place and place[1] < topic.queues})
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
@@ -97,8 +97,8 @@ class DeadLetterQueue:
         return letters
 
     def purge(self, topic: Topic, name: str) -> int:
-        """Removes the letters there are, as many as there is time for; returns how many went. What is written meanwhile
-        stays. Raises GroupNotFound."""
+        """Removes the existing letters while there is time, but none written meanwhile. Returns how many. Raises
+        GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.uptime() + DEAD_MS
         count, since = 0, BEGINNING
@@ -111,8 +111,7 @@ class DeadLetterQueue:
         return count
 
     def purge_before(self, topic: Topic, group: Group, queue: int, offset: int, until_ms: int) -> int:
-        """Removes the letters of a queue whose messages lie before this offset, as far as there is time; returns how
-        many went."""
+        """Removes the letters of a queue for messages before this offset, while there is time. Returns how many."""
         count = 0
         while self._runtime.uptime() <= until_ms:
             found = self.read(group, (queue, 0, ""), PURGED_TOGETHER_MAX)
@@ -123,7 +122,7 @@ class DeadLetterQueue:
         return count
 
     def _purged(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> int:
-        """How many of these letters, all of one cursor, went."""
+        """Removes these letters, all of one cursor. Returns how many."""
         while letters and self._runtime.uptime() <= until_ms:
             try:
                 cursor = group.cursor_key(letters[0].queue, letters[0].consumer)
@@ -137,8 +136,8 @@ class DeadLetterQueue:
     def _messages(
         self, topic: Topic, letters: Sequence[DeadLetter]
     ) -> tuple[list[DeadMessage], tuple[int, int] | None]:
-        """The messages of these letters that can be read, and the first place for which a response has no room; what
-        lies behind that is not read."""
+        """The readable messages of these letters, and the first place for which a response has no room; nothing after
+        it is read."""
         chains = self._chains(topic, sorted({(letter.queue, letter.offset) for letter in letters}))
         found: list[DeadMessage] = []
         left_bytes = RESPONSE_JSON_BYTES_MAX
@@ -156,8 +155,8 @@ class DeadLetterQueue:
         return found, None
 
     def _chains(self, topic: Topic, places: Sequence[tuple[int, int]]) -> dict[int, list[Segment]]:
-        """By queue, the segments that hold these places, which are in order: read as stretches, with small gaps. What
-        such a stretch does not show is asked for by itself: the log may begin in its middle."""
+        """By queue, the segments that hold these sorted places, read as stretches with small gaps. Places missing from
+        a stretch are read by themselves, since the log may begin in its middle."""
         segments: dict[int, dict[int, Segment]] = {queue: {} for queue, _ in places}
         chains: dict[int, list[Segment]] = {queue: [] for queue in segments}
         for stretches in (_stretches(places), None):
@@ -172,13 +171,13 @@ class DeadLetterQueue:
 
 
 def by_cursor(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
-    """The letters that each cursor counts, in offset order."""
+    """The letters grouped by the cursor that counts them, in offset order."""
     ordered = sorted(letters, key=lambda letter: (letter.queue, letter.consumer, letter.offset))
     return [list(own) for _, own in groupby(ordered, key=lambda letter: (letter.queue, letter.consumer))]
 
 
 def after(letter: DeadLetter) -> Position:
-    """The place behind a letter, before every other."""
+    """The place directly after a letter."""
     return letter.queue, letter.offset, letter.consumer + keys.AFTER
 
 
@@ -198,7 +197,7 @@ def _stretches(places: Sequence[tuple[int, int]]) -> list[tuple[int, range]]:
 
 
 def _fitting(messages: Sequence[DeadMessage]) -> int:
-    """How many of them fit a response, each with its reason."""
+    """How many of them, with their reasons, fit a response."""
     space = Space()
     for count, each in enumerate(messages):
         reason_bytes = carried_bytes(orjson.dumps(each.letter.reason))

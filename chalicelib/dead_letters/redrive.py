@@ -1,4 +1,4 @@
-"""Brings dead messages back to their group, to be delivered as if for the first time."""
+"""Redrives dead messages: their group gets them again as if for the first time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ messages share a lease."""
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """How many messages came back, and how many of the group are dead still."""
+    """The number of redriven messages, and of those still dead."""
 
     redriven: int
     remaining: int
@@ -40,7 +40,7 @@ class Redrive:
         self._catalogue, self._letters, self._retries = env.catalogue, letters, retries
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
-        """Redrives these messages, as many as there is time and room for; none of them unless all are dead.
+        """Redrives these messages, as many as time and room allow; none unless all of them are dead.
 
         Raises GroupNotFound, MessageNotFound."""
         group = self._catalogue.group(topic, name)
@@ -52,13 +52,13 @@ class Redrive:
         return Redriven(count, self.remaining(topic, name))
 
     def all(self, topic: Topic, name: str) -> Redriven:
-        """Redrives what is dead by now, as much as there is time and room for. Raises GroupNotFound."""
+        """Redrives all messages that are dead now, as time and room allow. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.uptime() + DEAD_MS
         count, since = 0, BEGINNING
         stopped: set[tuple[int, str]] = set()
         while letters := self._letters.read(group, since, PURGED_TOGETHER_MAX):
-            since = after(letters[-1])  # what dies again meanwhile waits for the next call
+            since = after(letters[-1])  # messages that die again meanwhile wait for the next call
             for own in by_cursor(letters):
                 whose = (own[0].queue, own[0].consumer)
                 if whose not in stopped:
@@ -72,12 +72,12 @@ class Redrive:
         return Redriven(count, self.remaining(topic, name))
 
     def remaining(self, topic: Topic, name: str) -> int:
-        """How many messages of the group are dead. Raises GroupNotFound."""
+        """The number of the group's dead messages. Raises GroupNotFound."""
         cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
         return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
 
     def _own(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
-        """Redrives letters of one cursor. Returns how many, and whether there was no time or no room for the rest."""
+        """Redrives letters of one cursor. Returns how many, and whether time or room ran out."""
         count = 0
         while letters:
             if self._runtime.uptime() > until_ms:
@@ -102,7 +102,7 @@ class Redrive:
         return count, False
 
     def _paged(self, group: Group, queue: int, cursor: Cursor) -> set[int] | None:
-        """The offsets in the cursor's pages; None: one was brought back since the cursor was read."""
+        """The offsets in the cursor's pages, or None if one was brought back since the cursor was read."""
         place = keys.Place(group.topic_id, group.id, queue)
         held = self._retries.read([(place, cursor.pages.values())])[0]
         if held.keys() != cursor.pages.keys():
@@ -110,7 +110,7 @@ class Redrive:
         return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
 
     def _cursor(self, topic: Topic, group: Group, letter: DeadLetter) -> Cursor:
-        """The one that counts this letter."""
+        """The cursor that counts this letter."""
         key = group.cursor_key(letter.queue, letter.consumer)
         found = self._store.read([Keys([key], strong=True)])[0]
         if not found:
@@ -119,17 +119,17 @@ class Redrive:
 
 
 def is_ancient(cursor: Cursor, letters: Sequence[DeadLetter]) -> bool:
-    """Whether one is from before a reset: then its message may be ready, or owed, all the same."""
+    """Whether one is from before a reset: its message may then be ready or owed as well."""
     return any(letter.epoch != cursor.epoch for letter in letters)
 
 
 def choose(
     cursor: Cursor, letters: Sequence[DeadLetter], paged: Collection[int] = ()
 ) -> tuple[list[DeadLetter], list[range]]:
-    """The first of these letters, in offset order, that one transaction can remove, and the offsets that come back, as
-    one run for each lease; none when the cursor has no room. `paged`: offsets that the cursor's pages owe.
+    """The first of these letters, in offset order, that one transaction can remove, and the redriven offsets as one run
+    per lease; none if the cursor has no room. `paged`: offsets that the cursor's pages owe.
 
-    Of a message that is delivered anyway, because a reset went back to before it, only the letter goes."""
+    If a message is delivered anyway because of a reset to before it, only its letter is removed."""
     alive = {*paged, *(offset for lease in cursor.owing for offset in lease.owed_offsets)}
     room = min(TAKEOVERS_MAX, REDRIVEN_LEASES_MAX - len(cursor.leases))
     chosen: list[DeadLetter] = []

@@ -1,4 +1,4 @@
-"""Messages that wait for their time, and the chain of decisions that delivers or cancels them."""
+"""Delayed messages, and the chain of decisions that delivers or cancels them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of decisions about the messages that wait in a queue: read, carried out, and searched. See `delay`."""
+"""The chain of decisions about a queue's delayed messages: reads, carries out and searches it. See `decision`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class DecisionChain:
         self._joiner, self._payloads = log.joiner, log.payloads
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
-        """The newest decision about each of these queues. One round trip, one read unit a queue."""
+        """The newest decision of each of these queues. One round trip, one read unit per queue."""
         ends = [
             Range(keys.decisions(topic.id, queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
             for queue in queues
@@ -45,13 +45,12 @@ class DecisionChain:
         return [Decision.of(found[0]) if found else NONE for found in self._store.read(ends)]
 
     def standing(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
-        """The newest decision, when nothing of it is left undone; and the first of what is due by `until_ms`, as it was
-        read after that."""
+        """The newest decision, carried out completely, and the first messages due by `until_ms`, read after it."""
         newest = self.newest(topic, [queue])[0]
         waiting, named = self._store.read(self._reads(topic, queue, newest, until_ms))
         undone = _undone(newest, [*waiting, *named])
         if newest.last and len(waiting) == _read_max(newest) and slot_of(waiting[-1]) < newest.last:
-            listed = [slot.key(topic.id, queue) for slot in newest.slots]  # others that were due came in between
+            listed = [slot.key(topic.id, queue) for slot in newest.slots]  # others that were due came first
             undone = self._store.read([Keys(listed, strong=True)])[0]
         if undone:
             self.carry_out(topic, queue, newest, undone)
@@ -61,8 +60,8 @@ class DecisionChain:
     def carry_out(
         self, topic: Topic, queue: int, decision: Decision, waiting: Iterable[Item], tail: Tail | None = None
     ) -> None:
-        """Delivers or cancels what was decided; the items of `waiting` are what is left of it. Done again, it changes
-        nothing. `tail`: where the decision begins, if the log was seen to end there."""
+        """Carries a decision out; `waiting` are its remaining items. Repeating this changes nothing. `tail`: where the
+        decision's entry is tried first, if the log was seen to end there."""
         if decision.entry is None:
             self._cancel(topic, queue, decision, waiting)
             return
@@ -72,14 +71,14 @@ class DecisionChain:
             self._joiner.append_from(topic, queue, decision.entry, decision.base)
         ttl = topic.ttl(decision.entry.stored_at_ms)
         if any(slot.entry_id == decision.entry.id and waiting_ttl(slot.due_ms) < ttl for slot in decision.slots):
-            self._payloads.arm(topic.id, [decision.entry], ttl)  # it keeps the payload that it waited with
+            self._payloads.arm(topic.id, [decision.entry], ttl)  # it keeps its payload
         self._remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:
-        """The decision that delivers what waits, or waited, in this slot.
+        """The decision that delivers the message of this slot.
 
-        Delivered are always the first that are due. So it is at or after the first decision of when the slot was due,
-        and not behind one that is much later, yet delivers a later slot."""
+        Messages are always delivered in due order. The search therefore starts at the first decision made at the due
+        time or later, and ends at one that is much later and delivers a later slot."""
         newest = self.newest(topic, [queue])[0]
         if slot in newest.slots:
             return newest if newest.entry else None
@@ -92,11 +91,11 @@ class DecisionChain:
         return None
 
     def remove(self, topic: Topic, waiting: Sequence[Item]) -> None:
-        """Removes items that nobody will ask for, messages and all."""
+        """Removes items that are no longer needed, with their payloads."""
         self._remove(topic, waiting, None)
 
     def _remove(self, topic: Topic, waiting: Iterable[Item], delivered: Entry | None) -> None:
-        """The payload of an entry that is delivered as it is stays."""
+        """Keeps the payload of an entry that is delivered as it is."""
         items = list(waiting)
         entries = [entry for entry in map(Entry.of, items) if delivered is None or entry.id != delivered.id]
         found = [key_of(item) for item in items]
@@ -108,14 +107,14 @@ class DecisionChain:
             try:
                 self._store.write(write)
             except Refused:
-                pass  # it was due since, and is removed
+                pass  # it became due since, and is removed
         entries = [Entry.of(item) for item in waiting]
         if pieces := payload_keys(topic.id, entries):
             self._store.remove_all(pieces)
         self._store.remove_blobs(blob_names(topic.id, entries))
 
     def _reads(self, topic: Topic, queue: int, newest: Decision, until_ms: int) -> list[Read]:
-        """What is due by the clock here, and as far as the newest decision goes, whose clock may have been ahead."""
+        """Now, or the latest due time of the newest decision, whose clock may have been ahead."""
         last = max(until_ms, newest.last.due_ms if newest.last else 0)
         due = Range(
             keys.delays(topic.id, queue), keys.FIRST, keys.due_until(last), limit=_read_max(newest), strong=True
@@ -124,7 +123,7 @@ class DecisionChain:
         return [due, Keys(cancelled, strong=True)]
 
     def _first_at(self, topic: Topic, queue: int, at_ms: int, count: int) -> int:
-        """The number of the first decision that was made at `at_ms` or later; their times only grow."""
+        """The number of the first decision made at `at_ms` or later; their times never decrease."""
         low, high = 1, count + 1
         while low < high:
             middle = (low + high) // 2
@@ -147,11 +146,11 @@ class DecisionChain:
 
 
 def _read_max(newest: Decision) -> int:
-    """Room for what the newest decision delivers, should that be there still, and for what the next one may."""
+    """Room for the messages of the newest decision, which may still be there, and for those of the next."""
     return PROMOTED_MAX + (len(newest.slots) if newest.entry else 0)
 
 
 def _undone(newest: Decision, found: Iterable[Item]) -> list[Item]:
-    """What is left of a decision: messages that are to be delivered are removed then, cancelled ones are marked."""
+    """The remaining work of a decision: items to remove after their delivery, or to mark as cancelled."""
     named = [item for item in found if slot_of(item) in newest.slots]
     return named if newest.entry else [item for item in named if not is_cancelled(item)]

@@ -1,11 +1,10 @@
-"""Messages that wait for their time, and the decisions about them: which are delivered, which cancelled.
+"""Delayed messages, and the decisions that deliver or cancel them.
 
-Each waits in an item of its own, an entry of one message, sorted by when it is due. What becomes of it is decided in a
-chain of items, one chain a queue: number n + 1 is written only by somebody who has read number n as the newest, *then*
-what waits, and who has seen that nothing of number n is left undone. So the decisions about one queue have an order,
-and of two that name one message, one is never written. The newest decision is never removed.
-`docs/table.md` lists the attributes.
-"""
+Each delayed message is an item of its own, an entry of one message, sorted by due time. A chain of items per queue
+decides about them. A caller writes number n + 1 only after it has read number n as the newest, *then* the waiting
+messages, and has made sure that number n is carried out. The decisions of a queue are therefore ordered, and if two
+name the same message, only one can be written. The newest decision is never removed. `docs/table.md` lists the
+attributes."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ DUE_KEPT_MS = 90 * DAY_MS
 _DUE_BYTES = 6
 _SLOT_BYTES = _DUE_BYTES + 8
 _HEAD_BYTES = 150
-"""What a decision takes besides its entry and its slots: its keys, the names of its attributes, its times."""
+"""Bytes of a decision besides its entry and slots: its keys, attribute names and times."""
 
 
 class Slot(NamedTuple):
-    """Where a message waits: in this order."""
+    """The place of a delayed message; slots sort in this order."""
 
     due_ms: int
     entry_id: bytes
@@ -51,7 +50,7 @@ def is_cancelled(item: Item) -> bool:
 
 
 def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
-    """Stores an entry of one message until it is due. Its key is new: what is found there is this entry."""
+    """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry."""
     item = entry.as_item()
     return Write(
         keys.delayed(topic_id, queue, due_ms, entry.id),
@@ -62,14 +61,14 @@ def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
 
 
 def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
-    """The item stays until it is due: were it gone, a late repeat of the write that stored it would bring it back."""
+    """Keeps the item until it is due; otherwise a late repeat of the write that stored it would restore it."""
     return Write(slot.key(topic_id, queue), (Exists(("i",)),), (Set(("x",), True),))
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`number`: its place in the chain, from 1; 0 stands for none. `entry` delivers what waits in `slots`; without one,
-    that is cancelled."""
+    """`number`: its place in the chain, from 1; 0 stands for none. `entry` delivers the messages in `slots`; without an
+    entry they are cancelled."""
 
     number: int
     at_ms: int
@@ -86,12 +85,12 @@ class Decision:
 
     @property
     def last(self) -> Slot | None:
-        """The last of what it delivers."""
+        """The last slot that it delivers."""
         return max(self.slots) if self.entry else None
 
     def write(self, topic_id: str, queue: int) -> Write:
-        """Refused, others have decided meanwhile. The item that it returns may have been written by another, who
-        decided the same."""
+        """If this is rejected, another caller has decided meanwhile. The returned item may be another caller's with the
+        same decision."""
         effects: list[Effect] = [
             Set(("at",), self.at_ms),
             Set(("by",), self.by),
@@ -111,13 +110,13 @@ NONE = Decision(0, 0, b"", ())
 
 
 def inline_bytes_max(count: int) -> int:
-    """How large an entry that delivers so many may be and lie in the decision itself, which then is a kilobyte still:
-    more costs as much as a payload item, and would be paid twice, in the log too."""
+    """The largest entry for this many messages that is stored in the decision, which then still fits a kilobyte. A
+    larger one costs as much as a payload item, and would be paid for in the log again."""
     return min(INLINE_BYTES_MAX, KIB - _HEAD_BYTES - count * _SLOT_BYTES)
 
 
 def together(waiting: Sequence[Item]) -> list[Item]:
-    """As many of the first of these as one entry of the log delivers."""
+    """The first of these, as many as one entry of the log delivers."""
     chosen: list[Item] = []
     weight = 0
     for item in waiting[:PROMOTED_MAX]:
@@ -129,7 +128,7 @@ def together(waiting: Sequence[Item]) -> list[Item]:
 
 
 def waiting_ttl(due_ms: int) -> int:
-    """Until when the payload of a message that waits is there, in seconds since the epoch."""
+    """When the payload of a delayed message expires, in seconds since the epoch."""
     return (due_ms + DUE_KEPT_MS) // SECOND_MS
 
 

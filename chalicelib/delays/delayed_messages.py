@@ -1,4 +1,4 @@
-"""Messages that wait: listed, cancelled, and found once they were delivered."""
+"""Lists and cancels delayed messages, and finds delivered ones."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class DelayedMessages:
         self._decisions = decisions
 
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Waiting], str | None]:
-        """Up to `limit` messages that wait, by when they are due, fewer when a response would not hold them; and the
-        token for the rest (None: that was all)."""
+        """Up to `limit` delayed messages by due time, fewer if a response would not hold them, and the token of the
+        next page (None: no more)."""
         after = keys.FIRST if token is None else f"{place_of(token, keys.DELAYED_PATTERN)}{keys.AFTER}"
         order = list(islice(self._ahead(topic, after, limit + 1), limit + 1))
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]
         is_all = len(messages) == len(order)
-        waiting = [each for each in messages if not each.message.is_lost]  # or it was delivered a moment ago
+        waiting = [each for each in messages if not each.message.is_lost]  # it may have been delivered a moment ago
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def cancel(self, topic: Topic, message_id: str) -> None:
-        """Raises AlreadyDelivered, and MessageNotFound: of what was cancelled before, too."""
+        """Raises AlreadyDelivered, and MessageNotFound (also if it was cancelled before)."""
         queue, slot = _place(topic, message_id)
         while True:
             newest, _ = self._decisions.standing(topic, queue, until_ms=0)
@@ -60,7 +60,7 @@ class DelayedMessages:
             return
 
     def delivered(self, topic: Topic, message_id: str) -> Stored:
-        """The message in the log. Raises MessageNotFound: of what still waits, too."""
+        """The message in the log. Raises MessageNotFound (also while it waits)."""
         queue, slot = _place(topic, message_id)
         decision = self._decisions.find(topic, queue, slot)
         if decision and decision.entry:
@@ -74,7 +74,7 @@ class DelayedMessages:
         raise _unknown(topic, message_id)
 
     def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int] | None:
-        """Where a message that waited is in the log: entry id, queue and offset; None: nowhere."""
+        """The place of a formerly delayed message in the log: entry id, queue and offset, or None."""
         parsed = parse_delayed_id(message_id)
         if parsed is None or parsed[1] >= topic.queues:
             return None
@@ -87,8 +87,8 @@ class DelayedMessages:
         return None if first is None else (decision.entry.id, queue, first + index)
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
-        """What waits, each with its queue, by when it is due; `count` are read at a time. What is decided waits no
-        more, though its item may be there."""
+        """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
+        wait, even if their item exists."""
         queues = range(topic.queues)
         decided = {slot for decision in self._decisions.newest(topic, queues) for slot in decision.slots}
         while True:
@@ -112,7 +112,7 @@ def _by_slot(found: tuple[Slot, int, Item]) -> Slot:
 
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:
-    """The first of these, up to the one with which a response is surely full."""
+    """The first of these, up to the one that certainly fills a response."""
     weights = accumulate((item["w"] for _, item in order), initial=0)
     return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
 

@@ -1,4 +1,4 @@
-"""Delivers messages that are due: decides about them, and puts them into the log."""
+"""Promotes due messages: decides about them and appends them to the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chalicelib.table.writes import Item, Refused
 
 
 def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
-    """When the first message that waits is due, for each queue so glanced at; None: none waits."""
+    """For each queue, when its first delayed message is due, or None without one."""
     return [slot_of(items[0]).due_ms if items else None for items in glanced]
 
 
@@ -32,14 +32,14 @@ class Promoter:
         self._decisions = decisions
 
     def glances(self, topic: Topic) -> list[Read]:
-        """Reads of the first message that waits in each queue, for `first_due`; none where none ever waited."""
+        """The reads for `first_due`, of the first delayed message of each queue; none if the topic never had one."""
         if not topic.delays:
             return []
         return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.queues)]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
-        """Delivers the first messages that are due in a queue, as many as one entry holds. Returns how many; 0: none is
-        due any more, by the clock or, if it is given, by `due_ms`. Raises TopicNotFound, StoreUnavailable."""
+        """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by
+        the clock or by `due_ms` if given. Raises TopicNotFound, StoreUnavailable."""
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()
@@ -51,10 +51,10 @@ class Promoter:
                 return 0
             if count := self._decide(topic, queue, newest, together(due), now):
                 return count
-        raise StoreUnavailable("too many deliver what is due in one queue")
+        raise StoreUnavailable("too many callers promote messages of one queue")
 
     def _decide(self, topic: Topic, queue: int, newest: Decision, waiting: Sequence[Item], now: int) -> int:
-        """0: others have decided meanwhile."""
+        """Returns the number of messages; 0: another caller has decided meanwhile."""
         waiting, entry = self._entry(topic, waiting, now)
         if topic.index_keys:
             self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
@@ -69,8 +69,8 @@ class Promoter:
         return len(made.slots)
 
     def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> tuple[Sequence[Item], Entry]:
-        """The first of these, and the entry that delivers them. One with a payload goes as it is: that is not written
-        again. So does one whose payload is gone, which others may have removed when they delivered it."""
+        """The first of these, and the entry that delivers them. A message with a payload is delivered as it is, so that
+        the payload is not written again; so is one whose payload another caller may have removed at delivery."""
         entries = [Entry.of(item) for item in waiting]
         by_id = self._payloads.messages(topic.id, entries) if len(entries) > 1 else {}
         readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]

@@ -1,4 +1,4 @@
-"""Stores messages that are to wait until they are due."""
+"""Stores delayed messages until they are due."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ the network for seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A message that waits. `error`: why it does not, its write failed."""
+    """A delayed message. `error`: why its write failed."""
 
     message: Message
     queue: int
@@ -45,12 +45,12 @@ class DelayWriter:
         self._catalogue, self._payloads = env.catalogue, payloads
 
     def ids(self, count: int) -> list[bytes]:
-        """Ids for so many messages that wait, in ascending order: messages that are due at one time are delivered in
-        the order of their ids, hence those of one call in its order."""
+        """Ids for this many delayed messages, ascending. Messages due at the same time are delivered in the order of
+        their ids, and so those of one call in its order."""
         return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
 
     def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Waiting]:
-        """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
+        """Stores messages with their queues and ids until they are due. Raises TopicNotFound."""
         waiting, entries = [], []
         for queue, message, entry_id in messages:
             each, entry = self._named(queue, message, entry_id)
@@ -61,12 +61,12 @@ class DelayWriter:
             spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
             ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
             pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling, ttl)}
-        except StoreUnavailable as trouble:  # before any message was sent
+        except StoreUnavailable as trouble:  # no message was sent yet
             return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
         return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
 
     def item(self, found: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
-        """The item of a message that waits, for somebody else to store; only its payload is stored here."""
+        """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
         self._demand(found)
         waiting, entry = self._named(queue, message, entry_id)
         if not entry.fits(INLINE_BYTES_MAX):
@@ -75,8 +75,8 @@ class DelayWriter:
         return {**key._asdict(), **entry.as_item()}
 
     def _demand(self, found: Topic) -> None:
-        """Makes sure that pops of this topic look for what is due. What waits is in no log, whose end would tell that
-        the topic has gone, so the topic is asked for. Raises TopicNotFound."""
+        """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
+        topic was deleted, so this reads the topic again. Raises TopicNotFound."""
         current = self._catalogue.current_topic(found.name)
         if current.id == found.id and current.delays:
             return
@@ -92,8 +92,8 @@ class DelayWriter:
         return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
 
     def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Waiting]:
-        """What is due soon goes in transactions: a late repeat of a plain write could come after the message was
-        delivered and its item removed, and would deliver it a second time. A transaction is known by its token."""
+        """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was
+        delivered and its item removed, and deliver it again; a transaction is recognized by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
         writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
         soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
