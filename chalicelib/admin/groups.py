@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import GroupNotFound, InvalidField, StoreUnavailable
+from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.catalogue import group
 from chalicelib.catalogue.alarm import AlarmState
@@ -19,7 +19,6 @@ from chalicelib.consuming.view import all_cursors_of, cursors_of
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.broadcast import place_of
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, stored_at
@@ -103,24 +102,12 @@ class Groups:
         found = self._catalogue.group(topic, name)
         targets = self._targets(topic, to)
         if found.is_broadcast:
-            self._consumers.reset(topic, found, targets)
+            moving = self._consumers.moving(topic, found, targets)
         else:
             cursors = self._cursors(topic, found)
-            for queue, offset in targets.items():
-                self._reset(found, queue, cursors[queue], offset)
+            moving = [(cursors[queue], offset) for queue, offset in targets.items()]
+        self._consumers.move(found, moving)
         return self.details(topic, name)
-
-    def _reset(self, group: Group, queue: int, cursor: Cursor, offset: int) -> None:
-        while True:
-            standing = cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
-            try:
-                self._store.write(reset(standing, offset))
-                break
-            except Refused as refused:
-                if refused.before is None:
-                    raise GroupNotFound(f"group '{group.name}' does not exist any more") from None
-                cursor = Cursor.of(refused.before)
-        self._retries.forget(keys.Place(group.topic_id, group.id, queue), standing.pages.values())
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
         if not isinstance(to, OneQueue):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
@@ -144,9 +144,10 @@ class Consumers:
         partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
         return [Cursor.of(item) for item in self._store.read([partition])[0]]
 
-    def reset(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> None:
-        """Moves all existing consumers. Consumers that appear meanwhile begin at the start."""
-        moving = self._moving(topic, group, targets)
+    def move(self, group: Group, moving: Sequence[tuple[Cursor, int]]) -> None:
+        """Resets each of these cursors to an offset, whatever the group's mode. Consumers of a broadcast group that
+        appear meanwhile begin at the start. Raises GroupNotFound."""
+        moving = list(moving)
         while moving:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
             writes = [reset(cursor, offset) if cursor.stands else create(cursor) for cursor, offset in now]
@@ -155,11 +156,14 @@ class Consumers:
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(place_of(group, cursor), cursor.pages.values())
-                elif found:  # no item: the consumer was forgotten, or the group deleted
+                elif found:
                     moving.append((Cursor.of(found), offset))
+                elif not group.is_broadcast:  # in a broadcast group the consumer may have been forgotten
+                    raise GroupNotFound(f"group '{group.name}' does not exist any more")
 
-    def _moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
-        """The cursors to move, and their targets. A new cursor gets the age of its consumer."""
+    def moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
+        """The cursors that a reset of a broadcast group moves, and their targets. A new cursor gets the age of its
+        consumer."""
         now = self._runtime.now()
         found: list[tuple[Cursor, int]] = []
         for own in by_consumer(self.all(topic, group)):

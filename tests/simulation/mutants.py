@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.admin import groups
 from chalicelib.base import message
 from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
-from chalicelib.cursors import cursor, cursor_writes, lease, receipt, retries
+from chalicelib.cursors import broadcast, cursor, cursor_writes, lease, receipt, retries
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.retries import bring_back
 from chalicelib.dead_letters import bury, redrive
@@ -375,7 +374,7 @@ def resets_that_keep_leases() -> Any:
             made, effects=tuple(each for each in made.effects if each.path not in (("leases",), ("epoch",)))
         )
 
-    return patch.object(groups, "reset", reset)
+    return patch.object(broadcast, "reset", reset)
 
 
 @planted
@@ -399,7 +398,7 @@ def extensions_that_are_short() -> Any:
 @planted
 def resets_that_do_nothing() -> Any:
     """A reset is answered, and the cursor stays where it was."""
-    return patch.object(groups.Groups, "_reset", lambda *_: None)
+    return patch.object(broadcast.Consumers, "move", lambda *_: None)
 
 
 @planted
