@@ -20,7 +20,7 @@ from chalicelib.base.fields import (
     required,
     string,
 )
-from chalicelib.base.message import OFFSET, QUEUE
+from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing import trace
@@ -37,7 +37,6 @@ from chalicelib.producing.new_message import (
     parse_queue,
     unchecked,
 )
-from chalicelib.producing.produce import Produced
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 

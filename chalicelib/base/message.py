@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import integer
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 
@@ -80,6 +81,28 @@ ENTRY_ID_BYTES = 8
 
 def message_id(entry_id: bytes, queue: int, offset: int) -> str:
     return f"{entry_id.hex()}{queue:02x}{offset:x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """The result of one message: its place, or its queue and due time while it waits, or why it is not stored."""
+
+    queue: int
+    message_id: str | None = None
+    offset: int | None = None
+    error: StoreUnavailable | None = None
+    deliver_at_ms: int | None = None
+
+    @classmethod
+    def stored(cls, queue: int, entry_id: bytes, index: int, first: int | StoreUnavailable) -> Produced:
+        """The message at this index of an entry. `first`: the entry's first offset, or why it is not known."""
+        if isinstance(first, StoreUnavailable):
+            return cls(queue, error=first)
+        return cls(queue, message_id(entry_id, queue, first + index), first + index)
+
+    @classmethod
+    def delayed(cls, queue: int, entry_id: bytes, due_ms: int) -> Produced:
+        return cls(queue, delayed_id(entry_id, queue, due_ms), deliver_at_ms=due_ms)
 
 
 def parse_message_id(text: str) -> tuple[bytes, int, int] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
-from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id
+from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
@@ -26,13 +26,12 @@ the network for seconds."""
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A delayed message. `error`: why its write failed."""
+    """A message that waits until it is due."""
 
     message: Message
     queue: int
     due_ms: int
     entry_id: bytes
-    error: StoreUnavailable | None = None
 
     @property
     def message_id(self) -> str:
@@ -49,8 +48,8 @@ class DelayWriter:
         their ids, and so those of one call in its order."""
         return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
 
-    def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Waiting]:
-        """Stores messages with their queues and ids until they are due. Raises TopicNotFound."""
+    def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Produced]:
+        """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
         waiting, entries = [], []
         for queue, message, entry_id in messages:
             each, entry = self._named(queue, message, entry_id)
@@ -61,8 +60,8 @@ class DelayWriter:
             spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
             ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
             pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling, ttl)}
-        except StoreUnavailable as trouble:  # no message was sent yet
-            return [replace(each, error=StoreUnavailable(trouble.detail)) for each in waiting]
+        except StoreUnavailable as trouble:  # before any message was sent
+            return [Produced(each.queue, error=StoreUnavailable(trouble.detail)) for each in waiting]
         return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
 
     def item(self, found: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
@@ -91,9 +90,9 @@ class DelayWriter:
         named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
         return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
 
-    def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Waiting]:
-        """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was
-        delivered and its item removed, and deliver it again; a transaction is recognized by its token."""
+    def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
+        """What is due soon goes in transactions: a late repeat of a plain write could come after the message was
+        delivered and its item removed, and would deliver it a second time. A transaction is known by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
         writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
         soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
@@ -108,7 +107,12 @@ class DelayWriter:
             for place, outcome in zip(later, outcomes, strict=True):
                 if isinstance(outcome, StoreUnavailable):
                     errors[place] = outcome
-        return [replace(each, error=errors.get(place)) for place, each in enumerate(waiting)]
+        return [
+            Produced(each.queue, error=errors[place])
+            if place in errors
+            else Produced.delayed(each.queue, each.entry_id, each.due_ms)
+            for place, each in enumerate(waiting)
+        ]
 
     def _trouble(self, writes: Sequence[Write]) -> StoreUnavailable | None:
         try:

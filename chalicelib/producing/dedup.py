@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
-from chalicelib.base.message import ENTRY_ID_BYTES, Message
+from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
@@ -73,36 +73,24 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The entry that holds a message, the message's index in it, and the entry's first offset."""
-
-    queue: int
-    entry_id: bytes
-    index: int
-    first: int | StoreUnavailable
-    due_ms: int = 0
-    """When it is due. Not 0: it is in no log yet, according to its record."""
-
-
 class Deduplication:
     def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._writer, self._joiner, self._payloads, self._index = log.writer, log.joiner, log.payloads, log.key_index
         self._delays = delays
 
-    def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Kept]:
+    def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Produced]:
         """Stores messages in one queue as one entry; for a message whose id is taken, returns the place of the first
         one. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises TopicNotFound."""
-        kept: dict[int, Kept] = {}
+        produced: dict[int, Produced] = {}
         found: dict[bytes, int | StoreUnavailable] = {}
-        while left := [place for place in range(len(messages)) if place not in kept]:
-            taken = self._append(topic, queue, {place: messages[place] for place in left}, kept)
+        while left := [place for place in range(len(messages)) if place not in produced]:
+            taken = self._append(topic, queue, {place: messages[place] for place in left}, produced)
             for place, record in taken.items():
-                kept[place] = self._kept(topic, record, found)
-        return [kept[place] for place in range(len(messages))]
+                produced[place] = self._produced(topic, record, found)
+        return [produced[place] for place in range(len(messages))]
 
-    def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Kept:
+    def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Produced:
         """Stores a delayed message with a dedup id. Message and record are one transaction, so there is never anything
         to complete. Raises TopicNotFound."""
         due_ms = message.deliver_at_ms or 0
@@ -112,21 +100,21 @@ class Deduplication:
             taking = claim(topic.id, message.dedup_id or "", record)
             self._store.write_together([taking, wait(topic.id, queue, due_ms, waiting)])
         except Refused as refused:
-            return self._kept(topic, Record.of(refused.before or {}), {})
+            return self._produced(topic, Record.of(refused.before or {}), {})
         except StoreUnavailable as trouble:
-            return Kept(queue, b"", 0, trouble)
-        return Kept(queue, waiting.id, 0, 0, due_ms)
+            return Produced(queue, error=trouble)
+        return Produced.delayed(queue, waiting.id, due_ms)
 
-    def _kept(self, topic: Topic, record: Record, found: dict[bytes, int | StoreUnavailable]) -> Kept:
+    def _produced(self, topic: Topic, record: Record, found: dict[bytes, int | StoreUnavailable]) -> Produced:
         """The message of a valid record. `found`: first offsets of entries already located."""
         if record.due_ms:
-            return Kept(record.queue, record.entry.id, 0, 0, record.due_ms)
+            return Produced.delayed(record.queue, record.entry.id, record.due_ms)
         if record.entry.id not in found:
             found[record.entry.id] = self._first_of(topic, record)
-        return Kept(record.queue, record.entry.id, record.index, found[record.entry.id])
+        return Produced.stored(record.queue, record.entry.id, record.index, found[record.entry.id])
 
     def _append(
-        self, topic: Topic, queue: int, messages: dict[int, Message], kept: dict[int, Kept]
+        self, topic: Topic, queue: int, messages: dict[int, Message], produced: dict[int, Produced]
     ) -> dict[int, Record]:
         """Stores these messages and records their places; if some ids are taken, returns their records instead."""
         packed = pack([*messages.values()])
@@ -142,7 +130,7 @@ class Deduplication:
             has_records = any(message.dedup_id is not None for message in messages.values())
             first = self._landed(topic, record, others_may_help=has_records)
         for index, place in enumerate(messages):
-            kept[place] = Kept(queue, made.id, index, first)
+            produced[place] = Produced.stored(queue, made.id, index, first)
         return {}
 
     def _intent(self, topic: Topic, queue: int, made: Entry, messages: Sequence[Message]) -> Record:

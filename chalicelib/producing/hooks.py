@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from chalicelib.base.message import Message
-from chalicelib.producing.produce import Produced
+from chalicelib.base.message import Message, Produced
 
 _log = logging.getLogger("decant")
 

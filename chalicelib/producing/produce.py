@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, TRANSACTION_ITEMS_MAX
-from chalicelib.base.message import ENTRY_ID_BYTES, Message, delayed_id, message_id
+from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.writer import DelayWriter, Waiting
+from chalicelib.delays.writer import DelayWriter
 from chalicelib.log import Log
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry, entry
-from chalicelib.producing.dedup import Deduplication, Kept
+from chalicelib.producing.dedup import Deduplication
 from chalicelib.producing.new_message import Sent
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
@@ -25,15 +25,23 @@ HOPS_MAX = 3
 """Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Produced:
-    """The result of one message: its place, or its queue and due time while it waits, or why it is not stored."""
+@dataclass(eq=False, slots=True)
+class Sending:
+    """A message on its way into a queue, and its result once there is one. `asked`: the queue named by the request."""
 
-    queue: int
-    message_id: str | None = None
-    offset: int | None = None
-    error: StoreUnavailable | None = None
-    deliver_at_ms: int | None = None
+    message: Message
+    asked: int | None
+    queue: int = 0
+    result: Produced | None = None
+
+    @property
+    def is_deduplicated(self) -> bool:
+        return self.message.dedup_id is not None
+
+    @property
+    def may_hop(self) -> bool:
+        """Whether any queue will do."""
+        return self.asked is None and self.message.key is None
 
 
 class Producer:
@@ -48,20 +56,26 @@ class Producer:
         """Stores messages, those of one queue at consecutive offsets, and returns results in the given order.
 
         Raises StoreUnavailable only if none was stored (with `outcome="unknown"`: none that is known)."""
-        firsts = _firsts(message for message, _ in messages)
-        places = sorted(set(firsts))
-        waiting = [place for place in places if messages[place][0].deliver_at_ms is not None]
-        by_queue = self._by_queue(topic, messages, [place for place in places if place not in waiting])
-        produced = self._delay(topic, messages, self._by_queue(topic, messages, waiting)) if waiting else {}
-        plain: dict[int, list[int]] = {}
-        for queue, places in by_queue.items():
-            if any(messages[place][0].dedup_id is not None for place in places):
-                produced |= self._append_once(topic, queue, messages, places)
+        sendings = _sendings(messages)
+        own = list(dict.fromkeys(sendings))
+        unkeyed = self._choice.unkeyed(topic)
+        for each in own:
+            each.queue = _queue(topic, each.message, each.asked, unkeyed)
+        delayed = [each for each in own if each.message.deliver_at_ms is not None]
+        if delayed:
+            self._delay(topic, delayed)
+        by_queue = _by_queue(each for each in own if each.message.deliver_at_ms is None)
+        plain: dict[int, list[Sending]] = {}
+        for queue, together in by_queue.items():
+            if any(each.is_deduplicated for each in together):
+                self._append_once(topic, queue, together)
             else:
-                plain[queue] = places
-        produced |= self._append(topic, messages, plain, set(by_queue))
-        _raise_if_none_stored(produced.values())
-        return [produced[first] for first in firsts]
+                plain[queue] = together
+        if plain:
+            self._append(topic, plain, set(by_queue))
+        results = [each.result for each in sendings if each.result]
+        _raise_if_none_stored(results)
+        return results
 
     def outbox_item(self, topic: Topic, message: Message, asked: int | None) -> Item:
         """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
@@ -71,78 +85,55 @@ class Producer:
         [entry_id] = self._delays.ids(1)
         return self._delays.item(topic, queue, replace(message, deliver_at_ms=due_ms), entry_id)
 
-    def _delay(
-        self, topic: Topic, messages: Sequence[Sent], by_queue: Mapping[int, Sequence[int]]
-    ) -> dict[int, Produced]:
+    def _delay(self, topic: Topic, delayed: Sequence[Sending]) -> None:
         """Stores delayed messages: those with dedup ids one by one, the others together."""
-        queues = sorted((place, queue) for queue, places in by_queue.items() for place in places)
-        named = zip(queues, self._delays.ids(len(queues)), strict=True)
-        sent = {place: (queue, messages[place][0], entry_id) for (place, queue), entry_id in named}
-        once = {place: each for place, each in sent.items() if each[1].dedup_id is not None}
-        plain = [place for place in sent if place not in once]
-        kept = self._delays.store(topic, [sent[place] for place in plain]) if plain else []
-        produced = {place: _delayed(each) for place, each in zip(plain, kept, strict=True)}
-        return produced | {place: _kept(self._deduplication.delay(topic, *each)) for place, each in once.items()}
+        named = list(zip(delayed, self._delays.ids(len(delayed)), strict=True))
+        plain = [(each, entry_id) for each, entry_id in named if not each.is_deduplicated]
+        if plain:
+            results = self._delays.store(topic, [(each.queue, each.message, entry_id) for each, entry_id in plain])
+            for (each, _), result in zip(plain, results, strict=True):
+                each.result = result
+        for each, entry_id in named:
+            if each.is_deduplicated:
+                each.result = self._deduplication.delay(topic, each.queue, each.message, entry_id)
 
-    def _by_queue(self, topic: Topic, messages: Sequence[Sent], places: Sequence[int]) -> dict[int, list[int]]:
-        unkeyed = self._choice.unkeyed(topic)
-        by_queue: dict[int, list[int]] = {}
-        for place in places:
-            message, asked = messages[place]
-            by_queue.setdefault(_queue(topic, message, asked, unkeyed), []).append(place)
-        return by_queue
-
-    def _append_once(
-        self, topic: Topic, queue: int, messages: Sequence[Sent], places: Sequence[int]
-    ) -> dict[int, Produced]:
+    def _append_once(self, topic: Topic, queue: int, together: Sequence[Sending]) -> None:
         """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
         since other callers may be completing the entry there."""
-        produced: dict[int, Produced] = {}
-        for part in _parts(messages, places):
-            kept = self._deduplication.append(topic, queue, [messages[place][0] for place in part])
-            for place, each in zip(part, kept, strict=True):
-                produced[place] = _kept(each)
-                self._note(topic, each.queue, each.first)
-        return produced
+        for part in _parts(together):
+            results = self._deduplication.append(topic, queue, [each.message for each in part])
+            for each, result in zip(part, results, strict=True):
+                each.result = result
+                self._note(topic, result.queue, result.error)
 
-    def _append(
-        self, topic: Topic, messages: Sequence[Sent], by_queue: Mapping[int, list[int]], used: set[int]
-    ) -> dict[int, Produced]:
+    def _append(self, topic: Topic, by_queue: Mapping[int, list[Sending]], used: set[int]) -> None:
         """Stores one entry per queue, in parallel. Retries entries that were certainly not stored: messages that can go
         anywhere in a queue this call has not used yet, the others in their own if it did not have the whole time."""
-        produced: dict[int, Produced] = {}
         for hops_left in range(HOPS_MAX, -1, -1):
-            may_hop = hops_left and any(_may_hop(messages[place]) for places in by_queue.values() for place in places)
+            may_hop = hops_left and any(each.may_hop for together in by_queue.values() for each in together)
             others = self._choice.others(topic, used) if may_hop else []
             with deadline.part_until(self._part_until_ms() if others else None):
-                failed = self._append_each(topic, messages, by_queue, produced)
+                failed = self._append_each(topic, by_queue)
             if not failed or not others:
                 break
             other = self._choice.hop(topic, others)
             used.add(other)
-            by_queue = {}
-            for queue, place in failed:
-                by_queue.setdefault(other if _may_hop(messages[place]) else queue, []).append(place)
-        return produced
+            for each in failed:
+                each.queue = other if each.may_hop else each.queue
+            by_queue = _by_queue(failed)
 
-    def _append_each(
-        self,
-        topic: Topic,
-        messages: Sequence[Sent],
-        by_queue: Mapping[int, list[int]],
-        produced: dict[int, Produced],
-    ) -> list[tuple[int, int]]:
-        """One attempt. Returns queue and place of each message that was certainly not stored."""
-        contents = [[messages[place][0] for place in places] for places in by_queue.values()]
+    def _append_each(self, topic: Topic, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
+        """Tries once. Returns the messages that were certainly not stored."""
+        contents = [[each.message for each in together] for together in by_queue.values()]
         entries = [(queue, self._entry(content)) for queue, content in zip(by_queue, contents, strict=True)]
+        failed: list[Sending] = []
         results = self._write(topic, entries, contents)
-        failed: list[tuple[int, int]] = []
-        for (queue, made), places, result in zip(entries, by_queue.values(), results, strict=True):
-            self._note(topic, queue, result)
-            for index, place in enumerate(places):
-                produced[place] = _produced(queue, made.id, index, result)
-            if isinstance(result, StoreUnavailable) and not result.outcome_unknown:
-                failed += [(queue, place) for place in places]
+        for (queue, made), together, first in zip(entries, by_queue.values(), results, strict=True):
+            error = first if isinstance(first, StoreUnavailable) else None
+            self._note(topic, queue, error)
+            for index, each in enumerate(together):
+                each.result = Produced.stored(queue, made.id, index, first)
+            failed += together if error and not error.outcome_unknown else []
         return failed
 
     def _write(
@@ -160,12 +151,9 @@ class Producer:
         left_ms = deadline.give_up_at_ms(now) - now
         return now + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 
-    def _note(self, topic: Topic, queue: int, result: int | StoreUnavailable) -> None:
-        log = topic.log(queue)
-        if isinstance(result, StoreUnavailable):
-            self._choice.failed(log)
-        else:
-            self._choice.worked(log)
+    def _note(self, topic: Topic, queue: int, error: StoreUnavailable | None) -> None:
+        note = self._choice.failed if error else self._choice.worked
+        note(topic.log(queue))
 
     def _entry(self, messages: list[Message]) -> Entry:
         return entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), self._runtime.now())
@@ -182,54 +170,37 @@ def _queue(topic: Topic, message: Message, asked: int | None, unkeyed: int) -> i
     return unkeyed if message.key is None else queue_of_key(message.key, topic.queues)
 
 
-def _may_hop(sent: Sent) -> bool:
-    message, asked = sent
-    return asked is None and message.key is None
+def _sendings(messages: Iterable[Sent]) -> list[Sending]:
+    """One for each message, the same one for all messages with the same dedup id."""
+    by_id: dict[str, Sending] = {}
+    sendings: list[Sending] = []
+    for message, asked in messages:
+        sending = Sending(message, asked)
+        sendings.append(sending if message.dedup_id is None else by_id.setdefault(message.dedup_id, sending))
+    return sendings
 
 
-def _firsts(messages: Iterable[Message]) -> list[int]:
-    """For each message, the place of the first one with its dedup id, or its own place."""
-    firsts: list[int] = []
-    seen: dict[str, int] = {}
-    for place, message in enumerate(messages):
-        firsts.append(place if message.dedup_id is None else seen.setdefault(message.dedup_id, place))
-    return firsts
+def _by_queue(sendings: Iterable[Sending]) -> dict[int, list[Sending]]:
+    by_queue: dict[int, list[Sending]] = {}
+    for each in sendings:
+        by_queue.setdefault(each.queue, []).append(each)
+    return by_queue
 
 
-def _parts(messages: Sequence[Sent], places: Sequence[int]) -> Iterator[list[int]]:
-    """Places in order, split where a part would have more dedup ids than one transaction can claim."""
-    part: list[int] = []
+def _parts(sendings: Sequence[Sending]) -> Iterator[list[Sending]]:
+    """The messages in order, split where a part would have more dedup ids than one transaction can claim."""
+    part: list[Sending] = []
     ids = 0
-    for place in places:
-        has_id = messages[place][0].dedup_id is not None
-        if ids + has_id > TRANSACTION_ITEMS_MAX:
+    for each in sendings:
+        if ids + each.is_deduplicated > TRANSACTION_ITEMS_MAX:
             yield part
             part, ids = [], 0
-        part.append(place)
-        ids += has_id
+        part.append(each)
+        ids += each.is_deduplicated
     yield part
 
 
-def _raise_if_none_stored(produced: Iterable[Produced]) -> None:
-    troubles = [each.error for each in produced]
-    found = [trouble for trouble in troubles if trouble is not None]
-    if len(found) == len(troubles):
-        raise next((each for each in found if each.outcome_unknown), found[0])
-
-
-def _produced(queue: int, entry_id: bytes, index: int, first: int | StoreUnavailable) -> Produced:
-    if isinstance(first, StoreUnavailable):
-        return Produced(queue, error=first)
-    return Produced(queue, message_id(entry_id, queue, first + index), first + index)
-
-
-def _kept(kept: Kept) -> Produced:
-    if kept.due_ms:
-        return Produced(kept.queue, delayed_id(kept.entry_id, kept.queue, kept.due_ms), deliver_at_ms=kept.due_ms)
-    return _produced(kept.queue, kept.entry_id, kept.index, kept.first)
-
-
-def _delayed(waiting: Waiting) -> Produced:
-    if waiting.error is not None:
-        return Produced(waiting.queue, error=waiting.error)
-    return Produced(waiting.queue, waiting.message_id, deliver_at_ms=waiting.due_ms)
+def _raise_if_none_stored(results: Sequence[Produced]) -> None:
+    errors = [each.error for each in results if each.error]
+    if len(errors) == len(results):
+        raise next((each for each in errors if each.outcome_unknown), errors[0])
