@@ -61,7 +61,7 @@ class Topic(TopicSettings):
 
     @classmethod
     def of(cls, item: Item) -> Topic:
-        settings = {field: item[field] for field in DEFAULTS}
+        settings = {field: item.get(field, default) for field, default in DEFAULTS.items()}
         about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         return cls(item["sk"], item["id"], **about, **settings, past_retentions=past)

@@ -90,11 +90,8 @@ def _parameter(place: str, name: str, schema: Json, **more: Any) -> Json:
 
 def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
     summary, description = operation.text
-    names = [*operation.path_parameters, *operation.headers]
-    body: type | None = operation.request
-    if operation.method == "GET":
-        names += declarations(operation.request) if operation.request else ()
-        body = None
+    query, body = (operation.request, None) if operation.method == "GET" else (None, operation.request)
+    names = [*operation.path_parameters, *operation.headers, *(declarations(query) if query else ())]
     parameters = [{"$ref": f"#/components/parameters/{name}"} for name in names]
     answers = {str(status): _answer(status, answer, schemas) for status, answer in operation.answers.items()}
     return {
