@@ -20,14 +20,14 @@ OFFSET = integer(
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends. `is_text` remembers which of `body` and `body_base64` it came in.
+    """What a producer sends: a body that is `text`, or `data` if it was sent as `body_base64`.
 
     `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
     `dedup_id`: a message with the same one is the same message; it is not stored with it. `is_lost`: the log has the
     message, and what it held is gone."""
 
-    body: bytes
-    is_text: bool
+    text: str | None
+    data: bytes | None
     key: str | None
     tag: str | None
     properties: dict[str, str]
@@ -36,13 +36,22 @@ class Message:
     dedup_id: str | None = None
     is_lost: bool = False
 
+    @property
+    def body(self) -> bytes:
+        return (self.text or "").encode() if self.data is None else self.data
+
+    @property
+    def body_bytes(self) -> int:
+        """How long the body is."""
+        return len(self.text) if self.text is not None and self.text.isascii() else len(self.body)
+
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""
-        body = {"body": self.body.decode()} if self.is_text else {"body_base64": base64.b64encode(self.body).decode()}
+        body = {"body": self.text} if self.data is None else {"body_base64": base64.b64encode(self.data).decode()}
         return {**body, "key": self.key, "tag": self.tag, "properties": self.properties}
 
 
-LOST = Message(b"", is_text=True, key=None, tag=None, properties={}, is_lost=True)
+LOST = Message("", None, key=None, tag=None, properties={}, is_lost=True)
 """Stands for each message of an entry whose payload is lost."""
 
 

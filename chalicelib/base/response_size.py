@@ -51,4 +51,4 @@ class Space:
 
     def _after(self, stored: Carried) -> Space:
         json_bytes = carried_bytes(orjson.dumps(stored.message.content())) + MESSAGE_OVERHEAD_BYTES
-        return Space(self.body_bytes - len(stored.message.body), self.json_bytes - json_bytes)
+        return Space(self.body_bytes - stored.message.body_bytes, self.json_bytes - json_bytes)

@@ -271,7 +271,7 @@ _MANY_PROPERTIES = {f"{number:03x}": "x" for number in range(PROPERTIES_BYTES_MA
 def _demand_few_steps(expression: str) -> None:
     named = {node["value"]: "x" for node in _nodes(_compiled(expression)) if node["type"] == "field"}
     for properties in (named, _MANY_PROPERTIES | named):
-        sample = Message(b"", is_text=True, key="x", tag="x", properties=properties)
+        sample = Message("", None, key="x", tag="x", properties=properties)
         try:
             _evaluated(expression, sample, _Probe)
         except TooManySteps:

@@ -61,10 +61,10 @@ def unpack(codec: str, data: bytes) -> list[Message]:
 
 def _line(message: Message) -> dict[str, Any]:
     line: dict[str, Any] = {}
-    if message.is_text:
-        line["b"] = message.body.decode()
+    if message.data is None:
+        line["b"] = message.text
     else:
-        line["B"] = base64.b64encode(message.body).decode()
+        line["B"] = base64.b64encode(message.data).decode()
     if message.key is not None:
         line["k"] = message.key
     if message.tag is not None:
@@ -77,6 +77,8 @@ def _line(message: Message) -> dict[str, Any]:
 
 
 def _message(line: dict[str, Any]) -> Message:
-    is_text = "b" in line
-    body = line["b"].encode() if is_text else base64.b64decode(line["B"])
-    return Message(body, is_text, line.get("k"), line.get("t"), line.get("p", {}), delayed_id=line.get("i"))
+    text = line.get("b")
+    if not isinstance(text, str | None):
+        raise TypeError("a text body is not text")
+    data = None if text is not None else base64.b64decode(line["B"])
+    return Message(text, data, line.get("k"), line.get("t"), line.get("p", {}), delayed_id=line.get("i"))

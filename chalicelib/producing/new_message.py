@@ -54,8 +54,8 @@ _TEXT = {"type": "string", "minLength": 1}
 _ANY_TEXT = {"type": "string"}
 
 
-def _text(value: object, label: Label) -> bytes:
-    return str(check(_TEXT, value, label)).encode()
+def _text(value: object, label: Label) -> str:
+    return str(check(_TEXT, value, label))
 
 
 def _bytes(value: object, label: Label) -> bytes:
@@ -136,7 +136,7 @@ class NewMessage:
         },
     }
 
-    body: bytes | None = optional(BODY, _text)
+    body: str | None = optional(BODY, _text)
     body_base64: bytes | None = optional(BODY_BASE64, _bytes)
     key: str | None = optional(KEY, parse_key)
     tag: str | None = optional(TAG, _tag)
@@ -161,7 +161,7 @@ def parse_batch(data: object, queues: int, now: int) -> list[Sent]:
             errors.append((index, error))
     if errors:
         raise _first(errors)
-    total = sum(len(message.body) for message, _ in parsed)
+    total = sum(message.body_bytes for message, _ in parsed)
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
     return parsed
@@ -181,13 +181,11 @@ def parse(data: object, queues: int, path: str, now: int) -> Sent:
     if ("body" in fields) == ("body_base64" in fields):
         raise InvalidField(f"exactly one of {label.inside('body')} and {label.inside('body_base64')} must be given")
     queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
-    is_text = "body" in fields
-    body = fields["body"] if is_text else fields["body_base64"]
     due_ms = _due(fields, label, now)
-    if len(body) > BODY_BYTES_MAX:
-        raise MessageTooLarge(f"the body of {path} is {len(body)} bytes; at most {BODY_BYTES_MAX} fit")
     own = (fields.get("key"), fields.get("tag"), fields.get("properties") or {})
-    message = Message(body, is_text, *own, due_ms, dedup_id=fields.get("dedup_id"))
+    message = Message(fields.get("body"), fields.get("body_base64"), *own, due_ms, dedup_id=fields.get("dedup_id"))
+    if message.body_bytes > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the body of {path} is {message.body_bytes} bytes; at most {BODY_BYTES_MAX} fit")
     _demand_deliverable(message, path)
     return message, queue
 
@@ -213,7 +211,7 @@ def _due(fields: Mapping[str, Any], label: Label, now: int) -> int | None:
 
 def _demand_deliverable(message: Message, path: str) -> None:
     """Refuses what no response could carry: a body of control characters is seven times as long there."""
-    if len(message.body) * 7 < MESSAGE_JSON_BYTES_MAX // 2:
+    if message.body_bytes * 7 < MESSAGE_JSON_BYTES_MAX // 2:
         return
     size = carried_bytes(orjson.dumps(message.content())) + MESSAGE_OVERHEAD_BYTES
     if size > MESSAGE_JSON_BYTES_MAX:

@@ -155,4 +155,6 @@ def message(topic: str, group: Group, state: AlarmState, ready: int, age_ms: int
         "at_ms": state.at_ms,
     }
     place = {"topic": topic, "group": group.name}
-    return Message(orjson.dumps(told), True, f"{topic}/{group.name}", state.state, place, deliver_at_ms=state.at_ms)
+    return Message(
+        orjson.dumps(told).decode(), None, f"{topic}/{group.name}", state.state, place, deliver_at_ms=state.at_ms
+    )

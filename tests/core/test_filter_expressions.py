@@ -19,7 +19,7 @@ from chalicelib.catalogue.filters import Filter, parse, steps_max
 
 
 def message(properties: dict[str, str] | None = None) -> Message:
-    return Message(b"", is_text=True, key="xy", tag="a", properties=properties or {"region": "eu", "amount": "120"})
+    return Message("", None, key="xy", tag="a", properties=properties or {"region": "eu", "amount": "120"})
 
 
 SMALL = message()

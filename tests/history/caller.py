@@ -209,5 +209,6 @@ class Caller:
 
 
 def _message(fact: Sent, padding: str) -> Message:
-    body = f"{fact.body}{PADDED}{padding}".encode()
-    return Message(body, True, fact.key, None, {}, fact.due_ms or None, dedup_id=fact.dedup_id)
+    return Message(
+        f"{fact.body}{PADDED}{padding}", None, fact.key, None, {}, fact.due_ms or None, dedup_id=fact.dedup_id
+    )

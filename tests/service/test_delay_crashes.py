@@ -34,7 +34,7 @@ class Scene(Stage):
         service.admin.groups.put(self.topic, "g", {})
         sizes = (10, _LARGE, 10, _LARGE, 10)
         messages = [
-            (Message(f"{number}".ljust(size, "x").encode(), True, None, None, {}, self.now + delay_ms), None)
+            (Message(f"{number}".ljust(size, "x"), None, None, None, {}, self.now + delay_ms), None)
             for number, (size, delay_ms) in enumerate(zip(sizes, _DELAYS_MS, strict=True))
         ]
         sent = service.producing.produce(self.topic, messages)
@@ -51,7 +51,7 @@ class Scene(Stage):
     def grow(self, service: Service) -> None:
         """Other messages fill some segments of the log."""
         for number in range(10):
-            plain = Message(f"{number}".ljust(300, "y").encode(), True, "k", None, {str(number): "z" * 300})
+            plain = Message(f"{number}".ljust(300, "y"), None, "k", None, {str(number): "z" * 300})
             service.producing.produce(self.topic, [(plain, None)])
 
     def cancel(self, service: Service, number: int) -> None:
@@ -151,7 +151,7 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
     service.admin.groups.put(scene.topic, "g", {})
 
     def produce(body: str, copies: int, deliver_at_ms: int | None = None) -> None:
-        sent = Message(body.encode(), True, None, None, {}, deliver_at_ms)
+        sent = Message(body, None, None, None, {}, deliver_at_ms)
         service.producing.produce(scene.topic, [(sent, None)] * copies)
 
     produce("waits", 32, scene.now + 100)

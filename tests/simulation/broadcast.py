@@ -131,7 +131,7 @@ class BroadcastWorld:
         while len(self._sent) < until:
             self._scheduler.sleep(self._random.randrange(150))
             with suppress(StoreUnavailable):
-                messages = [(Message(b"x", True, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)]
+                messages = [(Message("x", None, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)]
                 made = service.producing.produce(self._topic, messages)
                 self._sent |= {(each.queue, each.offset) for each in made if each.offset is not None}
 
