@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.api.operation import Answer, Family, Json
-from chalicelib.base.fields import mapping, string
+from chalicelib.base.schema import mapping, string
 from chalicelib.service import Service
 
 ABOUT = Family("About", "What the service says about itself.")

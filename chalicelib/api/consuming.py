@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Answer, Family, Json, in_topic, sometimes
-from chalicelib.base.fields import array, batch, flag, instant, integer, optional, request, required, string
 from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
+from chalicelib.base.schema import array, batch, flag, instant, integer, optional, request, required, string
 from chalicelib.consuming.delivery import Delivery as Delivered
 from chalicelib.consuming.receipt_batch import LEASE_LOST, RECEIPT_INVALID
 from chalicelib.consuming.request import RECEIPT, Pop

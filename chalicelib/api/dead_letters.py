@@ -5,8 +5,9 @@ from __future__ import annotations
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page, sometimes
 from chalicelib.base.errors import InvalidField, MessageNotFound
-from chalicelib.base.fields import batch, instant, integer, optional, request, shown, string
+from chalicelib.base.fields import shown
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
+from chalicelib.base.schema import batch, instant, integer, optional, request, string
 from chalicelib.dead_letters.queue import BEGINNING, Position
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from chalicelib.admin.groups import GroupDetails, OneQueue
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
 from chalicelib.api.topics import END_OFFSET
 from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.fields import (
-    Label,
-    Schema,
+from chalicelib.base.fields import Label, check
+from chalicelib.base.message import OFFSET, QUEUE
+from chalicelib.base.schema import (
     array,
-    check,
     either,
     instant,
     integer,
@@ -23,7 +22,6 @@ from chalicelib.base.fields import (
     required,
     string,
 )
-from chalicelib.base.message import OFFSET, QUEUE
 from chalicelib.catalogue.alarm import CLEARED, RAISED
 from chalicelib.catalogue.group import EARLIEST, LATEST, GroupSettings
 from chalicelib.producing.new_message import parse_queue, unchecked
@@ -97,7 +95,7 @@ class ResetTarget:
 
     at_ms: What was stored at or after this instant."""
 
-    RULES: ClassVar[Schema] = either(("at_ms",), ("queue", "offset"))
+    RULES: ClassVar[Any] = either(("at_ms",), ("queue", "offset"))
 
     at_ms: int | None = optional(instant())
     queue: int | None = optional(QUEUE, unchecked)

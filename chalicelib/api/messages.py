@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page, sometimes
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.fields import (
-    Label,
-    Schema,
+from chalicelib.base.fields import Label
+from chalicelib.base.message import OFFSET, QUEUE, Produced
+from chalicelib.base.message import Stored as StoredMessage
+from chalicelib.base.schema import (
     array,
     batch,
     flag,
@@ -20,8 +21,6 @@ from chalicelib.base.fields import (
     required,
     string,
 )
-from chalicelib.base.message import OFFSET, QUEUE, Produced
-from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing import trace
 from chalicelib.producing.new_message import (
@@ -125,7 +124,7 @@ class _Content(Answer):
     tag: The kind of message, for filters. Null: the message has none.
     properties: The producer's own names and values."""
 
-    RULES: ClassVar[Schema] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    RULES: ClassVar[Any] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
     message_id = MESSAGE_ID
     topic = TOPIC_NAME
     queue = QUEUE

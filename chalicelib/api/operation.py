@@ -10,20 +10,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, GroupNotFound
-from chalicelib.base.fields import (
-    Label,
-    Schema,
-    array,
-    checked,
-    checked_name,
-    declarations,
-    given,
-    integer,
-    nullable,
-    optional,
-    request,
-    string,
-)
+from chalicelib.base.fields import Label, checked, checked_name, given
+from chalicelib.base.schema import Schema, array, declarations, integer, nullable, optional, request, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 
@@ -38,7 +26,7 @@ class Answer:
 
     SETTINGS: ClassVar[type | None] = None
     """A request type whose fields the answer has too."""
-    RULES: ClassVar[Schema] = {}
+    RULES: ClassVar[Any] = {}
     """Further keywords of the object's schema."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
-from chalicelib.base.fields import array, instant, integer
 from chalicelib.base.message import QUEUE
+from chalicelib.base.schema import array, instant, integer
 from chalicelib.catalogue.topic import TopicSettings
 from chalicelib.service import Service
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.fields import integer
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
+from chalicelib.base.schema import integer
 
 QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
 OFFSET = integer(

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import orjson
 
-from chalicelib.base.fields import integer, optional
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
+from chalicelib.base.schema import integer, optional
 from chalicelib.table.writes import Item
 
 TOPIC = "decant.alarms"

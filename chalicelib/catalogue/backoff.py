@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
-from chalicelib.base.fields import Label, array, check, integer, number, one_of, required
+from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
+from chalicelib.base.schema import array, integer, number, one_of, required
 
 
 @dataclass(frozen=True, slots=True)

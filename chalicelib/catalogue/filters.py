@@ -21,20 +21,10 @@ from jmespath.lexer import Lexer
 from jmespath.visitor import TreeInterpreter
 
 from chalicelib.base.errors import InvalidField, InvalidFilter
-from chalicelib.base.fields import (
-    Label,
-    Schema,
-    array,
-    declarations,
-    either,
-    encodable,
-    optional,
-    request,
-    shown,
-    string,
-)
+from chalicelib.base.fields import Label, encodable, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, PROPERTIES_BYTES_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
+from chalicelib.base.schema import array, declarations, either, optional, request, string
 
 EXPRESSIONS_KEPT_MAX = 1_000
 """Compiled expressions cached by one instance."""
@@ -62,7 +52,7 @@ class FilterForms:
     tags: Tags.
     expression: JMESPath."""
 
-    RULES: ClassVar[Schema] = either(("tags",), ("expression",))
+    RULES: ClassVar[Any] = either(("tags",), ("expression",))
 
     tags: list[str] | None = optional(array(string(TAG_CHARS_MAX), minItems=1, maxItems=FILTER_TAGS_MAX))
     expression: str | None = optional(string(EXPRESSION_CHARS_MAX))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import defaults, flag, instant, integer, one_of, optional, shown, string
+from chalicelib.base.fields import shown
 from chalicelib.base.limits import (
     ATTEMPTS_DEFAULT,
     ATTEMPTS_MAX,
@@ -16,6 +16,7 @@ from chalicelib.base.limits import (
     INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
 )
+from chalicelib.base.schema import defaults, flag, instant, integer, one_of, optional, string
 from chalicelib.catalogue import backoff, filters, rate
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.backoff import Backoff

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import orjson
 
-from chalicelib.base.fields import Label, check, number
+from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
+from chalicelib.base.schema import number
 from chalicelib.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import defaults, flag, integer, optional
 from chalicelib.base.limits import (
     EXPIRED_KEPT_MS,
     METADATA_AGE_MS_MAX,
@@ -19,6 +18,7 @@ from chalicelib.base.limits import (
     SECOND_MS,
     STORE_DEADLINE_MS,
 )
+from chalicelib.base.schema import defaults, flag, integer, optional
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from chalicelib.base import base64url
-from chalicelib.base.fields import Label, batch, check, integer, optional, string
+from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     ID_CHARS_MAX,
@@ -16,6 +16,7 @@ from chalicelib.base.limits import (
     RECEIPT_CHARS_MAX,
     WAIT_MS_MAX,
 )
+from chalicelib.base.schema import batch, integer, optional, string
 
 RECEIPT = string(
     maxLength=RECEIPT_CHARS_MAX,

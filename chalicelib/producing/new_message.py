@@ -9,21 +9,7 @@ from typing import Any, ClassVar
 import orjson
 
 from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.base.fields import (
-    Label,
-    Schema,
-    check,
-    either,
-    encodable,
-    given,
-    instant,
-    integer,
-    mapping,
-    optional,
-    request,
-    shown,
-    string,
-)
+from chalicelib.base.fields import Label, check, encodable, given, shown
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
@@ -36,6 +22,7 @@ from chalicelib.base.limits import (
     TAG_CHARS_MAX,
 )
 from chalicelib.base.message import QUEUE, Message, carried_bytes, properties_bytes
+from chalicelib.base.schema import either, instant, integer, mapping, optional, request, string
 
 Sent = tuple[Message, int | None]
 """A message, and the queue that it asks for."""
@@ -128,7 +115,7 @@ class NewMessage:
     dedup_id: The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also
         within one request. It makes it safe to repeat a produce whose outcome is unknown."""
 
-    RULES: ClassVar[Schema] = {
+    RULES: ClassVar[Any] = {
         **either(("body",), ("body_base64",)),
         "not": {
             "required": ["delay_ms", "deliver_at_ms"],

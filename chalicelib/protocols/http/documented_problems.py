@@ -5,8 +5,8 @@ from __future__ import annotations
 from chalicelib.api.operation import Answer, Json, Operation, sometimes
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
-from chalicelib.base.fields import array, integer, string
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
+from chalicelib.base.schema import array, integer, string
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 
 Errors = list[type[DecantError]]

@@ -8,8 +8,8 @@ from typing import Any
 from chalicelib import VERSION
 from chalicelib.api import FAMILIES
 from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Answer, Family, Json, Operation, described
-from chalicelib.base.fields import declarations, string
 from chalicelib.base.limits import REQUEST_BYTES_MAX
+from chalicelib.base.schema import declarations, string
 from chalicelib.protocols.http import documented_problems
 from chalicelib.protocols.http.schemas import Schemas, example_of, with_text
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.api.operation import Answer, Json, Sometimes, described
-from chalicelib.base.fields import EPOCH, Schema, declarations, nullable
 from chalicelib.base.limits import INSTANT_MS_MAX
+from chalicelib.base.schema import EPOCH, Schema, declarations, nullable
 
 _INSTANT_MS = 1_767_225_661_000
 """An example of one."""
