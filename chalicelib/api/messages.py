@@ -12,6 +12,7 @@ from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.base.schema import (
     array,
     batch,
+    declarations,
     flag,
     instant,
     nullable,
@@ -23,19 +24,7 @@ from chalicelib.base.schema import (
 )
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing import trace
-from chalicelib.producing.new_message import (
-    BODY,
-    BODY_BASE64,
-    KEY,
-    PROPERTIES,
-    TAG,
-    NewMessage,
-    Sent,
-    parse_batch,
-    parse_key,
-    parse_queue,
-    unchecked,
-)
+from chalicelib.producing.new_message import NewMessage, Sent, parse_batch, parse_key, parse_queue, unchecked
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 
@@ -44,6 +33,7 @@ DELAYS = Family(
     "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
 )
 
+_NEW = {name: each.schema for name, each in declarations(NewMessage).items()}
 _MESSAGES = TOPIC + "/messages"
 _DELAYED = TOPIC + "/delayed"
 
@@ -69,7 +59,7 @@ class ReadRequest(Page):
     queue: int | None = optional(QUEUE, unchecked)
     offset: int | None = optional(OFFSET)
     at_ms: int | None = optional(instant())
-    key: str | None = optional(KEY, parse_key)
+    key: str | None = optional(_NEW["key"], parse_key)
 
 
 class Stored(Answer):
@@ -128,11 +118,11 @@ class _Content(Answer):
     message_id = MESSAGE_ID
     topic = TOPIC_NAME
     queue = QUEUE
-    key = nullable(KEY)
-    tag = nullable(TAG)
-    properties = PROPERTIES
-    body = sometimes(BODY)
-    body_base64 = sometimes(BODY_BASE64)
+    key = nullable(_NEW["key"])
+    tag = nullable(_NEW["tag"])
+    properties = _NEW["properties"]
+    body = sometimes(_NEW["body"])
+    body_base64 = sometimes(_NEW["body_base64"])
 
 
 class Message(_Content):
@@ -151,7 +141,7 @@ class DelayedMessage(_Content):
         at the same time in its order; for different requests, in any order.
     deliver_at_ms: The message is not delivered before."""
 
-    key = nullable(KEY)
+    key = nullable(_NEW["key"])
     deliver_at_ms = instant()
 
 
