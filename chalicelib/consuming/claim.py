@@ -11,7 +11,7 @@ from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
-from chalicelib.consuming.receipt_batch import ReceiptBatch, believe
+from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
@@ -82,14 +82,14 @@ class Claimer:
             cursor = tended
         view.cursor = cursor
         if riding:
-            cursor = riding.cursor = believe(cursor, riding.receipts)
+            cursor = riding.cursor = assume(cursor, riding.receipts)
         return self._picked(view, cursor, ask, riding)
 
     def claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
         `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
         cursor = self._standing(view.cursor)
-        cursor = believe(cursor, riding.receipts) if riding else cursor
+        cursor = assume(cursor, riding.receipts) if riding else cursor
         passed = 0
         while True:
             if riding:

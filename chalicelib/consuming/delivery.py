@@ -120,14 +120,14 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def _settle_expired(self, view: QueueView, settlements: Sequence[ReceiptBatch]) -> None:
-        self._settler.acknowledge(view.topic, view.group.name, settlements)
+    def _settle_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+        self._settler.acknowledge(view.topic, view.group.name, batches)
 
-    def _bury_lost(self, view: QueueView, settlements: Sequence[ReceiptBatch]) -> None:
+    def _bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound if the topic was deleted, which also removes payloads."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
-        self._settler.give_up(view.topic, view.group, settlements, _LOST)
+        self._settler.give_up(view.topic, view.group, batches, _LOST)
 
     def _delivery(self, view: QueueView, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
         receipt = self._receipt(view, cursor, lease, stored.offset)

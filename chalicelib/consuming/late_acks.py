@@ -21,9 +21,9 @@ class LateAcks:
         self._store = store
         self._retries = retries
 
-    def resolve(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
-        """Records in each settlement which of its messages are dead or wait in a page."""
-        left = [each for each in settlements if each.perhaps_lost()]
+    def resolve(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
+        """Records in each batch which of its messages are dead or wait in a page."""
+        left = [each for each in batches if each.perhaps_lost()]
         while left:
             self._note_dead(topic, left)
             seen = self._note_paged(topic, left)
@@ -34,29 +34,29 @@ class LateAcks:
             # A page written since may hold the missing messages.
             left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
 
-    def _note_dead(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
+    def _note_dead(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
         places = [
             {
                 keys.dead(topic.id, each.group_id, each.queue, receipt.offset, each.consumer): receipt
                 for receipt in each.perhaps_lost()
             }
-            for each in settlements
+            for each in batches
         ]
         found = self._store.read([Keys(list(asked), strong=True) for asked in places])
-        for each, asked, letters in zip(settlements, places, found, strict=True):
+        for each, asked, letters in zip(batches, places, found, strict=True):
             died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
             each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
-    def _note_paged(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> set[str]:
+    def _note_paged(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> set[str]:
         """Returns the ids of the pages that were read or need not be."""
         asked = []
         seen: set[str] = set()
-        for each in settlements:
+        for each in batches:
             last = max((receipt.offset for receipt in each.perhaps_lost()), default=-1)
             near = [page for page in each.cursor.pages.values() if page.low <= last]
             seen |= each.cursor.pages.keys() - {page.id for page in near}
             asked.append((keys.Place(topic.id, each.group_id, each.queue), near))
-        for each, held in zip(settlements, self._retries.read(asked), strict=True):
+        for each, held in zip(batches, self._retries.read(asked), strict=True):
             waiting = {offset for retries in held.values() for retry in retries for offset in retry.offsets}
             each.lost |= waiting & {receipt.offset for receipt in each.perhaps_lost()}
             seen |= held.keys()

@@ -200,9 +200,9 @@ class Consumer:
         a little behind."""
         oldest = min(waiting.values())
         until = oldest + min(HOME_MS, (now - oldest) // 2)
-        for settlement in acks:
-            if settlement.queue in waiting and waiting[settlement.queue] <= until:
-                return settlement.queue
+        for batch in acks:
+            if batch.queue in waiting and waiting[batch.queue] <= until:
+                return batch.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 
 

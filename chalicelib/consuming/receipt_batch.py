@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
@@ -52,6 +53,15 @@ class Failure:
     code: str
 
 
+class Seen(Enum):
+    """What this call has seen of a cursor."""
+
+    ASSUMED = "nothing: it is as the cache or the receipts say, and perhaps from before a reset"
+    FOUND = "the cursor"
+    MISSING = "that there is none: the receipts are of another group, or of a deleted one"
+    FORGOTTEN = "that there is none any more: the group has forgotten the receipts' consumer"
+
+
 @dataclass(slots=True)
 class ReceiptBatch:
     """The receipts of one call for one cursor, with what is known of the cursor so far."""
@@ -60,12 +70,7 @@ class ReceiptBatch:
     receipts: list[tuple[str, Receipt]]
     moved: Moved = field(default_factory=dict)
     """The messages that this call has moved."""
-    is_confirmed: bool = False
-    """Whether the cursor was read in this call: a cached one may be from before a reset."""
-    is_foreign: bool = False
-    """The cursor does not exist: the receipts are of another group, or of a deleted one."""
-    is_forgotten: bool = False
-    """The same, but of this group, which has forgotten the consumer."""
+    seen: Seen = Seen.ASSUMED
     closed: set[str] = field(default_factory=set)
     """Tokens of the leases that this call has acked completely."""
     lost: set[int] = field(default_factory=set)
@@ -77,6 +82,14 @@ class ReceiptBatch:
         if receipt.offset in self.lost:
             return Standing.LOST
         return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
+
+    @property
+    def is_seen(self) -> bool:
+        return self.seen is not Seen.ASSUMED
+
+    @property
+    def is_missing(self) -> bool:
+        return self.seen in (Seen.MISSING, Seen.FORGOTTEN)
 
     @property
     def tokens(self) -> set[str]:
@@ -105,7 +118,7 @@ class ReceiptBatch:
 
     def owed(self) -> list[tuple[Lease, list[int]]]:
         """The leases that owe messages of these receipts, and which messages."""
-        if self.is_foreign:
+        if self.is_missing:
             return []
         found: dict[str, set[int]] = {}
         for _, receipt in self.receipts:
@@ -130,7 +143,7 @@ class ReceiptBatch:
         owed = self.owed()
         if owed and len(self.cursor.inert) > INERT_MAX:
             return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
-        if owed and self.is_confirmed and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
+        if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
             raise StoreUnavailable(f"queue {self.queue} has as many leases and retries under way as a cursor can hold")
         change = Change()
         moved: Moved = {}
@@ -154,7 +167,7 @@ class ReceiptBatch:
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
         acked, are dead, or wait in a page."""
-        if self.is_foreign or not (self.cursor.dead or self.cursor.pages):
+        if self.is_missing or not (self.cursor.dead or self.cursor.pages):
             return []
         gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
         return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]
@@ -164,8 +177,7 @@ class ReceiptBatch:
         self.know(Cursor.of(item) if item else None)
 
     def know(self, cursor: Cursor | None) -> None:
-        self.is_confirmed = True
-        self.is_foreign = cursor is None
+        self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
 
     def unacked(self) -> list[Failure]:
@@ -175,13 +187,13 @@ class ReceiptBatch:
         return self._failures(lambda receipt: (receipt.token, receipt.offset) in self.moved)
 
     def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
-        if self.is_foreign:
-            code = LEASE_LOST if self.is_forgotten else RECEIPT_INVALID
+        if self.is_missing:
+            code = LEASE_LOST if self.seen is Seen.FORGOTTEN else RECEIPT_INVALID
             return [Failure(text, code) for text, _ in self.receipts]
         return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
 
 
-def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """The cached cursor, or one made of the receipts: unchanged since their pop."""
     told = {
         receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
@@ -191,7 +203,7 @@ def believe(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     return replace(known, leases={**told, **known.leases})
 
 
-def unknown(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
+def cursor_from(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """A cursor of which only the receipts' contents are known."""
     epoch = max(receipt.epoch for _, receipt in receipts)
     return Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})

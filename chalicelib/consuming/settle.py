@@ -11,7 +11,16 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.late_acks import LateAcks
-from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure, Moved, Plan, ReceiptBatch, believe, unknown
+from chalicelib.consuming.receipt_batch import (
+    RECEIPT_INVALID,
+    Failure,
+    Moved,
+    Plan,
+    ReceiptBatch,
+    Seen,
+    assume,
+    cursor_from,
+)
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import Change, write
@@ -42,35 +51,35 @@ class Settler:
 
     def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
-        settlements, failed = self.open(topic, group, texts)
-        return failed + self.acknowledge(topic, group, settlements)
+        batches, failed = self.open(topic, group, texts)
+        return failed + self.acknowledge(topic, group, batches)
 
-    def acknowledge(self, topic: Topic, group: str, settlements: Sequence[ReceiptBatch]) -> list[Failure]:
-        self._settle(topic, group, settlements, ReceiptBatch.acks)
-        self._late_acks.resolve(topic, settlements)
-        return [failure for settlement in settlements for failure in settlement.unacked()]
+    def acknowledge(self, topic: Topic, group: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
+        self._settle(topic, group, batches, ReceiptBatch.acks)
+        self._late_acks.resolve(topic, batches)
+        return [failure for batch in batches for failure in batch.unacked()]
 
     def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
         """Returns messages to be delivered again after `delay_ms` (None: the backoff of their attempt); after the last
         attempt they become dead letters."""
         settings = self._catalogue.group(topic, group)
-        settlements, failed = self.open(topic, group, texts)
-        for settlement in settlements:
-            self._bury(settings, settlement, reason, settings.max_attempts)
+        batches, failed = self.open(topic, group, texts)
+        for batch in batches:
+            self._bury(settings, batch, reason, settings.max_attempts)
         now = self._runtime.now()
 
         def waiting(lease: Lease, run: range) -> Lease:
             wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
             return self._parked(lease, run, now + wait_ms)
 
-        self._settle(topic, group, settlements, lambda settlement: settlement.moves(waiting))
+        self._settle(topic, group, batches, lambda batch: batch.moves(waiting))
         if not settings.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
-            self._lighten(topic, settlements)
-        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+            self._lighten(topic, batches)
+        return failed + [failure for batch in batches for failure in batch.unmoved()]
 
-    def _lighten(self, topic: Topic, settlements: Sequence[ReceiptBatch]) -> None:
-        for each in settlements:
-            if not each.is_foreign and each.is_confirmed:
+    def _lighten(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
+        for each in batches:
+            if each.seen is Seen.FOUND:
                 place = keys.Place(topic.id, each.group_id, each.queue)
                 lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
                 self._cache.learn(lighter)
@@ -78,38 +87,38 @@ class Settler:
     def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
         settings = self._catalogue.group(topic, group)
-        settlements, failed = self.open(topic, group, texts)
-        self.give_up(topic, settings, settlements, reason)
-        return failed + [failure for settlement in settlements for failure in settlement.unmoved()]
+        batches, failed = self.open(topic, group, texts)
+        self.give_up(topic, settings, batches, reason)
+        return failed + [failure for batch in batches for failure in batch.unmoved()]
 
-    def give_up(self, topic: Topic, group: Group, settlements: Sequence[ReceiptBatch], reason: str) -> None:
-        for settlement in settlements:
-            self._bury(group, settlement, reason, attempts_min=0)
-        self._settle(topic, group.name, settlements, lambda _: (Change(), {}))
-        for settlement in settlements:  # messages wrongly cached as settled were read by now
-            self._bury(group, settlement, reason, attempts_min=0)
+    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> None:
+        for batch in batches:
+            self._bury(group, batch, reason, attempts_min=0)
+        self._settle(topic, group.name, batches, lambda _: (Change(), {}))
+        for batch in batches:  # messages wrongly cached as settled were read by now
+            self._bury(group, batch, reason, attempts_min=0)
 
     def extend(
         self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int
     ) -> tuple[list[Extended], list[Failure]]:
         """Moves messages into new leases that last `invisible_ms` from now; the old receipts become void."""
-        settlements, failed = self.open(topic, group, texts)
+        batches, failed = self.open(topic, group, texts)
         deadline = self._runtime.now() + invisible_ms
 
         def extended(lease: Lease, run: range) -> Lease:
             return self._extended(lease, run, deadline)
 
-        self._settle(topic, group, settlements, lambda settlement: settlement.moves(extended))
-        return self._extensions(settlements, deadline), failed + [
-            failure for settlement in settlements for failure in settlement.unmoved()
+        self._settle(topic, group, batches, lambda batch: batch.moves(extended))
+        return self._extensions(batches, deadline), failed + [
+            failure for batch in batches for failure in batch.unmoved()
         ]
 
-    def _extensions(self, settlements: Sequence[ReceiptBatch], deadline: int) -> list[Extended]:
+    def _extensions(self, batches: Sequence[ReceiptBatch], deadline: int) -> list[Extended]:
         return [
-            Extended(text, self._moved_receipt(receipt, settlement.moved[receipt.token, receipt.offset]), deadline)
-            for settlement in settlements
-            for text, receipt in settlement.receipts
-            if (receipt.token, receipt.offset) in settlement.moved
+            Extended(text, self._moved_receipt(receipt, batch.moved[receipt.token, receipt.offset]), deadline)
+            for batch in batches
+            for text, receipt in batch.receipts
+            if (receipt.token, receipt.offset) in batch.moved
         ]
 
     def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
@@ -128,70 +137,69 @@ class Settler:
             by_key.setdefault(key, []).append((text, receipt))
         if not by_key:
             self._catalogue.group(topic, group)
-        settlements = [ReceiptBatch(self._believed(key, found), found) for key, found in by_key.items()]
-        return settlements, failed
+        batches = [ReceiptBatch(self._assumed(key, found), found) for key, found in by_key.items()]
+        return batches, failed
 
     def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
         return [(text, self._receipts.read(text, topic.id)) for text in texts]
 
-    def _believed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
+    def _assumed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
         known = self._cache.cursor(key)
-        nothing = unknown(key, receipts)
-        return believe(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
+        nothing = cursor_from(key, receipts)
+        return assume(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
 
-    def _settle(self, topic: Topic, group: str, settlements: Sequence[ReceiptBatch], plan: Planner) -> None:
+    def _settle(self, topic: Topic, group: str, batches: Sequence[ReceiptBatch], plan: Planner) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
-        while planned := self._planned(settlements, plan):
+        while planned := self._planned(batches, plan):
             outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
-            for (settlement, _, moved), outcome in zip(planned, outcomes, strict=True):
-                self._learn(settlement, moved, outcome)
+            for (batch, _, moved), outcome in zip(planned, outcomes, strict=True):
+                self._learn(batch, moved, outcome)
             raise_trouble(outcomes)
-        self._tell_forgotten(topic, group, [each for each in settlements if each.is_foreign], len(settlements))
+        self._tell_forgotten(topic, group, [each for each in batches if each.is_missing], len(batches))
 
-    def _tell_forgotten(self, topic: Topic, group: str, foreign: Sequence[ReceiptBatch], count: int) -> None:
+    def _tell_forgotten(self, topic: Topic, group: str, missing: Sequence[ReceiptBatch], count: int) -> None:
         """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
-        if len(foreign) == count:
-            found = [self._catalogue.group(topic, group)] if foreign else []
+        if len(missing) == count:
+            found = [self._catalogue.group(topic, group)] if missing else []
         else:
-            found = self._catalogue.groups_named(topic, [group]) if any(each.consumer for each in foreign) else []
-        for each in foreign:
-            each.is_forgotten = any(each.group_id == standing.id for standing in found)
+            found = self._catalogue.groups_named(topic, [group]) if any(each.consumer for each in missing) else []
+        for each in missing:
+            if any(each.group_id == standing.id for standing in found):
+                each.seen = Seen.FORGOTTEN
 
-    def _planned(self, settlements: Sequence[ReceiptBatch], plan: Planner) -> list[tuple[ReceiptBatch, Change, Moved]]:
+    def _planned(self, batches: Sequence[ReceiptBatch], plan: Planner) -> list[tuple[ReceiptBatch, Change, Moved]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
-            planned = [(each, *plan(each)) for each in settlements if not each.is_foreign]
-            believed = [each for each, change, _ in planned if not change and not each.is_confirmed]
-            if not believed:
+            planned = [(each, *plan(each)) for each in batches if not each.is_missing]
+            assumed = [each for each, change, _ in planned if not change and not each.is_seen]
+            if not assumed:
                 return [(each, change, moved) for each, change, moved in planned if change]
-            for each, items in zip(believed, self._read([each.cursor.key for each in believed]), strict=True):
+            for each, items in zip(assumed, self._read([each.cursor.key for each in assumed]), strict=True):
                 each.learn(items[0] if items else None)
 
     def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
         return self._store.read([Keys([key], strong=True) for key in cursors])
 
-    def _learn(self, settlement: ReceiptBatch, moved: Moved, outcome: Outcome) -> None:
+    def _learn(self, batch: ReceiptBatch, moved: Moved, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
             return
         if isinstance(outcome, Refused):
-            settlement.learn(outcome.before)
+            batch.learn(outcome.before)
         else:
-            settlement.closed |= settlement.ended()
-            settlement.learn(outcome)
-            settlement.moved |= moved
-        if not settlement.is_foreign:
-            self._cache.learn(settlement.cursor)
+            batch.closed |= batch.ended()
+            batch.learn(outcome)
+            batch.moved |= moved
+        if not batch.is_missing:
+            self._cache.learn(batch.cursor)
 
-    def _bury(self, group: Group, settlement: ReceiptBatch, reason: str, attempts_min: int) -> None:
+    def _bury(self, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often."""
-        while exhausted := [each for each in settlement.owed() if each[0].attempt >= attempts_min]:
-            cursor, buried = self._burial.bury(group, settlement.queue, settlement.cursor, exhausted, reason)
-            settlement.moved |= {
-                (lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes
-            }
-            settlement.know(cursor)
+        while exhausted := [each for each in batch.owed() if each[0].attempt >= attempts_min]:
+            cursor, buried = self._burial.bury(group, batch.queue, batch.cursor, exhausted, reason)
+            batch.moved |= {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
+            batch.know(cursor)
 
     def _parked(self, lease: Lease, run: range, due: int) -> Lease:
         return parked(self._runtime, range(lease.start + run.start, lease.start + run.stop), due, lease.attempt)

@@ -252,9 +252,7 @@ def acks_by_offset() -> Any:
 @planted
 def beliefs_taken_for_truth() -> Any:
     """What an instance remembers of a cursor decides what a receipt is worth."""
-    return patch.object(
-        receipt_batch.ReceiptBatch, "is_confirmed", property(lambda _: True, lambda _self, _value: None)
-    )
+    return patch.object(receipt_batch.ReceiptBatch, "is_seen", property(lambda _: True))
 
 
 @planted
