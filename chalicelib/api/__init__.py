@@ -53,7 +53,7 @@ class Api:
             parsed, queue = parse_for_transaction(message, topic.queues, self._service.env.runtime.now())
             return self._service.producing.outbox_item(topic, parsed, queue)
 
-    # What runs on a schedule is no call of a client: each request to the store has the store's whole time.
+    # Scheduled sweeps are not calls of a client, so they have no deadline of a call.
 
     def revive(self) -> Json:
         """`{"seen": cursors, "done": messages that went to the dead letters}`."""

@@ -233,7 +233,7 @@ def _demand_expression(expression: object) -> None:
         _demand_few_steps(expression)
     except JMESPathError as error:
         where = f"at position {getattr(error, 'lex_position', 0)} of {shown(expression)}"
-        raise InvalidFilter(f"field 'filter.expression' is not JMESPath: it goes wrong {where}") from None
+        raise InvalidFilter(f"field 'filter.expression' is not JMESPath: it fails {where}") from None
     except RecursionError:
         most = f"at most {EXPRESSION_DEPTH_MAX} levels"
         raise InvalidFilter(f"field 'filter.expression' is nested too deep, {most}: {shown(expression)}") from None
@@ -305,7 +305,7 @@ def _calls(expression: str) -> Iterator[int]:
 
 def _wrong_call(name: str, count: int) -> str | None:
     if name not in Functions.FUNCTION_TABLE:
-        return f"{name}(), which is no function of JMESPath"
+        return f"{name}(), which is not a JMESPath function"
     signature = Functions.FUNCTION_TABLE[name]["signature"]
     least, is_open = len(signature), bool(signature) and bool(signature[-1].get("variadic"))
     if count == least or (is_open and count > least):

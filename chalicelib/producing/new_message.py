@@ -181,7 +181,7 @@ def parse_for_transaction(data: object, queues: int, now: int) -> Sent:
     """One message that somebody else will store, in a transaction of theirs."""
     message, queue = parse(data, queues, "message", now)
     if message.dedup_id is not None:
-        raise InvalidField("field 'message.dedup_id' is not for a message that is part of a transaction")
+        raise InvalidField("field 'message.dedup_id' cannot be given for a message in a transaction")
     return message, queue
 
 

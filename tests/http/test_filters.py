@@ -187,11 +187,11 @@ def test_an_expression_may_slice(topic: Topic, expression: str, wanted: list[str
 @pytest.mark.parametrize(
     ("expression", "wrong"),
     [
-        ("tag == 'foo' && foo(tag)", "foo(), which is no function of JMESPath, at position 16 "),
+        ("tag == 'foo' && foo(tag)", "foo(), which is not a JMESPath function, at position 16 "),
         ("length == 'x' && length(tag, key)", "length() with 2 arguments, where it takes 1, at position 17 "),
         ("[length(tag), length ()]", "length() with 0 arguments, where it takes 1, at position 14 "),
         ("merge()", "merge() with 0 arguments, where it takes 1 or more, at position 0 "),
-        ("values(properties)[?foo(@)].length(@)", "foo(), which is no function of JMESPath, at position 20 "),
+        ("values(properties)[?foo(@)].length(@)", "foo(), which is not a JMESPath function, at position 20 "),
     ],
 )
 def test_a_wrong_call_is_refused_with_its_position(client: Client, topic: Topic, expression: str, wrong: str) -> None:

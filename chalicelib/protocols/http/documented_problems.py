@@ -20,10 +20,10 @@ _TEXTS = {
     400: "The request is malformed. Nothing was changed.",
     404: "The path names something that does not exist.",
     405: "The path does not have this method; `Allow` lists those it has.",
-    409: "It is too late.",
+    409: "The request came too late.",
     413: "A body, the batch, or the request is too large, or no response could carry the message (see NewMessage), and"
     " nothing else is wrong. Nothing was stored.",
-    500: "A defect of the service.",
+    500: "An internal error: the detail has an id to look up in the log.",
     503: "The store is throttled or does not answer, after retries.",
 }
 _DETAILS = {

@@ -15,19 +15,19 @@ RETRY_AFTER_S = 1
 
 PROBLEMS: dict[str, tuple[int, str]] = {
     "InvalidJson": (400, "The request body is not a JSON object"),
-    "InvalidField": (400, "A field has a wrong value"),
-    "UnknownField": (400, "A field is not known"),
+    "InvalidField": (400, "A field has an invalid value"),
+    "UnknownField": (400, "A field is unknown"),
     "InvalidFilter": (400, "A filter is invalid"),
-    "InvalidName": (400, "A name is not allowed"),
+    "InvalidName": (400, "A name is invalid"),
     "TopicNotFound": (404, "The topic does not exist"),
     "GroupNotFound": (404, "The group does not exist"),
     "MessageNotFound": (404, "The message does not exist"),
-    "AlreadyDelivered": (409, "The message was delivered"),
+    "AlreadyDelivered": (409, "The message was already delivered"),
     "NotFound": (404, "The path does not exist"),
     "MethodNotAllowed": (405, "Method not allowed"),
     "MessageTooLarge": (413, "A message or a batch is too large"),
-    "Internal": (500, "A defect of the service"),
-    "StoreUnavailable": (503, "The store is not available"),
+    "Internal": (500, "Internal error"),
+    "StoreUnavailable": (503, "The store is unavailable"),
 }
 """Code -> status and title."""
 
