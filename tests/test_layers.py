@@ -135,7 +135,7 @@ def _name(path: Path) -> str:
 PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
-TESTS = [path for path in sorted(ROOT.glob("tests/**/test_*.py")) if path.parent.name != "spark"]
+TESTS = sorted(ROOT.glob("tests/**/test_*.py"))
 
 NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
 MODULES = _modules()

@@ -62,7 +62,7 @@ def test_a_backlog_counts_what_the_service_counts(spark: SparkSession) -> None:
     }
 
 
-def test_consumers_of_a_broadcast_group_have_rows_of_their_own_and_forgotten_ones_only_dead_letters(
+def test_broadcast_consumers_have_own_rows_and_forgotten_ones_dead_letters(
     spark: SparkSession,
 ) -> None:
     rows = items(

@@ -63,7 +63,7 @@ def as_json(row: dict[str, Any]) -> dict[str, Any]:
     return {**body, **{name: row[name] for name in same}, "properties": dict(row["properties"])}
 
 
-def test_a_body_in_s3_that_is_nowhere_to_be_found_is_in_the_quarantine_and_nothing_else_is_written(
+def test_a_body_missing_from_s3_goes_to_the_quarantine_alone(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "blobs").mkdir()

@@ -9,7 +9,7 @@ from spark.transforms.cost import Prices, cost
 from tests.spark.rows import NOW, cursor, decision, entry, group, items, letter, page, payload, segment, topic
 
 
-def test_units_are_what_items_took_to_become_what_they_are_and_money_is_units_by_prices(spark: SparkSession) -> None:
+def test_units_follow_from_items_and_money_from_units_and_prices(spark: SparkSession) -> None:
     rows = items(
         spark,
         topic("t", version=2),

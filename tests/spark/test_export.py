@@ -127,7 +127,7 @@ def test_items_of_a_kind_are_found_however_their_key_is_spelled(
     assert sum(batch.num_rows for batch in FileReader(file, False, frozenset({kind}))) == lines
 
 
-def test_what_is_landed_has_no_messages_and_says_on_which_days_they_were_stored(tmp_path: Path) -> None:
+def test_landed_items_have_no_messages_but_the_days_they_were_stored(tmp_path: Path) -> None:
     day_ms, kept = 86_400_000, items.entry(at=1_767_225_600_000)
     unusual = line(items.segment(items.entry(at=1_767_225_600_000 + day_ms), base=1)).replace(b'"pk":', b'"pk" :')
     late = items.segment(items.entry(None, at=1_767_225_600_000 + 2 * day_ms, p=0), base=2)
@@ -173,9 +173,7 @@ BAD = {
 }
 
 
-def test_a_line_that_cannot_be_read_goes_to_the_quarantine_and_the_others_are_read(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_an_unreadable_line_goes_to_the_quarantine_and_others_are_read(spark: SparkSession, tmp_path: Path) -> None:
     good = line(items.segment(items.entry(), base=7))
     folder = write_export(tmp_path, [[good, *BAD.values(), good]])
     found = troubles(spark, folder)

@@ -82,7 +82,7 @@ def test_all_items_of_a_table_of_many_pages_are_exported_once(
     assert isinstance(lines[0]["Item"]["data"]["B"], str)
 
 
-def test_an_incremental_export_has_what_changed_and_the_keys_of_what_is_gone(
+def test_an_incremental_export_has_changed_items_and_keys_of_removed_ones(
     place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, client = place
@@ -152,7 +152,7 @@ def test_what_cannot_be_exported_is_said_in_one_line_and_leaves_nothing(
     boto3.client("dynamodb").delete_table(TableName=name)
 
 
-def test_an_export_that_fails_midway_leaves_nothing_and_what_changed_is_in_the_next(
+def test_a_failed_export_leaves_nothing_and_the_next_has_its_changes(
     embedded_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: DynamoDBClient = boto3.client("dynamodb")

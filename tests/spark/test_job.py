@@ -172,7 +172,7 @@ def test_the_pipeline_refuses_an_incremental_export_before_any_job_has_run(
     assert not (tmp_path / "tables").exists()
 
 
-def test_what_messages_could_not_unpack_stays_in_the_quarantine_for_the_jobs_after_it(
+def test_entries_that_messages_could_not_unpack_stay_in_the_quarantine(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_items(tmp_path / "export", [topic(), segment(entry(b"no message"))], files=1)

@@ -67,7 +67,7 @@ def _groups(world: World) -> list[Json]:
     return [client.get(f"{path}/groups/{name}").json for path, name in listed]
 
 
-def test_the_pipeline_runs_every_job_says_a_line_of_each_and_makes_the_report(ran: Pipeline, world: World) -> None:
+def test_the_pipeline_runs_and_prints_every_job_and_makes_the_report(ran: Pipeline, world: World) -> None:
     assert ran.code == 0
     assert [line.partition(":")[0] for line in ran.said.splitlines()] == [*pipeline.NAMES, "pipeline"]
     kept = len(world.messages()) - 1  # the one in S3 is in the quarantine
@@ -79,7 +79,7 @@ def test_the_pipeline_runs_every_job_says_a_line_of_each_and_makes_the_report(ra
     assert "has not run" not in ran.page
 
 
-def test_the_pipeline_reads_each_file_once_for_all_jobs_and_its_messages_three_times(ran: Pipeline) -> None:
+def test_the_pipeline_reads_each_file_once_and_its_messages_three_times(ran: Pipeline) -> None:
     """For their table, for the audit, and, since one cannot be unpacked, for the quarantine."""
     assert ran.passes == {4}
 
@@ -131,7 +131,7 @@ def test_dead_letters_and_costs_are_of_every_item(ran: Pipeline, world: World) -
     assert sum(row["items"] for row in ran.rows("cost")) == len(world.items)
 
 
-def test_compact_keeps_the_last_of_each_key_and_a_second_run_changes_nothing(ran: Pipeline, world: World) -> None:
+def test_compact_keeps_the_last_of_each_key_and_can_run_again(ran: Pipeline, world: World) -> None:
     last = {(each["topic"], each["key"]): each["message_id"] for each in world.messages() if each["key"] is not None}
     rows = ran.rows("compact")
     assert {(row["topic"], row["key"]) for row in rows} == last.keys()

@@ -29,7 +29,7 @@ def _brought(tables: Path) -> dict[int, tuple[str, str, str]]:
     return found
 
 
-def test_a_message_is_there_once_whichever_exports_have_it_and_a_second_run_changes_nothing(
+def test_a_message_of_many_exports_is_there_once_after_any_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     third, fourth = _entry(2, day=1), _entry(3, day=1)

@@ -180,7 +180,7 @@ def test_a_doubt_that_the_topic_cannot_settle_any_more_is_for_a_person(
     assert len(stored(target)) == bodies
 
 
-def test_a_journal_is_of_one_run_and_one_process_and_forgets_a_line_cut_short(tmp_path: Path) -> None:
+def test_a_journal_is_of_one_run_and_process_and_drops_a_cut_line(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with Journal(path, ABOUT) as journal:
         journal.sending(0, 2, 17)
@@ -212,7 +212,7 @@ class _Answers(BaseHTTPRequestHandler):
         pass
 
 
-def test_over_http_an_answer_that_may_change_is_told_from_one_that_will_not() -> None:
+def test_over_http_lasting_errors_differ_from_passing_ones() -> None:
     answers: list[tuple[int, Any]] = [
         (200, {"messages": [{"offset": 0}]}),
         (207, {"messages": [{"error": {"code": "QueueFull", "detail": "full"}}, {"offset": 1}]}),

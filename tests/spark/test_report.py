@@ -107,7 +107,7 @@ def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
     assert not out.exists()
 
 
-def test_what_came_early_is_said_first_and_cost_is_what_is_kept_written_and_read(spark: SparkSession) -> None:
+def test_early_messages_come_first_and_cost_sums_storage_writes_and_reads(spark: SparkSession) -> None:
     early = spark.createDataFrame([("orders", "T", 9, -12, 80, 2500, 4000, 3, 1, 2)], schemas.LATENESS)
     found = sections.delays(early)
     assert (found.headline, found.tone, found.rows[0][6:]) == ("2 early", "bad", ("2", "3", "1"))

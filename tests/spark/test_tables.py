@@ -63,7 +63,7 @@ def files(tables: Tables) -> set[str]:
 
 @pytest.mark.parametrize("shuffles", [True, False], ids=["shuffled", "not shuffled"])
 @pytest.mark.usefixtures("adaptive")
-def test_a_query_that_fails_in_its_last_stage_leaves_the_partition_as_it_was(
+def test_a_query_that_fails_in_its_last_stage_keeps_the_old_partition(
     spark: SparkSession, tables: Tables, shuffles: bool
 ) -> None:
     assert tables.overwrite(numbers(spark, 2), "topics", ID) == 2
@@ -86,9 +86,7 @@ def test_rows_of_many_partitions_that_fail_leave_the_table_as_it_was(spark: Spar
     assert files(tables) == before
 
 
-def test_rows_of_many_partitions_replace_none_of_other_exports_whatever_the_session_says(
-    spark: SparkSession, tables: Tables
-) -> None:
+def test_rows_replace_no_partition_of_other_exports(spark: SparkSession, tables: Tables) -> None:
     spark.conf.set("spark.sql.sources.partitionOverwriteMode", "static")
     try:
         assert write_within(tables, numbers(spark, 1), ID) == 1
@@ -121,7 +119,7 @@ def test_a_partition_may_be_made_from_what_is_in_it(spark: SparkSession, tables:
     assert found(tables, "topics") == [(0, ID), (0, ID), (1, ID)]
 
 
-def test_a_partition_that_cannot_be_moved_to_its_place_leaves_the_old_one_there(
+def test_a_partition_that_cannot_be_moved_leaves_the_old_one(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables.overwrite(numbers(spark, 2), "topics", ID)
@@ -198,7 +196,7 @@ def test_a_move_that_fails_undoes_those_before_it(
     assert files(tables) == before
 
 
-def test_what_cannot_be_put_back_either_is_said_and_the_next_run_puts_it_back(
+def test_the_next_run_restores_a_partition_that_could_not_be_put_back(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables.overwrite(numbers(spark, 2), "topics", ID)
@@ -288,7 +286,7 @@ def test_half_of_a_first_partition_does_not_stay(
     assert fail_again(spark, tables) == [(0, OTHER)]
 
 
-def test_a_partition_that_was_replaced_stays_though_the_old_one_was_not_removed(
+def test_a_new_partition_stays_though_the_old_one_was_not_removed(
     spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
 ) -> None:
     place, old, new = killed
@@ -299,7 +297,7 @@ def test_a_partition_that_was_replaced_stays_though_the_old_one_was_not_removed(
     assert not old.parent.exists()
 
 
-def test_what_is_set_aside_of_any_export_is_put_back_for_the_only_job_that_writes_the_table(
+def test_partitions_set_aside_are_put_back_for_the_tables_only_writer(
     spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
 ) -> None:
     place, old, _ = killed
@@ -342,7 +340,7 @@ def test_a_job_that_fails_at_its_second_table_has_overwritten_none(
     assert [len(found(tables, table)) for table in ("first", "second")] == [6, 3]
 
 
-def test_messages_that_fails_leaves_what_was_found_unreadable_in_the_quarantine(
+def test_a_failed_messages_job_keeps_the_quarantine_of_unreadable_items(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_items(tmp_path / "export", [topic(), segment(entry(b"no message"))], files=1)
@@ -405,7 +403,7 @@ def test_a_quarantine_that_cannot_be_counted_changes_no_table(
     assert not Path(tables.path("some")).exists()
 
 
-def test_a_job_that_can_do_nothing_puts_back_what_a_killed_one_has_set_aside(
+def test_a_job_without_work_puts_back_what_a_killed_one_set_aside(
     tables: Tables, messages_of_one: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = files(tables)

@@ -85,7 +85,7 @@ def test_the_last_of_a_key_is_the_last_of_its_queue_whatever_clocks_say(spark: S
     assert found == {("a", 0, 6), ("b", 1, 1)}
 
 
-def test_skew_is_measured_over_all_queues_and_the_busiest_second_asks_for_queues(spark: SparkSession) -> None:
+def test_skew_covers_all_queues_and_the_busiest_second_sizes_them(spark: SparkSession) -> None:
     topics = spark.createDataFrame([("Tt", 4)], "topic_id string, queues int")
     burst = [message(n, NOW + n % 1000, entry_id=f"e{n}") for n in range(APPENDS_PER_SECOND + 1)]
     (row,) = skew(messages(spark, *burst, message(0, NOW, queue=1)), topics).collect()
@@ -102,7 +102,7 @@ def test_skew_is_measured_over_all_queues_and_the_busiest_second_asks_for_queues
     }
 
 
-def test_lateness_is_what_came_after_its_time_and_what_is_decided_does_not_wait(spark: SparkSession) -> None:
+def test_lateness_counts_from_the_due_time_and_decided_ones_do_not_wait(spark: SparkSession) -> None:
     late = messages(
         spark,
         message(0, NOW, due_ms=NOW - 5),
