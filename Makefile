@@ -1,5 +1,5 @@
-# `make run` and `make test` want Python 3.11 or newer, and set up the rest by themselves: in .venv, and in .emulators
-# where there is npm. PYTHON= names another interpreter; PORT= and the other settings of the server pass through.
+# `make run` and `make test` need Python 3.11 or newer. They set up the rest in .venv, and in .emulators if npm exists.
+# PYTHON= selects another interpreter; PORT= and the other settings of the server pass through.
 
 PYTHON ?= python3
 TABLES ?= tables
@@ -7,9 +7,9 @@ REPORT ?= report.html
 MINUTES ?= 10
 SEED ?= 1000000
 EXPORT_TO ?= exports
-# The newest full one that is there: ids begin with the time, and only a full export has its data in its own folder.
+# The newest full export: ids begin with the time, and only a full export has its data in its own folder.
 EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynamoDB/*-*/data))))
-# Tests run in as many processes as there are cores, up to this many: each starts an emulator of its own.
+# Tests run in one process per core, up to this many; each starts its own emulator.
 WORKERS_MAX ?= 8
 
 VENV := .venv
@@ -22,13 +22,13 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help run export pipeline test lint soak bench emulators emulators-if-possible clean
 
-help: ## say what there is to make
+help: ## list targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-run: $(VENV)/.run ## serve on 127.0.0.1:8000, or on PORT, until Ctrl-C
+run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C
 	@exec $(BIN)/python -m local
 
-export: $(VENV)/.run ## export the table at ENDPOINT (what make run offers) into EXPORT_TO (exports); INCREMENTAL=1
+export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
 	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
 		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 
@@ -46,28 +46,28 @@ soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
 	@exec $(BIN)/python -m benchmarks
 
-pipeline: $(VENV)/.spark ## run all jobs on the newest full export, or EXPORT, and make REPORT (report.html); needs Java 17
-	@test -n "$(EXPORT)" || { echo "decant: there is no full export in $(EXPORT_TO); make export makes one, EXPORT= names another" >&2; exit 64; }
+pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and write REPORT (report.html); needs Java 17
+	@test -n "$(EXPORT)" || { echo "decant: no full export in $(EXPORT_TO); run make export, or set EXPORT=" >&2; exit 64; }
 	@$(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
 emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against
 
-clean: ## remove what the others have made
+clean: ## remove everything the other targets made
 	rm -rf $(VENV) .emulators .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A laptop may lack npm, or be of a kind that the emulator is not made for: its tests are skipped there. Not in CI.
+# Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.
 emulators-if-possible:
 	@if command -v npm >/dev/null; then $(MAKE) emulators || test -z "$$CI"; \
 	elif test -n "$$CI"; then echo "decant: npm is needed in CI, to install the emulator" >&2; exit 1; \
-	else echo "npm is not here: tests against the emulator are skipped"; fi
+	else echo "npm is missing: tests against the emulator are skipped"; fi
 
 $(EMULATOR):
 	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)
 
 $(VENV)/.run: requirements.txt requirements-run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	{ echo "decant: Python 3.11 or newer is needed; PYTHON= names another than $(PYTHON)" >&2; exit 1; }
+	{ echo "decant: Python 3.11 or newer is needed; PYTHON= is $(PYTHON)" >&2; exit 1; }
 	@echo "setting up $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-run.txt

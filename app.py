@@ -1,5 +1,5 @@
-"""What Chalice deploys. Routes come from `chalicelib.protocols.http`; what runs on a schedule is declared here, since a
-blueprint's handlers would be deployed without this module."""
+"""The app that Chalice deploys. Routes come from `chalicelib.protocols.http`. Scheduled functions are declared here,
+since a blueprint's handlers would be deployed without this module."""
 
 from typing import Any
 

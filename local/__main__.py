@@ -19,12 +19,12 @@ from local.store import StoreUnusable, open_store
 HELP = """
 environment:
   PORT                        port to listen on, 0 for any free one (default 8000)
-  DYNAMODB_PORT               port on which the embedded store can be read as a DynamoDB endpoint, 0 for any free one
-                              (default: the one after PORT, or any if that is taken)
-  AWS_ENDPOINT_URL_DYNAMODB   a DynamoDB endpoint to use; without it, the store is an embedded one, in memory
-  DECANT_TABLE                name of the table, which is made if it is missing (default decant)
-  DECANT_STORE                'dynamodb', without an endpoint: the one of AWS
-  LOG                         1: a line on stderr for each request
+  DYNAMODB_PORT               port of the embedded store's read-only DynamoDB endpoint, 0 for any free one
+                              (default: PORT + 1, or any free one if that is in use)
+  AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is embedded, in memory
+  DECANT_TABLE                name of the table, which is created if it is missing (default decant)
+  DECANT_STORE                'dynamodb' uses AWS when no endpoint is set
+  LOG                         1 logs a line to stderr for each request
 """
 
 PORT_MAX = 65_535
@@ -34,7 +34,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM)
 READY = """Decant listens on http://{host}:{port}
 store: {store}
 DynamoDB endpoint{access}: {endpoint}
-Try, each in its turn:
+Try, one after the other:
   curl -s -X PUT localhost:{port}/topics/orders && curl -s -X PUT localhost:{port}/topics/orders/groups/billing
   curl -s localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
   curl -s localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(ending, signal.default_int_handler)
     argparse.ArgumentParser(
         prog="python -m local",
-        description="Serves Decant on 127.0.0.1, until Ctrl-C.",
+        description="Serve Decant on 127.0.0.1 until Ctrl-C.",
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ).parse_args(arguments)
@@ -70,8 +70,8 @@ def serve() -> None:
     store = open_store()
     port = listening.port
     offered = offer_store(port)
-    access = ", to be read only" if offered else ""
-    where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "the one of AWS"
+    access = ", read-only" if offered else ""
+    where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "AWS"
     print(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
     sweeping.start()
     listening.end_at(*ENDINGS)

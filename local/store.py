@@ -47,7 +47,7 @@ def open_store() -> str:
     os.environ["DECANT_STORE"] = kind
     if kind == "embedded":
         _start_embedded()
-        return _opened("embedded, in memory: it is gone when this ends")
+        return _opened("embedded, in memory: gone when this process ends")
     if kind != "dynamodb":
         raise StoreUnusable(f"DECANT_STORE is {kind!r}; it must be 'embedded' or 'dynamodb'")
     if endpoint:
