@@ -88,10 +88,11 @@ class LogWriter:
         spilling = [
             each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
         ]
-        ttl = topic.ttl(self._runtime.now())
-        pointing = self._payloads.put(topic.id, [each.entry for each in spilling], ttl)
-        for each, entry in zip(spilling, pointing, strict=True):
-            each.entry = entry
+        if spilling:
+            ttl = topic.ttl(self._runtime.now())
+            pointing = self._payloads.put(topic.id, [each.entry for each in spilling], ttl)
+            for each, entry in zip(spilling, pointing, strict=True):
+                each.entry = entry
 
     def tail(self, topic: Topic, log: str) -> Tail:
         """Where this log continues. Raises TopicNotFound."""

@@ -140,8 +140,9 @@ class Producer:
         self, topic: Topic, entries: Sequence[tuple[int, Entry]], contents: Sequence[Sequence[Message]]
     ) -> list[int | StoreUnavailable]:
         try:
-            noted = zip(entries, contents, strict=True)
-            self._index.note(topic, [(queue, made, messages) for (queue, made), messages in noted])
+            if topic.index_keys:
+                noted = zip(entries, contents, strict=True)
+                self._index.note(topic, [(queue, made, messages) for (queue, made), messages in noted])
         except StoreUnavailable as trouble:  # no entry was sent
             return [StoreUnavailable(trouble.detail)] * len(entries)
         return self._writer.append(topic, entries)
