@@ -75,8 +75,8 @@ class Claimer:
         self._burial = burial
 
     def within_reach(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Pick:
-        """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
-        first: while they lie there, they do not count."""
+        """The messages a claim would take, before filters. Brings due retries back from their page first, since those
+        in a page do not count."""
         cursor = view.cursor
         while (tended := self._tended(view, cursor, ask, riding)) is not cursor:
             cursor = tended
@@ -86,8 +86,8 @@ class Claimer:
         return self._picked(view, cursor, ask, riding)
 
     def claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
-        """Leases up to `max_messages` of a queue and acks `riding` in the same write. No leases: none was left, and
-        `riding` is still to be acked. `space`: whole, if this is the call's first claim."""
+        """Leases up to `max_messages` of a queue and acks `riding` in the same write. Without leases, none was ready
+        and `riding` is still to be acked. `space`: the whole response, if this is the call's first claim."""
         cursor = self._standing(view.cursor)
         cursor = assume(cursor, riding.receipts) if riding else cursor
         passed = 0
@@ -121,14 +121,14 @@ class Claimer:
                 return claimed
 
     def _given_up(self, view: QueueView, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
-        """An answer without messages, where enough was passed for now; but what has expired is passed to its end."""
+        """A claim without messages, if enough were skipped for now; expired messages are skipped to their end."""
         is_long = passed >= PASSED_MAX or self._runtime.uptime() > view.sift_until_ms
         is_enough = is_long and view.group.filter is not None
         return Claimed(cursor, [], [], plan.picked.is_limited) if is_enough else None
 
     def give_back(self, claimed: Claimed, offsets: Collection[int]) -> None:
-        """Undoes a claim of messages that cannot be read, as far as the store allows: their delivery does not count,
-        and they are due again in a moment, in which others can be had. What another call has leased is left to it."""
+        """Undoes a claim of unreadable messages, if the store allows it: their delivery does not count, and they are
+        due again in a moment, so that others can be popped meanwhile. Leases of another call stay."""
         due = self._runtime.now() + UNREADABLE_MS
         change = Change()
         for lease in claimed.leases if claimed.is_own else ():
@@ -160,9 +160,9 @@ class Claimer:
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Cursor:
-        """The cursor after a write that a claim needs first: one that buries what was delivered often enough, forgets
-        leases, brings back a retry page that is due, or puts away retries that a nack has left because its caller died.
-        The same cursor: it needs none."""
+        """The cursor after a write that a claim needs first: one that buries messages without attempts left, removes
+        inert leases, brings back a due retry page, or moves retries into one that a crashed nack has left. The same
+        cursor if it needs none."""
         now = self._runtime.now()
         if not cursor.needs_tending(now, view.group.max_attempts):
             return cursor

@@ -139,5 +139,5 @@ class Deliverer:
 
 
 def _before(stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
-    """What an ordered queue may deliver: nothing past a message that is not settled."""
+    """The messages that an ordered queue can deliver: none past an unsettled one."""
     return [each for each in stored if each.offset < min(held_up, default=each.offset + 1)]

@@ -54,7 +54,7 @@ class Failure:
 
 
 class Seen(Enum):
-    """What this call has seen of a cursor."""
+    """The state of a cursor as this call has read it."""
 
     ASSUMED = "nothing: it is as the cache or the receipts say, and perhaps from before a reset"
     FOUND = "the cursor"

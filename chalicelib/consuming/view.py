@@ -31,7 +31,7 @@ SIFTING_MS = SECOND_MS
 
 @dataclass(slots=True)
 class QueueView:
-    """One queue as a pop of a group sees it. `chain`: the segments from the cursor's `next` on, as far as was asked."""
+    """One queue as read by a pop of a group. `chain`: the segments from the cursor's `next` on, as requested."""
 
     topic: Topic
     group: Group
@@ -39,18 +39,18 @@ class QueueView:
     cursor: Cursor
     chain: list[Segment]
     sift_until_ms: int
-    """Until when, by `Runtime.uptime`, a pop skips messages that the group's filter does not match."""
+    """Until when (`Runtime.uptime`) a pop skips messages that the filter rejects."""
 
     @property
     def end(self) -> int:
-        """How far the log was read."""
+        """The end of the log as read."""
         return max(self.cursor.next, self.chain[-1].end if self.chain else 0)
 
     def want(self, cursor: Cursor, count: int) -> Want:
         return want(self.topic, self.queue, cursor, count)
 
     def waiting_since(self, now: int) -> int | None:
-        """Since when the first ready message has been ready; None: none is."""
+        """Since when the first ready message is ready, or None without one."""
         since = [lease.deadline for lease in self.cursor.due(now)]
         since += [page.due for page in self.cursor.pages.values() if page.due <= now]
         if self.end > self.cursor.next:
@@ -62,7 +62,7 @@ class QueueView:
         return bool(self.chain) and self.chain[0].base > cursor.next
 
     def has_expired(self, cursor: Cursor, now: int) -> bool:
-        """Whether something ahead of the cursor has expired, or is gone already."""
+        """Whether messages ahead of the cursor have expired or are removed."""
         expired_ms = self.topic.expired_ms(now)
         return self.begins_behind(cursor) or any(
             entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
@@ -75,13 +75,13 @@ class QueueView:
 
 @dataclass(slots=True)
 class GroupView:
-    """A group as one pop sees it."""
+    """A group as read by one pop."""
 
     topic: Topic
     group: Group
     queues: list[QueueView]
     window: Item | None
-    """What the group has taken of its rate; None: nothing yet."""
+    """The messages the group has taken of its rate, or None before the first."""
     waits: list[int | None]
     """For each queue, when its first delayed message is due; empty if there never were any."""
     at_ms: int
@@ -93,7 +93,7 @@ class GroupView:
         return [queue for _, queue in sorted(due) if queue not in besides]
 
     def next_ready_at_ms(self) -> int | None:
-        """When the next message becomes ready, as far as is known: a delayed one, a retry, or one whose lease ends."""
+        """When the next known message becomes ready: a delayed one, a retry, or one whose lease expires."""
         instants = [ms for ms in self.waits if ms is not None]
         for view in self.queues:
             instants += [lease.deadline for lease in view.cursor.owing]

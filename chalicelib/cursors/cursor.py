@@ -16,7 +16,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Path, key_of
 
 LEASES_FEW = 64
-"""With no more leases than this a cursor has none to forget or to put away: `INERT_MAX` and twice `PARKED_MAX` are not
+"""With at most this many leases a cursor needs no removal and no retry page: `INERT_MAX` and twice `PARKED_MAX` are not
 less."""
 
 

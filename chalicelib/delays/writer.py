@@ -91,8 +91,8 @@ class DelayWriter:
         return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
 
     def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
-        """What is due soon goes in transactions: a late repeat of a plain write could come after the message was
-        delivered and its item removed, and would deliver it a second time. A transaction is known by its token."""
+        """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was
+        delivered and its item removed, and deliver it again; a transaction is recognized by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
         writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
         soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]

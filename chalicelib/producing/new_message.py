@@ -178,7 +178,7 @@ def parse(data: object, queues: int, path: str, now: int) -> Sent:
 
 
 def parse_for_transaction(data: object, queues: int, now: int) -> Sent:
-    """One message that somebody else will store, in a transaction of theirs."""
+    """One message for the caller's own transaction."""
     message, queue = parse(data, queues, "message", now)
     if message.dedup_id is not None:
         raise InvalidField("field 'message.dedup_id' cannot be given for a message in a transaction")

@@ -1,5 +1,5 @@
-"""What nobody may be there to do: bounded rounds through the table, on a schedule. Each may run at any moment, several
-at once, or never: what they do is done by pops as well, or only saves cost."""
+"""Scheduled maintenance in bounded rounds through the table. Each may run at any moment, several at once, or never:
+pops do the same work for the queues they poll, and the rest only saves cost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep went through, and what it did there."""
+    """The items a sweep visited, and the changes it made."""
 
     seen: int = 0
     done: int = 0

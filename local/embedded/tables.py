@@ -52,8 +52,8 @@ class Partition(dict[DynamoType, Item]):
         return Partition({copy.deepcopy(key, memo): copy.deepcopy(item, memo) for key, item in self.items()})
 
     def window(self, low: Any, high: Any, after: Any, limit: int | None, forward: bool) -> Partition:
-        """What a query from `low` to `high` looks at: its matches, and one item more, by which it knows that it ends
-        before the partition does. A megabyte of matches may end at any later item: then all of those."""
+        """The items a query from `low` to `high` reads: its matches and one more, which shows that the partition goes
+        on. If the matches exceed a megabyte, the query may end at any item: then all later ones."""
         keys = self.sorted
         first, last = self._places(low, high, after, forward)
         reach = max(0, last - first if limit is None else min(limit, last - first))
@@ -103,7 +103,7 @@ def _narrowed(
     index_name: str | None,
     *_rest: Any,
 ) -> Table:
-    """What the query needs to see, if it is one that `Store.read` makes: `pk = :pk AND sk BETWEEN :low AND :high`."""
+    """The items a query of `Store.read` needs: `pk = :pk AND sk BETWEEN :low AND :high`; for others, all."""
     partition = table.items.get(hash_key, Partition())
     types = {bound.type for bound in bounds}
     if comparison != "BETWEEN" or index_name is not None or types != {table.range_key_type}:
@@ -116,7 +116,7 @@ def _narrowed(
 
 
 def _continues(table: Table, hash_key: DynamoType | None, start_key: dict[str, Any] | None) -> bool:
-    """Whether the query starts afresh, or after a key of its own partition."""
+    """Whether the query starts at the beginning, or after a key of its own partition."""
     if start_key is None:
         return True
     return start_key.keys() == set(table.table_key_attrs) and DynamoType(start_key[table.hash_key_attr]) == hash_key
@@ -159,7 +159,7 @@ def scan_a_page(original: Original) -> Original:
 def _page(
     table: Table, limit: int | None, start_key: dict[str, Any] | None, segments: Segments
 ) -> dict[DynamoType, Partition]:
-    """What a scan sees from this key on: what it returns, and one item more, by which it knows that there is more."""
+    """The items a scan reads from this key on: its result and one more, which shows that there are more."""
     after = start_key and tuple(DynamoType(start_key[name]).cast_value for name in table.table_key_attrs)
     page: dict[DynamoType, Partition] = {}
     size = count = 0
