@@ -265,7 +265,7 @@ def instant(text: str) -> int:
 def place(text: str) -> str:
     """Of the tables: without a name, they would lie in the root of the machine."""
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("the path is empty")
     return text
 
 
@@ -273,7 +273,7 @@ def master(text: str) -> str:
     """Of Spark: this machine, or a cluster."""
     if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no master, such as local[4], spark://host:7077, yarn or k8s://host"
+            f"{text!r} is not a Spark master URL, such as local[4], spark://host:7077, yarn or k8s://host"
         )
     return text
 

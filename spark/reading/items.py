@@ -222,7 +222,7 @@ def _decision(key: Key, item: Attributes) -> dict[str, Any]:
 
 def _slots(packed: bytes) -> Iterator[dict[str, Any]]:
     if len(packed) % _SLOT_BYTES:
-        raise Malformed(f"attribute 's' has {len(packed)} bytes, no multiple of {_SLOT_BYTES}")
+        raise Malformed(f"attribute 's' has {len(packed)} bytes, not a multiple of {_SLOT_BYTES}")
     for at in range(0, len(packed), _SLOT_BYTES):
         slot = packed[at : at + _SLOT_BYTES]
         yield {"due_ms": int.from_bytes(slot[:_DUE_BYTES], "big"), "entry_id": slot[_DUE_BYTES:]}

@@ -99,7 +99,7 @@ def _data_files(place: Place) -> Iterator[DataFile]:
 def _verified(manifest: Place) -> bytes:
     """What it holds, once its checksum has been compared."""
     if manifest.size() is None:
-        raise BadInput(f"{manifest.parent} is no finished export: there is no {manifest.name}")
+        raise BadInput(f"{manifest.parent} is not a finished export: it has no {manifest.name}")
     content = manifest.read()
     stem = manifest.path.removesuffix("json")
     checksum = next((Place(stem + end) for end in _CHECKSUMS if Place(stem + end).size() is not None), None)

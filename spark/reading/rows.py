@@ -21,7 +21,7 @@ def row_of(line: bytes, is_incremental: bool) -> dict[str, Any]:
     except orjson.JSONDecodeError as error:
         raise Malformed(f"not JSON: {error}") from None
     if not isinstance(parsed, dict):
-        raise Malformed("the line is no object")
+        raise Malformed("the line is not an object")
     if is_incremental:
         return {**_changed(parsed), "written_us": _written_us(parsed)}
     return {**_item(Attributes(parsed.get("Item"))), "is_deleted": False}

@@ -93,7 +93,7 @@ class Journal:
             else:
                 self.stored, self.doubt = noted.get("stored", self.stored), None
         except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
-            raise BadInput(f"{self._path} is no journal of a replay: line {number + 1}") from error
+            raise BadInput(f"{self._path} is not the journal of a replay: line {number + 1}") from error
 
     def _demand_same(self, noted: Any) -> None:
         wrong = [name for name, value in self._about.items() if noted.get(name) != value]

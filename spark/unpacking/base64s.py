@@ -23,13 +23,13 @@ def decoded(texts: pa.StringArray) -> pa.BinaryArray:
     texts = texts if isinstance(texts, pa.Array) else texts.combine_chunks()
     offsets = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, texts.offset * 4)
     if np.any(np.diff(offsets) % 4):
-        raise ValueError("no base64: a length is no multiple of four")
+        raise ValueError("not base64: a length is not a multiple of four")
     letters = memoryview(texts.buffers()[2] or b"")[int(offsets[0]) : int(offsets[-1])].tobytes()
     offsets = offsets - offsets[0]
     pads = _pads(np.frombuffer(letters, np.uint8), offsets)
     plain = binascii.a2b_base64(letters.translate(_UNPAD), strict_mode=True) if letters else b""
     if len(plain) != len(letters) // 4 * 3 or letters.count(b"=") != int(pads.sum()):
-        raise ValueError("no base64: there is another character")
+        raise ValueError("not base64: there is another character")
     return _without_pads(plain, offsets // 4 * 3, pads, texts)
 
 

@@ -7,7 +7,6 @@ with it the next ones are parsed at once. Where there are very many names, all i
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -93,13 +92,9 @@ def _from_messages(messages: Sequence[dict[str, Any]]) -> Columns:
         name: pa.array([message.get(short) for message in messages], pa.string()) for name, short in _TEXTS.items()
     }
     found["is_text"] = texts.is_valid()
-    found["body"] = pc.coalesce(texts, _decoded(blobs)) if texts.null_count else texts
+    found["body"] = pc.coalesce(texts, base64s.decoded(pa.array(blobs, pa.string()))) if texts.null_count else texts
     found["properties"] = _maps([message.get("p") or {} for message in messages])
     return found
-
-
-def _decoded(blobs: Sequence[str | None]) -> pa.Array:
-    return pa.array([None if each is None else base64.b64decode(each, validate=True) for each in blobs], pa.binary())
 
 
 def _maps(properties: Sequence[dict[str, str]]) -> pa.MapArray:

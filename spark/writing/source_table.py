@@ -99,7 +99,7 @@ def _client(endpoint: str) -> Any:
     try:
         return boto3.client("dynamodb", endpoint_url=endpoint, region_name=region, config=config, **given)
     except ValueError as error:
-        raise BadInput(f"{endpoint!r} is no endpoint: {error}") from error
+        raise BadInput(f"{endpoint!r} is not an endpoint URL: {error}") from error
 
 
 def _said(error: Exception, endpoint: str, name: str) -> BadInput:

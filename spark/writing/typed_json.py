@@ -43,4 +43,4 @@ def change_line(written_us: int, keys: Typed, image: Typed | None) -> bytes:
 def in_base64(value: object) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    raise TypeError(f"{type(value).__name__} is no value of an item")
+    raise TypeError(f"{type(value).__name__} cannot be an attribute of an item")

@@ -162,12 +162,12 @@ def test_a_change_is_a_row_with_its_time_and_a_removal_too(spark: SparkSession, 
 
 BAD = {
     "not JSON": b'{"Item":{"pk":{"S":"topics"},',
-    "the line is no object": b"[]",
+    "the line is not an object": b"[]",
     "attribute 'pk' is missing": b'{"Item":{"sk":{"S":"x"}}}',
     "unknown kind of item: pk 'requests#1', sk '-'": line({"pk": "requests#1", "sk": "-"}),
     "unknown codec 'brotli'": line(items.segment(items.entry(c="brotli"))),
     "attribute 'end' is not of type N": line(items.segment(items.entry()) | {"end": "5"}),
-    "attribute 'd' is no base64": line(items.segment(items.entry())).replace(b'"d":{"B":"', b'"d":{"B":"!'),
+    "attribute 'd' is not base64": line(items.segment(items.entry())).replace(b'"d":{"B":"', b'"d":{"B":"!'),
     "attribute 'data' is missing": line({"pk": "payload#a#00", "sk": "00"}),
     "the key is not as it should be: pk 'log#aaaaaaaa#0', sk 'x'": line(items.segment(items.entry()) | {"sk": "x"}),
 }

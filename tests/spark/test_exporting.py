@@ -131,7 +131,7 @@ def test_what_cannot_be_exported_is_said_in_one_line_and_leaves_nothing(
     nobody = f"http://127.0.0.1:{free_port()}"
     cases = [
         (["--endpoint", nobody, "--to", str(tmp_path)], f"{nobody} cannot be read"),
-        (["--endpoint", "nonsense", "--to", str(tmp_path)], "'nonsense' is no endpoint"),
+        (["--endpoint", "nonsense", "--to", str(tmp_path)], "'nonsense' is not an endpoint URL"),
         (["--endpoint", embedded_endpoint, "--table", "none", "--to", str(tmp_path)], "there is no table 'none'"),
         (["--endpoint", embedded_endpoint, "--table", name, "--to", f"{tmp_path}/file/x"], "Not a directory"),
         (["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"], "no export yet"),

@@ -21,8 +21,8 @@ def _said(name: str, old: bytes, new: bytes) -> Callable[[Path], object]:
 
 
 BAD = {
-    "is no finished export: there is no manifest-summary.json": _without("manifest-summary.json"),
-    "is no finished export: there is no manifest-files.json": _without("manifest-files.json"),
+    "is not a finished export: it has no manifest-summary.json": _without("manifest-summary.json"),
+    "is not a finished export: it has no manifest-files.json": _without("manifest-files.json"),
     "has no checksum of manifest-summary.json": _without("manifest-summary.md5"),
     "does not have the checksum that manifest-files.md5 gives": lambda f: (f / "manifest-files.md5").write_text("x"),
     "misses the data file 2c3d-1.json.gz, which": _without("data/2c3d-1.json.gz"),

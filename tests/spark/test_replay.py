@@ -193,7 +193,7 @@ def test_a_journal_is_of_one_run_and_process_and_drops_a_cut_line(tmp_path: Path
     with pytest.raises(BadInput, match="run r1 was begun with topic 'copy', not 'other'"):
         Journal(path, {**ABOUT, "topic": "other"}).__enter__()
     path.write_bytes(path.read_bytes() + b"what?\n")
-    with pytest.raises(BadInput, match="is no journal of a replay: line 4"), Journal(path, ABOUT):
+    with pytest.raises(BadInput, match="is not the journal of a replay: line 4"), Journal(path, ABOUT):
         pass
 
 

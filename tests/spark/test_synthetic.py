@@ -103,7 +103,7 @@ def test_every_defect_of_items_is_planted_where_the_answers_say(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("defect", "reason"),
     [
-        (Defect.NO_MANIFEST, "there is no manifest-summary.json"),
+        (Defect.NO_MANIFEST, "it has no manifest-summary.json"),
         (Defect.WRONG_MANIFEST, "does not have the checksum"),
         (Defect.MISSING_FILE, "misses the data file"),
     ],
