@@ -75,15 +75,15 @@ class Claimer:
         self._burial = burial
 
     def within_reach(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Pick:
-        """The messages a claim would take, before filters. Brings due retries back from their page first, since those
-        in a page do not count."""
-        cursor = view.cursor
-        while (tended := self._tended(view, cursor, ask, riding)) is not cursor:
-            cursor = tended
+        """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
+        first: while they lie there, they do not count."""
+        cursor, now = view.cursor, self._runtime.now()
+        while (tended := self._tended(view, cursor, ask, riding, now)) is not cursor:
+            cursor, now = tended, self._runtime.now()
         view.cursor = cursor
         if riding:
             cursor = riding.cursor = assume(cursor, riding.receipts)
-        return self._picked(view, cursor, ask, riding)
+        return self._picked(view, cursor, ask, riding, now)
 
     def claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
         """Leases up to `max_messages` of a queue and acks `riding` in the same write. Without leases, none was ready
@@ -96,11 +96,12 @@ class Claimer:
                 riding.cursor = cursor
             if space.is_whole and (held := self.held(view, cursor, ask)):
                 return held
-            tended = self._tended(view, cursor, ask, riding)
+            now = self._runtime.now()  # one instant for both, or a lease could end between them
+            tended = self._tended(view, cursor, ask, riding, now)
             if tended is not cursor:
                 cursor = tended
                 continue
-            plan = self._plan(view, cursor, ask, riding, space)
+            plan = self._plan(view, cursor, ask, riding, space, now)
             if not plan.tokens and not plan.picked.fresh:
                 return Claimed(cursor, [], [], plan.picked.is_limited)
             recognised: list[Item] = []
@@ -159,11 +160,10 @@ class Claimer:
         leases = [after.leases[token] for token in plan.tokens if token in after.leases]
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
-    def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Cursor:
-        """The cursor after a write that a claim needs first: one that buries messages without attempts left, removes
-        inert leases, brings back a due retry page, or moves retries into one that a crashed nack has left. The same
-        cursor if it needs none."""
-        now = self._runtime.now()
+    def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Cursor:
+        """The cursor after a write that a claim needs first: one that buries what was delivered often enough, forgets
+        leases, brings back a retry page that is due, or puts away retries that a nack has left because its caller died.
+        The same cursor: it needs none."""
         if not cursor.needs_tending(now, view.group.max_attempts):
             return cursor
         tended = self._without_exhausted(view, cursor, riding)
@@ -221,16 +221,17 @@ class Claimer:
             raise self._gone(view)
         return found
 
-    def _plan(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space) -> _Plan:
-        now = self._runtime.now()
-        picked = self._sifted(view, cursor, self._picked(view, cursor, ask, riding))
+    def _plan(
+        self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space, now: int
+    ) -> _Plan:
+        picked = self._sifted(view, cursor, self._picked(view, cursor, ask, riding, now))
         segments = self._segments(view, picked)
         fitting = self._fitting(view, picked.offsets(cursor), segments, space)
         is_sifted = view.group.filter is not None or bool(picked.passed)
         is_exact = is_sifted or not space.holds(wire_bytes(view.chain), ask.max_messages)
         if fitting < picked.count:
             fewer = replace(ask, max_messages=fitting)
-            picked = self._sifted(view, cursor, self._picked(view, cursor, fewer, riding))
+            picked = self._sifted(view, cursor, self._picked(view, cursor, fewer, riding, now))
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, cursor, view.chain, self._tokens(cursor, ask), deadline, is_exact, view.group.ordered)
         settled = riding.acks()[0] if riding else Change()
@@ -245,8 +246,7 @@ class Claimer:
         is_plain = view.group.filter is None and not view.has_expired(cursor, self._runtime.now())
         return picked if is_plain or not picked.fresh else self._skipper.sift(view, cursor, picked)
 
-    def _picked(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None) -> Pick:
-        now = self._runtime.now()
+    def _picked(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Pick:
         acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
         return pick(cursor, view.group, view.end, ask.max_messages, now, acked)
 
