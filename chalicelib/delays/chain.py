@@ -16,7 +16,6 @@ from chalicelib.delays.decision import (
     mark_cancelled,
     payload_keys,
     slot_of,
-    waiting_ttl,
 )
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
@@ -34,7 +33,7 @@ _PAGE = 32
 class DecisionChain:
     def __init__(self, store: Store, log: Log) -> None:
         self._store = store
-        self._joiner, self._payloads = log.joiner, log.payloads
+        self._joiner = log.joiner
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
         """The newest decision of each of these queues. One round trip, one read unit per queue."""
@@ -69,9 +68,6 @@ class DecisionChain:
             self._joiner.append(topic, queue, decision.entry, tail)
         else:
             self._joiner.append_from(topic, queue, decision.entry, decision.base)
-        ttl = topic.ttl(decision.entry.stored_at_ms)
-        if any(slot.entry_id == decision.entry.id and waiting_ttl(slot.due_ms) < ttl for slot in decision.slots):
-            self._payloads.arm(topic.id, [decision.entry], ttl)  # it keeps its payload
         self._remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:

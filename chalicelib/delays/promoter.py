@@ -11,7 +11,7 @@ from chalicelib.base.message import ENTRY_ID_BYTES, LOST
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
-from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together
+from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together, waiting_ttl
 from chalicelib.log import Log, segment
 from chalicelib.log.packing import pack
 from chalicelib.log.segment import Entry
@@ -70,12 +70,14 @@ class Promoter:
 
     def _entry(self, topic: Topic, waiting: Sequence[Item], now: int) -> tuple[Sequence[Item], Entry]:
         """The first of these, and the entry that delivers them. A message with a payload is delivered as it is, so that
-        the payload is not written again; so is one whose payload another caller may have removed at delivery."""
+        the payload is not written again, unless the payload would expire too early; so is one whose payload another
+        caller may have removed at delivery."""
         entries = [Entry.of(item) for item in waiting]
-        by_id = self._payloads.messages(topic.id, entries) if len(entries) > 1 else {}
+        is_kept = waiting_ttl(slot_of(waiting[0]).due_ms) >= topic.ttl(now)
+        by_id = {} if len(entries) == 1 and is_kept else self._payloads.messages(topic.id, entries)
         readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]
         entries = readable or entries[:1]
-        if len(entries) == 1 and entries[0].data is None:
+        if len(entries) == 1 and entries[0].data is None and (is_kept or not readable):
             return waiting[:1], entries[0].at(now)
         by_id = by_id or self._payloads.messages(topic.id, entries)
         messages = [message for entry in entries for message in by_id[entry.id]]

@@ -14,9 +14,9 @@ from chalicelib.base.limits import INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import LOST, Message
 from chalicelib.log.packing import unpack
 from chalicelib.log.segment import Entry, pieces_of
-from chalicelib.store import Keys, Store, raise_trouble
+from chalicelib.store import Keys, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Exists, Item, Key, Set, Write, key_of
+from chalicelib.table.writes import Item, Key, key_of
 
 
 class Payloads:
@@ -42,15 +42,6 @@ class Payloads:
         if items:
             self._store.put_all(items)
         return pointing
-
-    def arm(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> None:
-        """Sets the time to live of these entries' payloads to `ttl`; removed payloads stay removed."""
-        writes = [
-            Write(keys.payload(topic_id, entry.id, number), (Exists(("data",)),), (Set(("ttl",), ttl),))
-            for entry in entries
-            for number in range(entry.pieces)
-        ]
-        raise_trouble(self._store.write_each(writes) if writes else [])
 
     def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
         """The messages of each entry by its id: inline, cached, or read in one round trip (S3: one each). Missing
