@@ -198,6 +198,16 @@ def test_a_message_that_waited_has_its_retention_from_its_delivery_on(world: Wor
             world.api.get_message("t", message_id)
 
 
+def test_a_payload_that_waited_is_kept_as_long_as_the_longest_retention(world: World) -> None:
+    world.api.put_topic("t", {"retention_ms": 365 * DAY_MS})
+    world.produce(BIG, delay_ms=DAY_MS)
+    world.clock.sleep(DAY_MS)
+    assert world.api.forward()["done"] == 1
+    world.clock.sleep(365 * DAY_MS - 2 * HOUR_MS)
+    world.sweep()
+    assert bodies(world.take(api=world.another())) == [BIG]
+
+
 def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:
     for number in range(5):
         world.produce(*["small"] * PER_SEGMENT)
