@@ -75,8 +75,8 @@ class Claimer:
         self._burial = burial
 
     def within_reach(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Pick:
-        """What a claim would take, but for what a filter would pass. Retries that are due come back from their page
-        first: while they lie there, they do not count."""
+        """The messages a claim would take, before filters. Brings due retries back from their page first, since those
+        in a page do not count."""
         cursor, now = view.cursor, self._runtime.now()
         while (tended := self._tended(view, cursor, ask, riding, now)) is not cursor:
             cursor, now = tended, self._runtime.now()
@@ -161,9 +161,9 @@ class Claimer:
         return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
     def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Cursor:
-        """The cursor after a write that a claim needs first: one that buries what was delivered often enough, forgets
-        leases, brings back a retry page that is due, or puts away retries that a nack has left because its caller died.
-        The same cursor: it needs none."""
+        """The cursor after a write that a claim needs first: one that buries messages without attempts left, removes
+        inert leases, brings back a due retry page, or moves retries into one that a crashed nack has left. The same
+        cursor if it needs none."""
         if not cursor.needs_tending(now, view.group.max_attempts):
             return cursor
         tended = self._without_exhausted(view, cursor, riding)
