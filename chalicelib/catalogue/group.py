@@ -92,10 +92,8 @@ class Group(GroupSettings):
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings: dict[str, Any] = {
-            field: item.get(field, DEFAULTS[field]) for field in DEFAULTS.keys() - _TEXTS.keys()
-        }
-        settings |= {field: noun.of(item[field]) if field in item else None for field, noun in _TEXTS.items()}
+        settings: dict[str, Any] = {field: item.get(field, default) for field, default in DEFAULTS.items()}
+        settings |= {field: noun.of(item[field]) for field, noun in _TEXTS.items() if field in item}
         made = (topic_id, name, item["id"], item["starts"])
         return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
 
@@ -174,11 +172,7 @@ def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
 
 
 def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        field: value.text if isinstance(value, Backoff | Filter | Rate | Alarm) else value
-        for field, value in settings.items()
-        if value is not None
-    }
+    return {field: value.text if field in _TEXTS else value for field, value in settings.items() if value is not None}
 
 
 def remove(group: Group) -> list[Write]:
