@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
-from chalicelib.catalogue import topic
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import Topic, unbury
 from chalicelib.delays.decision import blob_names, payload_keys
 from chalicelib.log import segment
 from chalicelib.log.segment import Entry, Segment
@@ -29,48 +28,48 @@ class Deletion:
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
-    def group(self, gone: Group, queues: int, until_ms: int) -> None:
+    def group(self, group: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
-        noted = ((gone.alarm_key, gone.alarm), (gone.window_key, gone.rate_limit))
+        noted = ((group.alarm_key, group.alarm), (group.window_key, group.rate_limit))
         if beside := [key for key, setting in noted if setting is not None]:
             self._store.remove_all(beside)
-        if self._emptied(gone.topic_id, [keys.cursors(gone.topic_id, gone.name, gone.id)], until_ms):
-            self._emptied(gone.topic_id, _beside_cursors(gone.topic_id, gone.id, queues), until_ms)
+        if self._emptied(group.topic_id, [keys.cursors(group.topic_id, group.name, group.id)], until_ms):
+            self._emptied(group.topic_id, _beside_cursors(group.topic_id, group.id, queues), until_ms)
 
-    def topic(self, gone: Topic, until_ms: int) -> bool:
+    def topic(self, topic: Topic, until_ms: int) -> bool:
         """Removes the remains of a deleted topic: its groups, delayed messages, the content of its log, and its grave
         last, which records remains that are left at `until_ms`. Returns whether everything was removed.
 
         The logs are closed first, so that an instance with a cached topic stores nothing in them."""
-        self._close(gone)
-        queues = range(gone.queues)
-        waiting = [pk(gone.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
+        self._close(topic)
+        queues = range(topic.queues)
+        waiting = [pk(topic.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
         is_done = (
-            self._groups(gone, until_ms)
-            and self._emptied(gone.id, [_whole(pk) for pk in waiting] if gone.delays else [], until_ms)
-            and self._empty_logs(gone, until_ms)
+            self._groups(topic, until_ms)
+            and self._emptied(topic.id, [_whole(pk) for pk in waiting] if topic.delays else [], until_ms)
+            and self._empty_logs(topic, until_ms)
         )
         if is_done:
-            self._store.write(topic.unbury(gone))
+            self._store.write(unbury(topic))
         return is_done
 
-    def _close(self, gone: Topic) -> None:
+    def _close(self, topic: Topic) -> None:
         """Closes the log of each queue at its end."""
-        names = [gone.log(queue) for queue in range(gone.queues)]
+        names = [topic.log(queue) for queue in range(topic.queues)]
         newest = [Range(*_whole(name), limit=1, descending=True, strong=True) for name in names]
         found = {name: items[0] if items else None for name, items in zip(names, self._store.read(newest), strict=True)}
         while bases := {name: base for name, item in found.items() if (base := _open_base(item)) is not None}:
             outcomes = self._store.write_each([segment.close(name, base, self._ttl()) for name, base in bases.items()])
             found = dict(zip(bases, found_items(outcomes), strict=True))
 
-    def _empty_logs(self, gone: Topic, until_ms: int) -> bool:
+    def _empty_logs(self, topic: Topic, until_ms: int) -> bool:
         """Empties the segments and deletes the payloads. The empty segments stay for a day, so that a writer with an
         old position walks over them to the closed end. False: out of time."""
-        spans = [_whole(gone.log(queue)) for queue in range(gone.queues)]
+        spans = [_whole(topic.log(queue)) for queue in range(topic.queues)]
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
             held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]
-            self._remove_payloads(gone.id, [entry for segment in held for entry in segment.entries])
+            self._remove_payloads(topic.id, [entry for segment in held for entry in segment.entries])
             raise_trouble(self._store.write_each([segment.empty(each, self._ttl()) for each in held]) if held else [])
             spans = [
                 (pk, f"{page[-1]['sk']}{keys.AFTER}", high)
@@ -87,15 +86,15 @@ class Deletion:
         self._store.remove_all(payload_keys(topic_id, entries))
         self._store.remove_blobs(blob_names(topic_id, entries))
 
-    def _groups(self, gone: Topic, until_ms: int) -> bool:
+    def _groups(self, topic: Topic, until_ms: int) -> bool:
         """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
         entirely. False: out of time."""
-        most = max(1, _SPANS_MAX // (gone.queues + 2))
-        while listed := self._first([_whole(keys.groups(gone.id))])[:most]:
-            spans = [_whole(keys.group_partition(gone.id, item["sk"])) for item in listed]
+        most = max(1, _SPANS_MAX // (topic.queues + 2))
+        while listed := self._first([_whole(keys.groups(topic.id))])[:most]:
+            spans = [_whole(keys.group_partition(topic.id, item["sk"])) for item in listed]
             for item in listed:
-                spans += _beside_cursors(gone.id, item["listed"], gone.queues)
-            if not self._emptied(gone.id, spans, until_ms):
+                spans += _beside_cursors(topic.id, item["listed"], topic.queues)
+            if not self._emptied(topic.id, spans, until_ms):
                 return False
             self._store.remove_all([key_of(item) for item in listed])
         return True

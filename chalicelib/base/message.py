@@ -69,10 +69,10 @@ class Stored:
     def message_id(self) -> str:
         return self.message.delayed_id or message_id(self.entry_id, self.queue, self.offset)
 
-    def as_json(self, topic: str) -> dict[str, Any]:
+    def as_json(self, topic_name: str) -> dict[str, Any]:
         return {
             "message_id": self.message_id,
-            "topic": topic,
+            "topic": topic_name,
             "queue": self.queue,
             "offset": self.offset,
             **self.message.content(),

@@ -50,19 +50,19 @@ class Consumer:
         self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
         self._throttle = Throttle(env)
 
-    def pop(self, topic: Topic, group: str, ask: Pop) -> Popped:
+    def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
         `wait_ms`.
 
         Raises GroupNotFound, and StoreUnavailable: leases made by then expire by themselves."""
-        acks, failed = self._settler.open(topic, group, ask.ack) if ask.ack else ([], [])
+        acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         give_up_at = self._runtime.uptime() + ask.wait_ms
         pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
         promoted: set[int] = set()
         promotions = 0
         while True:
-            view = self._look(topic, group, ask, strong, promoted)
+            view = self._look(topic, group_name, ask, strong, promoted)
             promotions += bool(view.due())
             try:
                 popped = (self._repeated(view, ask) if ask.attempt_id else None) or self._pop_once(view, ask, acks)
@@ -72,7 +72,7 @@ class Consumer:
                 strong = True  # the group was deleted, or forgot the consumer just now: the next look shows which
                 continue
             if acks:
-                failed += self._settler.acknowledge(topic, group, acks)
+                failed += self._settler.acknowledge(topic, group_name, acks)
                 acks = []
             if popped.deliveries or popped.is_paused:
                 break
@@ -89,10 +89,10 @@ class Consumer:
         popped.failed = failed
         return popped
 
-    def _look(self, topic: Topic, group: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
+    def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
         """The group now. Promotes the first due messages of one queue, since a pop takes from one: of one not in
         `promoted`, if possible."""
-        view = self._views.read(topic, group, ask.max_messages, ask.consumer_id, strong)
+        view = self._views.read(topic, group_name, ask.max_messages, ask.consumer_id, strong)
         if not view.due() or view.group.paused:
             return view
         if not view.due(promoted):

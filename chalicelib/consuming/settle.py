@@ -49,21 +49,23 @@ class Settler:
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
         self._late_acks = LateAcks(env.store, cursors.retries)
 
-    def ack(self, topic: Topic, group: str, texts: Sequence[str]) -> list[Failure]:
+    def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
-        batches, failed = self.open(topic, group, texts)
-        return failed + self.acknowledge(topic, group, batches)
+        batches, failed = self.open(topic, group_name, texts)
+        return failed + self.acknowledge(topic, group_name, batches)
 
-    def acknowledge(self, topic: Topic, group: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
-        self._settle(topic, group, batches, ReceiptBatch.acks)
+    def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
+        self._settle(topic, group_name, batches, ReceiptBatch.acks)
         self._late_acks.resolve(topic, batches)
         return [failure for batch in batches for failure in batch.unacked()]
 
-    def nack(self, topic: Topic, group: str, texts: Sequence[str], delay_ms: int | None, reason: str) -> list[Failure]:
+    def nack(
+        self, topic: Topic, group_name: str, texts: Sequence[str], delay_ms: int | None, reason: str
+    ) -> list[Failure]:
         """Returns messages to be delivered again after `delay_ms` (None: the backoff of their attempt); after the last
         attempt they become dead letters."""
-        settings = self._catalogue.group(topic, group)
-        batches, failed = self.open(topic, group, texts)
+        settings = self._catalogue.group(topic, group_name)
+        batches, failed = self.open(topic, group_name, texts)
         for batch in batches:
             self._bury(settings, batch, reason, settings.max_attempts)
         now = self._runtime.now()
@@ -72,7 +74,7 @@ class Settler:
             wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
             return self._parked(lease, run, now + wait_ms)
 
-        self._settle(topic, group, batches, lambda batch: batch.moves(waiting))
+        self._settle(topic, group_name, batches, lambda batch: batch.moves(waiting))
         if not settings.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self._lighten(topic, batches)
         return failed + [failure for batch in batches for failure in batch.unmoved()]
@@ -84,10 +86,10 @@ class Settler:
                 lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
                 self._cache.learn(lighter)
 
-    def bury(self, topic: Topic, group: str, texts: Sequence[str], reason: str) -> list[Failure]:
+    def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
-        settings = self._catalogue.group(topic, group)
-        batches, failed = self.open(topic, group, texts)
+        settings = self._catalogue.group(topic, group_name)
+        batches, failed = self.open(topic, group_name, texts)
         self.give_up(topic, settings, batches, reason)
         return failed + [failure for batch in batches for failure in batch.unmoved()]
 
@@ -99,16 +101,16 @@ class Settler:
             self._bury(group, batch, reason, attempts_min=0)
 
     def extend(
-        self, topic: Topic, group: str, texts: Sequence[str], invisible_ms: int
+        self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
     ) -> tuple[list[Extended], list[Failure]]:
         """Moves messages into new leases that last `invisible_ms` from now; the old receipts become void."""
-        batches, failed = self.open(topic, group, texts)
+        batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
 
         def extended(lease: Lease, run: range) -> Lease:
             return self._extended(lease, run, deadline)
 
-        self._settle(topic, group, batches, lambda batch: batch.moves(extended))
+        self._settle(topic, group_name, batches, lambda batch: batch.moves(extended))
         return self._extensions(batches, deadline), failed + [
             failure for batch in batches for failure in batch.unmoved()
         ]
@@ -121,7 +123,7 @@ class Settler:
             if (receipt.token, receipt.offset) in batch.moved
         ]
 
-    def open(self, topic: Topic, group: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
+    def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_key: dict[Key, list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
@@ -133,10 +135,10 @@ class Settler:
             if receipt is None or receipt.topic_id != topic.id:
                 failed.append(Failure(text, RECEIPT_INVALID))
                 continue
-            key = keys.cursor(topic.id, group, receipt.group_id, receipt.queue, receipt.consumer)
+            key = keys.cursor(topic.id, group_name, receipt.group_id, receipt.queue, receipt.consumer)
             by_key.setdefault(key, []).append((text, receipt))
         if not by_key:
-            self._catalogue.group(topic, group)
+            self._catalogue.group(topic, group_name)
         batches = [ReceiptBatch(self._assumed(key, found), found) for key, found in by_key.items()]
         return batches, failed
 
@@ -148,7 +150,7 @@ class Settler:
         nothing = cursor_from(key, receipts)
         return assume(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
 
-    def _settle(self, topic: Topic, group: str, batches: Sequence[ReceiptBatch], plan: Planner) -> None:
+    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], plan: Planner) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
@@ -157,14 +159,14 @@ class Settler:
             for (batch, _, moved), outcome in zip(planned, outcomes, strict=True):
                 self._learn(batch, moved, outcome)
             raise_trouble(outcomes)
-        self._tell_forgotten(topic, group, [each for each in batches if each.is_missing], len(batches))
+        self._tell_forgotten(topic, group_name, [each for each in batches if each.is_missing], len(batches))
 
-    def _tell_forgotten(self, topic: Topic, group: str, missing: Sequence[ReceiptBatch], count: int) -> None:
+    def _tell_forgotten(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], count: int) -> None:
         """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
         if len(missing) == count:
-            found = [self._catalogue.group(topic, group)] if missing else []
+            found = [self._catalogue.group(topic, group_name)] if missing else []
         else:
-            found = self._catalogue.groups_named(topic, [group]) if any(each.consumer for each in missing) else []
+            found = self._catalogue.groups_named(topic, [group_name]) if any(each.consumer for each in missing) else []
         for each in missing:
             if any(each.group_id == standing.id for standing in found):
                 each.seen = Seen.FORGOTTEN

@@ -107,30 +107,34 @@ class ViewReader:
         self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
         self._cache, self._consumers = cursors.cache, cursors.consumers
 
-    def read(self, topic: Topic, group: str, count: int, consumer_id: str | None, strong: bool = False) -> GroupView:
+    def read(
+        self, topic: Topic, group_name: str, count: int, consumer_id: str | None, strong: bool = False
+    ) -> GroupView:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
         at_ms = self._runtime.now()
-        cached = self._cache.group(topic.id, group)
+        cached = self._cache.group(topic.id, group_name)
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
         guessed = self._reader.guess(self._guess(topic, cached, consumer, count))
-        asked = _asked(topic, group, cached, consumer, strong)
+        asked = _asked(topic, group_name, cached, consumer, strong)
         glances = self._promoter.glances(topic) if topic.delays else []
         answers = self._store.read([*asked, *guessed, *glances])
         items = [item for found in answers[: len(asked)] for item in found]
         seen = Seen()
         glances_at = len(asked) + len(guessed)
         self._reader.learn(seen, guessed, answers[len(asked) : glances_at])
-        settings = self._settings(topic, group, items)
+        settings = self._settings(topic, group_name, items)
         if settings.is_broadcast and consumer_id is None:
-            raise InvalidField(f"field 'consumer_id' must be given, since group '{group}' is broadcast; it is null")
+            raise InvalidField(
+                f"field 'consumer_id' must be given, since group '{group_name}' is broadcast; it is null"
+            )
         if _scope(settings) != _scope(cached):
-            return self.read(topic, group, count, consumer_id, strong=True)
+            return self.read(topic, group_name, count, consumer_id, strong=True)
         cursors = cursors_of(settings, topic, items, consumer if settings.is_broadcast else "")
         if settings.is_broadcast and consumer_id is not None:
             cursors = self._consumers.as_made_by(consumer_id, cursors)
             if not self._consumers.admits(settings, cursors, strong):
-                return self.read(topic, group, count, consumer_id, strong=True)
+                return self.read(topic, group_name, count, consumer_id, strong=True)
         for cursor in cursors:
             self._cache.learn(cursor)
         chains = self._reader.chains([want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)], seen)
@@ -152,14 +156,14 @@ class ViewReader:
         cached = [self._cache.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
         return [want(topic, queue, cursor, count) for queue, cursor in enumerate(cached) if cursor]
 
-    def _settings(self, topic: Topic, group: str, items: list[Item]) -> Group:
+    def _settings(self, topic: Topic, group_name: str, items: list[Item]) -> Group:
         """The group's settings, read again before GroupNotFound is raised."""
-        key = keys.group(topic.id, group)
+        key = keys.group(topic.id, group_name)
         item = next((item for item in items if item["sk"] == key.sk), None)
-        cached = self._cache.group(topic.id, group)
+        cached = self._cache.group(topic.id, group_name)
         if item and cached and cached.id == item["id"] and cached.version == item["version"]:
             return cached
-        settings = Group.of(topic.id, group, item) if item else self._catalogue.group(topic, group)
+        settings = Group.of(topic.id, group_name, item) if item else self._catalogue.group(topic, group_name)
         self._cache.learn_group(settings)
         return settings
 
@@ -175,15 +179,15 @@ def _scope(group: Group | None) -> str | None:
     return group.id if group and group.is_broadcast else None
 
 
-def _asked(topic: Topic, group: str, cached: Group | None, consumer: str, strong: bool) -> list[Read]:
+def _asked(topic: Topic, group_name: str, cached: Group | None, consumer: str, strong: bool) -> list[Read]:
     """Settings and cursors. A broadcast group may have any number of cursors: only those of one consumer are read."""
     if cached and cached.is_broadcast:
-        own = Range(*keys.cursors(topic.id, group, cached.id, consumer), strong=strong)
+        own = Range(*keys.cursors(topic.id, group_name, cached.id, consumer), strong=strong)
         window = [cached.window_key] if cached.rate_limit else []
-        settings = Keys([keys.group(topic.id, group), *window], strong)
+        settings = Keys([keys.group(topic.id, group_name), *window], strong)
         return [settings, own] if consumer else [settings]
     most = None if cached else UNKNOWN_ITEMS_MAX
-    partition = keys.group_partition(topic.id, group)
+    partition = keys.group_partition(topic.id, group_name)
     return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
 
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
-from chalicelib.catalogue import topic
 from chalicelib.catalogue.env import Env
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import Topic, begin_delays
 from chalicelib.delays.decision import wait, waiting_ttl
 from chalicelib.log import segment
 from chalicelib.log.packing import pack
@@ -48,7 +47,7 @@ class DelayWriter:
         their ids, and so those of one call in its order."""
         return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
 
-    def store(self, found: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Produced]:
+    def store(self, topic: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Produced]:
         """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
         waiting, entries = [], []
         for queue, message, entry_id in messages:
@@ -56,45 +55,45 @@ class DelayWriter:
             waiting.append(each)
             entries.append(entry)
         try:
-            self._demand(found)
+            self._demand(topic)
             spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
             ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
-            pointing = {entry.id: entry for entry in self._payloads.put(found.id, spilling, ttl)}
+            pointing = {entry.id: entry for entry in self._payloads.put(topic.id, spilling, ttl)}
         except StoreUnavailable as trouble:  # before any message was sent
             return [Produced(each.queue, error=StoreUnavailable(trouble.detail)) for each in waiting]
-        return self._stored(found, waiting, [pointing.get(entry.id, entry) for entry in entries])
+        return self._stored(topic, waiting, [pointing.get(entry.id, entry) for entry in entries])
 
-    def item(self, found: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
+    def item(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
-        self._demand(found)
+        self._demand(topic)
         waiting, entry = self._named(queue, message, entry_id)
         if not entry.fits(INLINE_BYTES_MAX):
-            entry = self._payloads.put(found.id, [entry], waiting_ttl(waiting.due_ms))[0]
-        key = keys.delayed(found.id, queue, waiting.due_ms, entry.id)
+            entry = self._payloads.put(topic.id, [entry], waiting_ttl(waiting.due_ms))[0]
+        key = keys.delayed(topic.id, queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
 
-    def _demand(self, found: Topic) -> None:
+    def _demand(self, topic: Topic) -> None:
         """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
         topic was deleted, so this reads the topic again. Raises TopicNotFound."""
-        current = self._catalogue.current_topic(found.name)
-        if current.id == found.id and current.delays:
+        current = self._catalogue.current_topic(topic.name)
+        if current.id == topic.id and current.delays:
             return
         try:
-            self._store.write(topic.begin_delays(found))
+            self._store.write(begin_delays(topic))
         except Refused:
-            raise TopicNotFound(f"topic '{found.name}' does not exist any more") from None
-        self._catalogue.forget(found.name)
+            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
+        self._catalogue.forget(topic.name)
 
     def _named(self, queue: int, message: Message, entry_id: bytes) -> tuple[Waiting, Entry]:
         due_ms = message.deliver_at_ms or 0
         named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
         return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
 
-    def _stored(self, found: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
+    def _stored(self, topic: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
         """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was
         delivered and its item removed, and deliver it again; a transaction is recognized by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
-        writes = [wait(found.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
+        writes = [wait(topic.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
         soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
         later = [place for place, each in enumerate(waiting) if each.due_ms > soon_ms]
         errors: dict[int, StoreUnavailable] = {}

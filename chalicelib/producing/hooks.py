@@ -28,21 +28,23 @@ class SendHooks:
     before: list[BeforeSend] = field(default_factory=list)
     after: list[AfterSend] = field(default_factory=list)
 
-    def around(self, topic: str, messages: Sequence[Message], send: Callable[[], list[Produced]]) -> list[Produced]:
+    def around(
+        self, topic_name: str, messages: Sequence[Message], send: Callable[[], list[Produced]]
+    ) -> list[Produced]:
         """Sends between the hooks."""
         try:
             for hook in self.before:
-                hook(topic, messages)
+                hook(topic_name, messages)
             produced = send()
         except Exception as error:
-            self._tell(topic, messages, error)
+            self._tell(topic_name, messages, error)
             raise
-        self._tell(topic, messages, produced)
+        self._tell(topic_name, messages, produced)
         return produced
 
-    def _tell(self, topic: str, messages: Sequence[Message], outcome: Sequence[Produced] | Exception) -> None:
+    def _tell(self, topic_name: str, messages: Sequence[Message], outcome: Sequence[Produced] | Exception) -> None:
         for hook in self.after:
             try:
-                hook(topic, messages, outcome)
+                hook(topic_name, messages, outcome)
             except Exception:  # noqa: BLE001 - a hook cannot change whether the messages are stored
-                _log.exception("a hook after a send to %s failed", topic)
+                _log.exception("a hook after a send to %s failed", topic_name)

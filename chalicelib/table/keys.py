@@ -41,12 +41,12 @@ def groups(topic_id: str) -> str:
     return f"groups#{topic_id}"
 
 
-def directory(topic_id: str, group: str) -> Key:
-    return Key(groups(topic_id), group)
+def directory(topic_id: str, group_name: str) -> Key:
+    return Key(groups(topic_id), group_name)
 
 
-def group_partition(topic_id: str, group: str) -> str:
-    return f"group#{topic_id}#{group}"
+def group_partition(topic_id: str, group_name: str) -> str:
+    return f"group#{topic_id}#{group_name}"
 
 
 def group(topic_id: str, name: str) -> Key:
@@ -63,14 +63,14 @@ def is_consumer(text: str) -> bool:
     return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
 
 
-def cursor(topic_id: str, group: str, group_id: str, queue: int, consumer: str = "") -> Key:
-    return Key(group_partition(topic_id, group), f"{_cursors(group_id, consumer)}{queue:03d}")
+def cursor(topic_id: str, group_name: str, group_id: str, queue: int, consumer: str = "") -> Key:
+    return Key(group_partition(topic_id, group_name), f"{_cursors(group_id, consumer)}{queue:03d}")
 
 
-def cursors(topic_id: str, group: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
+def cursors(topic_id: str, group_name: str, group_id: str, consumer: str = "") -> tuple[str, str, str]:
     """The partition, and the sort keys around the cursors of one consumer, or (empty) of all."""
     first = _cursors(group_id, consumer)
-    return group_partition(topic_id, group), first, first + LAST
+    return group_partition(topic_id, group_name), first, first + LAST
 
 
 def consumer_of(cursor: Key) -> str:
@@ -86,12 +86,12 @@ def _cursors(group_id: str, consumer: str) -> str:
     return f"cursor#{group_id}#{consumer}#" if consumer else f"cursor#{group_id}#"
 
 
-def window(topic_id: str, group: str, group_id: str) -> Key:
-    return Key(group_partition(topic_id, group), f"rate#{group_id}")
+def window(topic_id: str, group_name: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group_name), f"rate#{group_id}")
 
 
-def alarm(topic_id: str, group: str, group_id: str) -> Key:
-    return Key(group_partition(topic_id, group), f"alarm#{group_id}")
+def alarm(topic_id: str, group_name: str, group_id: str) -> Key:
+    return Key(group_partition(topic_id, group_name), f"alarm#{group_id}")
 
 
 def log(topic_id: str, queue: int) -> str:

@@ -137,16 +137,16 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
     )
 
 
-def is_told(topic: str, state: AlarmState) -> bool:
+def is_told(topic_name: str, state: AlarmState) -> bool:
     """Whether the change is sent as a message. Clearing an alarm of the topic of alarms is not: that message would be
     the next backlog, endlessly."""
-    return topic != TOPIC or state.is_raised
+    return topic_name != TOPIC or state.is_raised
 
 
-def message(topic: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:
+def message(topic_name: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:
     """The message about a change. `ready` and `age_ms`: the measurement."""
     told = {
-        "topic": topic,
+        "topic": topic_name,
         "group": group.name,
         "state": state.state,
         "ready": ready,
@@ -154,7 +154,7 @@ def message(topic: str, group: Group, state: AlarmState, ready: int, age_ms: int
         "thresholds": group.alarm.given if group.alarm else None,
         "at_ms": state.at_ms,
     }
-    place = {"topic": topic, "group": group.name}
+    place = {"topic": topic_name, "group": group.name}
     return Message(
-        orjson.dumps(told).decode(), None, f"{topic}/{group.name}", state.state, place, deliver_at_ms=state.at_ms
+        orjson.dumps(told).decode(), None, f"{topic_name}/{group.name}", state.state, place, deliver_at_ms=state.at_ms
     )
