@@ -12,6 +12,7 @@ import json
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from asyncio import StreamReader, StreamWriter
@@ -82,10 +83,11 @@ class Server:
         self._talks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
+        self._serving = threading.Lock()
 
     def serve_forever(self) -> None:
         """Answers until `shutdown`, or until it is interrupted."""
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+        with self._serving, asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     def end_at(self, *signals: signal.Signals) -> None:
@@ -99,8 +101,10 @@ class Server:
         self._loop.call_soon_threadsafe(self._ending.set)
 
     def server_close(self) -> None:
-        """Releases the port, and the threads once they have finished their requests."""
-        self._listening.close()
+        """Releases the port, and the threads once they have finished their requests. Call it after `shutdown`: it waits
+        until `serve_forever` has ended, which still needs the socket."""
+        with self._serving:
+            self._listening.close()
         for pool in (self._polls, self._others):
             pool.shutdown(wait=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
@@ -39,6 +40,13 @@ class Catalogue:
             raise TopicNotFound(f"topic '{name}' does not exist")
         topic = Topic.of(found[0])
         self._topics.keep(name, (self._runtime.uptime(), topic))
+        return topic
+
+    def refreshed(self, topic: Topic) -> Topic:
+        """The same incarnation, at most `METADATA_AGE_MS_MAX` old; unchanged if it was deleted."""
+        with suppress(TopicNotFound):
+            known = self.topic(topic.name)
+            topic = known if known.id == topic.id else topic
         return topic
 
     def glanced_at(self, topic: Topic) -> Topic:

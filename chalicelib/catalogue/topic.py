@@ -9,14 +9,13 @@ from typing import Any
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.limits import (
     EXPIRED_KEPT_MS,
-    METADATA_AGE_MS_MAX,
+    MINUTE_MS,
     QUEUES_DEFAULT,
     QUEUES_MAX,
     RETENTION_MS_DEFAULT,
     RETENTION_MS_MAX,
     RETENTION_MS_MIN,
     SECOND_MS,
-    STORE_DEADLINE_MS,
 )
 from chalicelib.base.schema import defaults, flag, integer, optional
 from chalicelib.table import keys
@@ -25,8 +24,9 @@ from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 RAISES_MAX = 50
 """The most raises of the retention that a topic records: a pop reads them with the other settings."""
 
-_UNAWARE_MS = METADATA_AGE_MS_MAX + STORE_DEADLINE_MS
-"""How long after a raise a call that began with the old settings may still store messages with their time to live."""
+_UNAWARE_MS = MINUTE_MS
+"""How long after a raise a call that began with the old settings may still store messages with their time to live: some
+15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and room for clocks that differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

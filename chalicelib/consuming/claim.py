@@ -166,7 +166,7 @@ class Claimer:
         cursor if it needs none."""
         if not cursor.needs_tending(now, view.group.max_attempts):
             return cursor
-        tended = self._without_exhausted(view, cursor, riding)
+        tended = self._without_exhausted(view, cursor, riding, now)
         if tended is not cursor:
             return tended
         if len(cursor.inert) > INERT_MAX:
@@ -214,9 +214,9 @@ class Claimer:
     def _gone(self, view: QueueView) -> GroupNotFound:
         return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
 
-    def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None) -> Cursor:
+    def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None, now: int) -> Cursor:
         """Buries messages whose last attempt expired."""
-        found, _ = self._burial.bury_exhausted(view.group, view.queue, cursor, riding.tokens if riding else ())
+        found, _ = self._burial.bury_exhausted(view.group, view.queue, cursor, now, riding.tokens if riding else ())
         if found is None:
             raise self._gone(view)
         return found

@@ -160,6 +160,9 @@ class Consumer:
         try:
             if allowed:
                 popped = self._claim(view, replace(ask, max_messages=allowed), riding)
+        except StoreUnavailable:
+            allowed = 0 if ask.attempt_id else allowed  # a repeat brings what the attempt may have leased
+            raise
         finally:
             self._throttle.give_back(group_view, allowed - len(popped.deliveries))
         if allowed < wanted:

@@ -3,8 +3,9 @@
 `at` of a cursor is the instant of a pop. The newest of a consumer's cursors records its last pop from any queue. If
 that was some time ago, a pop updates it on the newest cursor. This cursor therefore decides whether the consumer
 returned in time: forgetting removes it first, on condition that it is unchanged, and the consumer's other cursors after
-it. Those have been idle even longer, so any caller that finds only them removes them. A removed cursor begins at the
-group's start again.
+it. Those have been idle even longer, so any caller that finds only them removes them. (If clocks differ, a consumer
+that returns at just that time may keep its place in some queues and begin again in others.) A removed cursor begins at
+the group's start again.
 
 A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`. A cursor's
 first epoch is the instant of its creation, so no old receipt and no late write fits the cursors of a returned consumer.

@@ -27,13 +27,13 @@ class Burial:
         self._store, self._runtime = env.store, env.runtime
 
     def bury_exhausted(
-        self, group: Group, queue: int, cursor: Cursor, skip: Collection[str] = ()
+        self, group: Group, queue: int, cursor: Cursor, now: int, skip: Collection[str] = ()
     ) -> tuple[Cursor | None, int]:
         """Buries messages whose last attempt expired, except those of the leases to `skip`. Returns the cursor after
         that (None: there is none), and the number of buried messages."""
         count = 0
         while True:
-            due = cursor.due(self._runtime.now())
+            due = cursor.due(now)
             exhausted = [each for each in due if each.attempt >= group.max_attempts and each.token not in skip]
             if not exhausted:
                 return cursor, count

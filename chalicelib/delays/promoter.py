@@ -27,7 +27,7 @@ def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
 
 class Promoter:
     def __init__(self, env: Env, log: Log, decisions: DecisionChain) -> None:
-        self._store, self._runtime = env.store, env.runtime
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._writer, self._payloads, self._index = log.writer, log.payloads, log.key_index
         self._decisions = decisions
 
@@ -40,6 +40,7 @@ class Promoter:
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by
         the clock or by `due_ms` if given. Raises TopicNotFound, StoreUnavailable."""
+        topic = self._catalogue.refreshed(topic)  # a long poll may have read it before its retention was raised
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()

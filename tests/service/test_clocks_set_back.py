@@ -52,6 +52,26 @@ def test_a_group_with_a_rate_goes_on_after_a_window(store: MemoryStore) -> None:
     assert len(api.pop("t", "g", {})["messages"]) == 2
 
 
+@pytest.mark.parametrize("reads", range(1, 13))
+def test_a_last_attempt_is_not_delivered_again_however_the_clock_moves(store: MemoryStore, reads: int) -> None:
+    """The clock is set back after so many reads of it."""
+    clock = Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"max_attempts": 1, "invisible_ms": 1_000})
+    api.produce("t", {"messages": [{"body": "once"}]})
+    assert len(api.pop("t", "g", {})["messages"]) == 1
+    clock.sleep(1_000)
+    left = iter(range(reads))
+    true = clock.now
+
+    def now() -> int:
+        return true() - (0 if next(left, None) is not None else 5)
+
+    object.__setattr__(api._service.env.runtime, "now", now)
+    assert api.pop("t", "g", {})["messages"] == []
+
+
 @pytest.mark.parametrize("apart_ms", [1_100, 20_000, 60_000])
 def test_a_rate_holds_between_two_instances_whose_clocks_are_far_apart(store: MemoryStore, apart_ms: int) -> None:
     clock, behind = Clock(), Clock()

@@ -262,6 +262,19 @@ def test_messages_stored_before_a_raise_is_known_are_not_taken_for_lost(world: W
     assert (world.progress()["in_flight"], world.progress()["dead"]) == (1, 0)
 
 
+def test_a_long_poll_promotes_with_a_retention_raised_meanwhile(world: World) -> None:
+    started_ms = world.clock.ms
+    sent = [Random(number).randbytes(400).hex() for number in range(4)]  # together too big for a segment
+    world.api.produce("t", {"messages": [{"body": body, "delay_ms": 19_000} for body in sent]})
+    another = world.another()
+    world.clock.at(started_ms + 500, lambda: another.put_topic("t", {"retention_ms": 20 * DAY_MS}))
+    assert len(world.api.pop("t", "g", {"wait_ms": 20_000})["messages"]) > 0
+    world.group("late")
+    world.clock.sleep(GONE_MS)
+    world.sweep()
+    assert bodies(world.take(group="late", api=world.another())) == sent
+
+
 def test_a_topic_that_was_raised_by_an_older_version_can_be_read(world: World) -> None:
     [item] = world.items("topics")
     world.store.put_all([{**item, "raised_at_ms": world.clock.ms, "lapsed_at_ms": 1}])

@@ -29,8 +29,8 @@ def embedded_endpoint() -> Iterator[str]:
     serving = endpoint.start(offered)
     yield offered.url
     offered.shutdown()
-    offered.server_close()
     serving.join()
+    offered.server_close()
 
 
 @pytest.fixture(params=["embedded", "emulator"])
