@@ -1,1 +1,1 @@
-"""The store on DynamoDB and S3. The only package that imports boto3."""
+"""The store on DynamoDB and S3. In `chalicelib`, only this package imports boto3, with the first request."""
