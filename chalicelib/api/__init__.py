@@ -1,4 +1,4 @@
-"""The operations as JSON in, JSON out: the contract without HTTP. Every door to the service calls these.
+"""The operations as JSON in, JSON out: the contract without HTTP. Every protocol calls these.
 
 Every operation checks its whole input before it stores anything, and raises a `DecantError` that names what is wrong.
 """
@@ -47,7 +47,7 @@ class Api:
         return operation.call(self._service, *arguments, **headers)
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:
-        """An item that is the message, once somebody has stored it."""
+        """The message as an item: the transaction that stores it sends the message."""
         with one_call(self._service.env.runtime.uptime()):
             topic = self._service.env.catalogue.topic(topic_name)
             parsed, queue = parse_for_transaction(message, topic.queues, self._service.env.runtime.now())
@@ -60,12 +60,12 @@ class Api:
         return self._service.sweeps.revive().as_json()
 
     def forward(self) -> Json:
-        """`{"seen": queues in which messages may wait, "done": messages that were due, and can now be had}`."""
+        """`{"seen": queues in which messages may wait, "done": due messages that were promoted}`."""
         return self._service.sweeps.forward().as_json()
 
     def expire(self) -> Json:
-        """`{"seen": deleted topics that had left something, and broadcast groups, "done": topics of which nothing is
-        left, and consumers that were forgotten}`."""
+        """`{"seen": deleted topics with remains, and broadcast groups, "done": topics without remains now, and
+        forgotten consumers}`."""
         return self._service.sweeps.expire().as_json()
 
     def check(self) -> Json:

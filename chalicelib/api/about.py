@@ -1,4 +1,4 @@
-"""What the service says about itself."""
+"""Health, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from chalicelib.api.operation import Answer, Family, Json
 from chalicelib.base.schema import mapping, string
 from chalicelib.service import Service
 
-ABOUT = Family("About", "What the service says about itself.")
+ABOUT = Family("About", "Health, and this document.")
 
 
 class Health(Answer):
@@ -43,4 +43,4 @@ def get_openapi() -> Json:
     """Get this document.
 
     Needs no store."""
-    raise NotImplementedError("the door that is described answers it")
+    raise NotImplementedError("the protocol that it describes answers it")

@@ -32,7 +32,7 @@ _UNTIL = instant("When the lease ends, and the message can be delivered again.")
 
 @request
 class AckRequest:
-    """Which messages to settle.
+    """The messages to settle.
 
     receipts: The receipts of the messages."""
 
@@ -41,7 +41,7 @@ class AckRequest:
 
 @request
 class NackRequest(AckRequest):
-    """Which messages to give back.
+    """The messages to give back.
 
     delay_ms: Deliver again after this many milliseconds. By default the group's `backoff_ms` applies."""
 
@@ -51,14 +51,14 @@ class NackRequest(AckRequest):
 
 @request
 class BuryRequest(AckRequest):
-    """Which messages to give up."""
+    """The messages to bury."""
 
     reason: str = optional(_REASON)
 
 
 @request
 class ExtendRequest(AckRequest):
-    """Which leases to extend.
+    """The leases to extend.
 
     invisible_ms: From now, in milliseconds."""
 
@@ -160,8 +160,9 @@ class ExtendResult(_Failures):
 def pop(service: Service, topic_name: str, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
-    Takes what is ready in one queue, and none only if none was ready in any. An answer holds at most
-    {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON."""
+    Takes ready messages of one queue, and none only if none was ready in any. An answer holds at most
+    {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a single message may exceed
+    these."""
     popped = in_topic(service, topic_name, lambda topic: service.consuming.pop(topic, group_name, request))
     answer: Json = {
         "messages": [_delivery(topic_name, each) for each in popped.deliveries],

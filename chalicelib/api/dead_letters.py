@@ -1,4 +1,4 @@
-"""Dead letters: list them, bring them back, throw them away."""
+"""Dead letters: list, redrive and purge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeadMessage(Message):
     """A message that the group has given up, with exactly one of `body` and `body_base64`.
 
     attempts: How often it was delivered.
-    reason: The reason that the last nack, or the bury, gave; or that the lease expired; or that the message was lost.
+    reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
     dead_at_ms: When it was given up.
     body: The payload; empty when the store has lost it, as `reason` then says."""
 
@@ -36,7 +36,7 @@ class DeadMessage(Message):
 
 @request
 class RedriveRequest:
-    """What to bring back. Without `message_ids`: all.
+    """The messages to redrive. Without `message_ids`: all.
 
     message_ids: Messages in the dead letters."""
 
@@ -44,7 +44,7 @@ class RedriveRequest:
 
 
 class RedriveResult(Answer):
-    """What was brought back.
+    """The outcome of a redrive.
 
     redriven: How many messages left the dead letters.
     remaining: How many of the group's messages are still in the dead letters."""
@@ -54,7 +54,7 @@ class RedriveResult(Answer):
 
 
 class PurgeResult(Answer):
-    """What was thrown away.
+    """The outcome of a purge.
 
     purged: How many dead letters were removed."""
 

@@ -148,7 +148,7 @@ class DelayedMessage(_Content):
 class CancelResult(Answer):
     """The message is cancelled.
 
-    cancelled: That it was cancelled, now."""
+    cancelled: This request cancelled it."""
 
     cancelled = flag(const=True)
 
@@ -210,7 +210,7 @@ def read_messages(service: Service, topic_name: str, request: ReadRequest) -> Js
     With `queue`: the messages of that queue from `offset` or from `at_ms` on, in offset order. Without: those of all
     queues from `at_ms` on, by `stored_at_ms`. With neither `offset` nor `at_ms`: from the start. `offset` needs `queue`
     and excludes `at_ms`. With `key`, which excludes all three: the messages with that key by `stored_at_ms`, in a topic
-    with `index_keys`, as far as they were stored since that was set. Reading has no effect on any group."""
+    with `index_keys`, if they were stored after that was set. Reading has no effect on any group."""
     topic = service.env.catalogue.current_topic(topic_name)
     if request.key is not None:
         messages, rest = _with_key(service, topic, request, request.key)

@@ -41,7 +41,7 @@ def sometimes(schema: Schema) -> Sometimes:
 
 class Operation(NamedTuple):
     """`run` takes the service, the names in the path, the request, and the headers by name; it returns the answer, or
-    its status and the answer. Its docstring is the operation's summary and description; `{LIMIT}` stands for the value
+    the status and the answer. Its docstring is the operation's summary and description; `{LIMIT}` stands for the value
     of a limit.
 
     `answers`: status -> what the body is, or a text where there is no body. `errors`: those that do not follow from the
@@ -96,7 +96,7 @@ class Operation(NamedTuple):
 
 
 def _typed(request: type, query: Any) -> Json:
-    """What looks like an integer and has to be one, is one; the rest is left for the check to name."""
+    """The query with integers where they are declared and given as digits; the check names the rest."""
     kinds = {name: declared.schema["type"] for name, declared in declarations(request).items()}
     return {
         name: int(value) if kinds.get(name) == "integer" and re.fullmatch(r"-?[0-9]{1,18}", value) else value

@@ -24,7 +24,7 @@ class Topic(Answer):
 
 
 class QueueOffsets(Answer):
-    """What one queue holds.
+    """The offsets of one queue.
 
     first_offset: The offset of the oldest message that can be read."""
 
@@ -34,7 +34,7 @@ class QueueOffsets(Answer):
 
 
 class TopicDetail(Topic):
-    """A topic, its groups, and what its queues hold.
+    """A topic, its groups, and the offsets of its queues.
 
     groups: The names of its groups.
     queue_offsets: One entry for each queue."""

@@ -39,7 +39,7 @@ class Label:
         return f"{self.noun} {quoted(self.path)}"
 
     def inside(self, name: str) -> Label:
-        """Of a field of this object. Cheap: a path is put together when something is wrong."""
+        """The label of a field of this object. Cheap: the path is built only for an error."""
         return Label(name, self.noun, self)
 
     def wrong(self, wanted: str, value: object) -> InvalidField:
@@ -94,7 +94,7 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
 
 
 def _wanted(schema: Schema, value: Any) -> tuple[str, ...]:
-    """What the value may be; empty where it is one of these. Of a list only the length counts."""
+    """The allowed values, for an error text; empty if the value is one of them. A list is judged by its length only."""
     if isinstance(schema, type):
         return (f"{{{', '.join(map(shown, declarations(schema)))}}}",)
     return _WANTED[schema.get("type", "oneOf")](schema, value)

@@ -94,7 +94,7 @@ def _answered(request: Request, operation: Operation, path: dict[str, str]) -> R
 
 @request_type
 class _Nothing:
-    """What a request has where its operation takes nothing."""
+    """The request of an operation that takes none."""
 
 
 def _data(request: Request, operation: Operation) -> list[Any]:
