@@ -1,4 +1,4 @@
-"""The data pipeline: reads DynamoDB exports of the table, and answers what a queue cannot answer cheaply.
+"""The data pipeline: reads DynamoDB exports of the table, for questions that a queue cannot answer cheaply.
 
-It shares no code with `chalicelib`: what it reads is described in `docs/table.md`.
+It shares no code with `chalicelib`: `docs/table.md` describes the items that it reads.
 """

@@ -1,7 +1,7 @@
-"""What a job says before it ends with exit code 1."""
+"""The error that a job prints before it exits with code 1."""
 
 from __future__ import annotations
 
 
 class BadInput(Exception):
-    """What was given cannot be worked with. The message is one line that names the thing and what is wrong with it."""
+    """The input cannot be used. The message is one line that names the input and the reason."""

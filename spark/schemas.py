@@ -1,4 +1,4 @@
-"""What the pipeline reads and writes: the schemas of items and of tables, each spelled once.
+"""The schemas of the items that the pipeline reads and of the tables that it writes, each defined once.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
 others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) tell nothing
@@ -161,7 +161,7 @@ PACKED = _struct(
 `pieces` (0: in S3), or one such `piece`, of which there are only `topic_id`, `entry_id`, `data`."""
 
 QUARANTINE = _struct(file=_STRING, line=_LONG, reason=_STRING, raw=_STRING)
-"""What could not be read. `line` 0: the file as a whole, or the rest of it. `raw`: the beginning of the line."""
+"""Unreadable input. `line` 0: the file as a whole, or the rest of it. `raw`: the beginning of the line."""
 
 MESSAGES = _struct(
     topic=_STRING,
@@ -190,7 +190,7 @@ VIOLATIONS = _struct(
     offset=_LONG,
     detail=_STRING,
 )
-"""What the audit has found wrong, partitioned by export."""
+"""The audit's findings, partitioned by export."""
 
 BACKLOG = _struct(
     topic=_STRING,
@@ -261,7 +261,7 @@ LATENESS_HISTOGRAM = _struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, bel
 """Messages by lateness; a null bound is none: table `delay_histogram`."""
 
 WAITING = _struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
-"""What still waits, by the hour in which it is due: table `delay_waiting`."""
+"""Messages that still wait, by the hour in which they are due: table `delay_waiting`."""
 
 DEAD_LETTERS = _struct(
     topic=_STRING, topic_id=_STRING, group=_STRING, reason=_STRING, hour_ms=_LONG, letters=_LONG, attempts_max=_INT
@@ -301,7 +301,7 @@ COST = _struct(
     usd_per_month=DoubleType(),
     basis=_STRING,  # derived: from what the items hold; assumed: from how consumers usually pop
 )
-"""What is stored, what that costs a month, and the units that it has taken: table `cost`."""
+"""Stored items, their cost a month, and the units that they have used: table `cost`."""
 
 ARRIVED = _struct(path=_STRING, at=_STRING, is_done=_BOOL)
 """Exports that the job `incremental` has seen: `at` as their manifest has it; not done: it is to be tried again."""

@@ -1,4 +1,4 @@
-"""What commands have in common, Spark jobs or not: their arguments, a bar that says how far they are."""
+"""Shared by all commands, Spark jobs or not: argument parsing and a progress bar."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EVERY_SECONDS = 0.2
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends with 64 and one line where arguments are wrong."""
+    """Exits with 64 and prints one line if the arguments are wrong."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(MISUSED, f"{self.prog}: {message}; --help says more\n")
@@ -32,7 +32,7 @@ def natural(text: str) -> int:
 
 
 class Bar:
-    """On stderr, when that is a terminal. `total` 0: nobody knows how much it will be."""
+    """Draws progress on stderr if that is a terminal. `total` 0: the total is unknown."""
 
     def __init__(self, total: int, unit: str) -> None:
         self._total, self._unit = total, unit

@@ -16,7 +16,7 @@ _run_task = daemon.worker
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Runs a task. Its exit code."""
+    """Runs a task. Returns its exit code."""
     if hasattr(socket, "TCP_QUICKACK") and sock.family != socket.AF_UNIX:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     code: int = _run_task(sock, authenticated)

@@ -12,8 +12,8 @@ as well. A kill in between leaves some partitions replaced, and perhaps one miss
 export puts it back before it begins. What a job writes elsewhere (`replay`, `search --out`), and what the jobs that
 `incremental` and `pipeline` run have done before one fails, stays.
 
-A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` is given a `Run` and returns what to
-say, or an `Outcome` where the exit code is not 0.
+A job is `if __name__ == "__main__": sys.exit(main(Job(name, about, run)))`. `run` receives a `Run` and returns the
+summary, or an `Outcome` if the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LAST_MS = 253_402_300_799_999
 
 
 class Outcome(NamedTuple):
-    """`text`: what was done, for the summary. `where`: what was written, if anything."""
+    """`text`: the result, for the summary. `where`: the place that was written, if any."""
 
     text: str
     where: str = ""
@@ -58,10 +58,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """`add_arguments` adds what only this job takes; `reads_export=False`: it works on tables alone; `looks_anew`: it
-    looks for what cannot be read of the export, though a job before has; `full_only`: why it takes no incremental
-    export; `writes`: its tables, in which what a killed run has left is put right before this one begins; `kinds`: of
-    item that it reads; `only_elsewhere`: of segments, only those with an entry whose messages lie in payloads."""
+    """`add_arguments` adds the job's own arguments. `reads_export=False`: the job reads only tables. `looks_anew`: the
+    job checks the export for unreadable input even if an earlier job has done so. `full_only`: the reason why the job
+    rejects incremental exports. `writes`: the job's tables; before the job begins, partitions that a killed run left
+    unfinished are restored. `kinds`: the kinds of item that the job reads. `only_elsewhere`: of the segments, the job
+    reads only those with an entry whose messages lie in payloads."""
 
     name: str
     about: str
@@ -76,7 +77,7 @@ class Job:
 
 
 class Run:
-    """One run of a job: what it was given."""
+    """One run of a job, with its arguments."""
 
     def __init__(
         self,
@@ -92,53 +93,53 @@ class Run:
 
     @property
     def export(self) -> Export:
-        """Only of a job that reads one."""
+        """The export. Only for a job that reads one."""
         if self._export is None:
             raise LookupError("this job reads no export")
         return self._export
 
     @cached_property
     def now_ms(self) -> int:
-        """The instant that the job takes for now: as given, or the export's own."""
+        """The current time for this job: from the arguments, or else the export's own time."""
         given: int | None = self.given.now
         return self.export.at_ms if given is None else given
 
     @cached_property
     def landed(self) -> DataFrame:
-        """`schemas.LANDED`: the export, read once, when it is first asked for."""
+        """`schemas.LANDED`: the export, read once, on first use."""
         if self._land is None:
             raise LookupError("this job reads no export")
         return self._land()
 
     def items(self, *kinds: str) -> DataFrame:
-        """The items of these kinds that the export has: `schemas.ITEMS`, without the messages in entries. Of an
-        incremental export, what has changed."""
+        """The items of these kinds in the export: `schemas.ITEMS`, without the messages in entries. For an incremental
+        export, only the changes."""
         return self.landed.where(F.col("kind").isin(*kinds)).select(*schemas.ITEMS.names)
 
     @cached_property
     def quarantined(self) -> int:
-        """How many rows of the quarantine this export has."""
+        """The number of quarantine rows for this export."""
         return self.tables.count_quarantine(self.export.id)
 
     def quarantine(self, rows: DataFrame) -> None:
-        """Writes the quarantine of this export: what `check_quarantine` has found anew, and these rows."""
+        """Writes the quarantine of this export: the rows that `check_quarantine` found in this run, and these rows."""
         if self._unreadable is None:
             raise LookupError("this job does not look for what cannot be read")
         self.tables.overwrite(self._unreadable.unionByName(rows), "quarantine", self.export.id)
         self.__dict__.pop("quarantined", None)
 
     def write(self, rows: DataFrame, table: str) -> int:
-        """Writes the table's partition of this export. It replaces what a run before has written when this run has
-        succeeded. How many rows."""
+        """Writes the table's partition of this export. It replaces the partition of an earlier run once this run has
+        succeeded. Returns the number of rows."""
         return self.tables.stage(rows, table, self.export.id)
 
     def write_within(self, rows: DataFrame, table: str, parts: list[str]) -> int:
-        """As `write`, of a table that is partitioned by more than the export: of this export, partitions that these
-        rows have nothing for stay."""
+        """Like `write`, for a table that is partitioned by more than the export. Partitions of this export for which
+        there are no rows stay."""
         return self.tables.stage_within(rows, table, parts, self.export.id)
 
     def written(self, table: str, schema: StructType) -> DataFrame:
-        """What this run has written."""
+        """The rows that this run has written."""
         return self.tables.read_staged(table, schema, self.export.id)
 
     def where(self, table: str) -> str:
@@ -146,11 +147,11 @@ class Run:
         return self.tables.partition(table, self.export.id)
 
     def check_quarantine(self, anew: bool = False) -> None:
-        """Looks for what cannot be read of the export, and notes it in the quarantine, once for all jobs.
+        """Checks the export for unreadable input and writes it to the quarantine, once for all jobs.
 
-        Raises `BadInput` if there is any and `--allow-quarantine` was not given. `anew`: looks though a run before
-        has. If the job can go on, the quarantine stays as it is until the job calls `quarantine`, because only then
-        everything that belongs there is known."""
+        Raises `BadInput` if there is any and `--allow-quarantine` was not given. `anew`: checks even if an earlier run
+        has done so. In that case, if the job can go on, the quarantine stays unchanged until the job calls
+        `quarantine`, because only then are all of its rows known."""
         if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
             found = self.landed.where(F.col("kind") == schemas.UNREADABLE).select("file", "line", "trouble.*")
             if anew:
@@ -161,7 +162,7 @@ class Run:
         self.demand_clean()
 
     def demand_clean(self) -> None:
-        """Raises `BadInput` if the quarantine has rows of this export, unless they are allowed."""
+        """Raises `BadInput` if the quarantine has rows of this export and `--allow-quarantine` was not given."""
         if self.quarantined and not self.given.allow_quarantine:
             first = self.tables.first_of_quarantine(self.export.id)
             raise BadInput(
@@ -171,7 +172,8 @@ class Run:
 
 
 def main(job: Job, arguments: Sequence[str] | None = None, landed: DataFrame | None = None) -> int:
-    """Runs the job. The exit code. `landed`: `schemas.LANDED` with items of all kinds, if the export has been read."""
+    """Runs the job. Returns the exit code. `landed`: `schemas.LANDED` with items of all kinds, if the export has
+    already been read."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
     if not given.traceback:
@@ -235,7 +237,7 @@ def landing(run: Run, job: Job) -> Iterator[DataFrame]:
 
 
 def parser(job: Job) -> argparse.ArgumentParser:
-    """Of the arguments that all jobs take, and of its own."""
+    """The parser of the arguments that all jobs share, and of the job's own."""
     made = Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
     if job.reads_export:
         made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
@@ -252,7 +254,7 @@ def parser(job: Job) -> argparse.ArgumentParser:
 
 
 def instant(text: str) -> int:
-    """Ms since the epoch. A time without a zone is UTC."""
+    """Returns ms since the epoch. A time without a zone is UTC."""
     if text.isascii() and text.isdigit() and int(text) <= _LAST_MS:
         return int(text)
     try:
@@ -263,14 +265,14 @@ def instant(text: str) -> int:
 
 
 def place(text: str) -> str:
-    """Of the tables: without a name, they would lie in the root of the machine."""
+    """Parses the location of the tables. It must not be empty: the tables would lie in the root of the machine."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
     return text
 
 
 def master(text: str) -> str:
-    """Of Spark: this machine, or a cluster."""
+    """Parses the Spark master: this machine, or a cluster."""
     if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a Spark master URL, such as local[4], spark://host:7077, yarn or k8s://host"
@@ -283,7 +285,7 @@ def _rows(count: int) -> str:
 
 
 def _said(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The error's message, in one line."""
     name, text = type(error).__name__, str(error)
     if isinstance(error, PySparkException):
         text = error.getMessage() or ""

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 _LOOPBACK = "127.0.0.1"
 _ARROW_BATCH_ROWS = 4096
 _ARROW_BATCH_BYTES = 16 * 1024 * 1024
-"""What one batch between the JVM and Python may hold: rows with payloads of 300 KB must not add up to gigabytes."""
+"""The most bytes in one batch between the JVM and Python: rows with payloads of 300 KB must not add up to gigabytes."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -57,7 +57,7 @@ def open_session(
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C while the JVM starts would leave it running, for good: it is obeyed when it has started."""
+    """Delays Ctrl-C until the JVM has started. An interrupt during the start would leave the JVM running for good."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are for the main thread alone
         return
@@ -77,7 +77,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _is_submitted() -> bool:
-    """Whether `spark-submit` has started this process, and so has chosen the master."""
+    """Whether `spark-submit` has started this process, and so has set the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

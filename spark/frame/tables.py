@@ -1,10 +1,10 @@
-"""The tables that jobs write: Parquet, each partitioned by the export that it was made from.
+"""Stores the tables that jobs write: Parquet, each partitioned by the export that it was made from.
 
 A run overwrites partitions of its own export only. `root` is a path or URL that Spark can write to.
 
-A run writes all of it under `_unfinished` first, and `commit` moves it, partition by partition. So a query that fails
-changes no table. `_SUCCESS` moves with the partition, and marks one without rows, too. Readers see the old partition,
-for a moment none, then the new one.
+A run first writes everything under `_unfinished`, and `commit` moves it, partition by partition. So a failed query
+changes no table. `_SUCCESS` moves with the partition, and marks a partition without rows, too. Readers see the old
+partition, for a moment none, then the new one.
 
 Of each partition `commit` first sets the old one aside, then leaves a mark that what is in its place from now on is
 new, then moves the new one there. It removes what it has set aside when all moves are done; if one fails, it puts all
@@ -32,7 +32,7 @@ _UNFINISHED = "_unfinished"
 
 
 class _Staged(NamedTuple):
-    """A partition that is to be replaced. `leaf`: its path within the table, the export last."""
+    """A partition to be replaced. `leaf`: its path within the table, the export last."""
 
     table: str
     export_id: str
@@ -44,7 +44,7 @@ class _Staged(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where the new one waits."""
+        """The place of the new partition until it is moved."""
         return f"{_aside(self.table, self.export_id)}/{self.leaf}"
 
     @property
@@ -53,7 +53,8 @@ class _Staged(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """This file is there from when the old one is wholly set aside, until that is removed or begins to go back."""
+        """The mark is a file. It exists from the moment the old partition is wholly set aside until that is removed or
+        begins to go back."""
         return f"{self.old}{_MARK}"
 
 
@@ -61,9 +62,10 @@ class Tables:
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark, self.root = spark, root.rstrip("/")
         self._staged: list[_Staged] = []
-        """What has been written, until `commit` moves it."""
+        """Staged partitions, until `commit` moves them."""
         self._wide: list[tuple[str, str]] = []
-        """Tables that are partitioned by more than the export, and it: they are there though no row was written."""
+        """Tables that are partitioned by more than the export, each with the export. They exist even if no row was
+        written."""
 
     def path(self, table: str) -> str:
         return f"{self.root}/{table}"
@@ -72,7 +74,7 @@ class Tables:
         return f"{self.root}/{table}/export={export_id}"
 
     def has(self, place: str) -> bool:
-        """Whether a finished write has left this table, or this partition of one."""
+        """Whether a finished write has left this table, or this partition of a table."""
         return self._exists(f"{place}/_SUCCESS")
 
     def read(self, table: str, schema: StructType | None = None) -> DataFrame:
@@ -83,13 +85,13 @@ class Tables:
         return reader.parquet(self.path(table))
 
     def overwrite(self, rows: DataFrame, table: str, export_id: str) -> int:
-        """Writes the partition of this export and moves it to its place at once. How many rows."""
+        """Writes the partition of this export and moves it into place at once. Returns the number of rows."""
         count = self.stage(rows, table, export_id)
         self._commit([each for each in self._staged if (each.table, each.export_id) == (table, export_id)], [])
         return count
 
     def stage(self, rows: DataFrame, table: str, export_id: str) -> int:
-        """Writes the partition of this export aside; `commit` moves it to its place. How many rows."""
+        """Stages the partition of this export; `commit` moves it into place. Returns the number of rows."""
         self.restore(table, export_id)
         staged = _Staged(table, export_id, f"export={export_id}")
         count = Observation()
@@ -116,11 +118,11 @@ class Tables:
         return self._spark.read.schema(schema).parquet(self.path(_aside(table, export_id) + f"/export={export_id}"))
 
     def commit(self) -> None:
-        """Moves what is staged to its place: all of it, or it raises and nothing has changed."""
+        """Moves all staged partitions into place, or raises and leaves every table unchanged."""
         self._commit(list(self._staged), list(self._wide))
 
     def discard(self) -> None:
-        """Removes what is staged, but where an old partition could not be put back: `restore` goes by both."""
+        """Removes staged partitions, except where an old one could not be put back: `restore` needs both."""
         for table, export_id in _sources(self._staged, self._wide):
             if not self._exists(_olds(table, export_id)):
                 self._delete(_aside(table, export_id))
@@ -128,14 +130,14 @@ class Tables:
         self._wide.clear()
 
     def restore_all(self, table: str) -> None:
-        """As `restore`, of every export: for a job that alone writes this table."""
+        """Like `restore`, for every export: for a job that is the only writer of this table."""
         olds = self._names(_UNFINISHED) if self._exists(_UNFINISHED) else []
         for name in olds:
             if name.startswith(f"{table}-") and name.endswith(_OLD):
                 self.restore(table, name.removeprefix(f"{table}-").removesuffix(_OLD))
 
     def restore(self, table: str, export_id: str) -> None:
-        """Puts back what a killed run has set aside and not replaced."""
+        """Puts back partitions that a killed run has set aside and not replaced."""
         olds = _olds(table, export_id)
         if not self._exists(olds):
             return
@@ -189,7 +191,8 @@ class Tables:
         self._move(staged.place, staged.partition)
 
     def _put_back(self, staged: _Staged) -> None:
-        """The order of steps is such that, after a kill between any two of them, all can be done again."""
+        """Puts the old partition back. The steps are ordered so that, after a kill between any two, all of them can be
+        repeated."""
         if self._exists(staged.mark):
             self._files(staged.place).mkdirs(self._hadoop_path(staged.place))  # says that it is not replaced
             self._delete(staged.partition)  # half of the new one, perhaps, into which the old one would be moved
@@ -205,7 +208,8 @@ class Tables:
         self._delete(staged.old)
 
     def _forget(self, staged: _Staged) -> None:
-        """Removes the old one. Its mark goes last: without it, what there still is would be put back."""
+        """Removes the old partition. Its mark goes last: without the mark, `restore` would put the remaining files
+        back."""
         self._delete(staged.old)
         self._delete(staged.mark)
 
@@ -216,7 +220,7 @@ class Tables:
             raise OSError(f"{self.path(place)} cannot be moved to {self.path(to)}")
 
     def _leaves(self, folder: str) -> list[str]:
-        """The partitions that are in a folder, or that have their marks there."""
+        """The partitions in a folder, and those whose marks are there."""
         found = set[str]()
         for name in self._names(folder):
             if name.startswith("export="):
@@ -226,7 +230,7 @@ class Tables:
         return sorted(found)
 
     def of_others(self, table: str, schema: StructType, export_id: str) -> DataFrame:
-        """What other exports have brought into the table; nothing, before there is one."""
+        """The table's rows from other exports; empty if the table does not exist yet."""
         if not self._exists(table):
             return self._spark.createDataFrame([], _with_export(schema))
         found = self._spark.read.schema(_with_export(schema)).parquet(self.path(table))
@@ -248,7 +252,7 @@ class Tables:
         return self._quarantine(export_id).count()
 
     def first_of_quarantine(self, export_id: str) -> str:
-        """File, line and reason of one row."""
+        """File, line and reason of one quarantine row."""
         row = self._quarantine(export_id).orderBy("file", "line").first()
         return f"{row['file']} line {row['line']}, {row['reason']}" if row else "none"
 
@@ -266,7 +270,7 @@ class Tables:
         self._files(place).create(self._hadoop_path(place), True).close()
 
     def _delete(self, place: str) -> None:
-        """If it is there. Raises `OSError` if it still is."""
+        """Deletes the place if it exists. Raises `OSError` if it still exists afterwards."""
         if not self._files(place).delete(self._hadoop_path(place), True) and self._exists(place):
             raise OSError(f"{self.path(place)} cannot be removed")
 
@@ -295,5 +299,5 @@ def _olds(table: str, export_id: str) -> str:
 
 
 def _sources(staged: list[_Staged], wide: list[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Tables and exports."""
+    """The tables and exports of the staged partitions and of the wide tables."""
     return {(each.table, each.export_id) for each in staged} | set(wide)

@@ -48,7 +48,7 @@ def run(run: Run) -> Outcome:
 
 
 def _failures(run: Run, items: DataFrame) -> DataFrame:
-    """What cannot be unpacked: `unpack.COLUMNS`. Where a payload is missing, or in S3, there is nothing to unpack."""
+    """The entries that cannot be unpacked: `unpack.COLUMNS`. Entries whose payload is missing or in S3 are skipped."""
     inline = dynamodb_export.failures(run.spark, run.export.place.path)
     elsewhere = packed(items, only_elsewhere=True).where("data is not null").transform(unpacked)
     return inline.unionByName(elsewhere.where("failure is not null"))

@@ -26,7 +26,7 @@ each run: until it can be read, or is removed."""
 
 _MANIFEST = "manifest-summary.json"
 _LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
-"""What Spark gives of each file."""
+"""The columns that Spark returns for each file."""
 _TABLE = "arrived"
 
 
@@ -50,14 +50,14 @@ def run(run: Run) -> Outcome:
 
 
 class _Arriving:
-    """`outcomes`: of each export that was tried, whether it was read."""
+    """`outcomes`: for each export that was tried, whether it was read."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self.outcomes: list[bool] = []
 
     def again(self) -> None:
-        """Tries what could not be read before, as far as it is still there."""
+        """Retries the exports that could not be read before and still exist."""
         self._run.tables.restore_all(_TABLE)
         try:
             arrived = self._run.tables.read(_TABLE, schemas.ARRIVED)
@@ -68,8 +68,8 @@ class _Arriving:
                 self._one(row["path"], row["at"])
 
     def new(self) -> None:
-        """Goes through what is new. If it dies in the middle, the next run begins again with the same exports,
-        which changes nothing of those that were done."""
+        """Reads all new exports. If it dies in the middle, the next run starts again with the same exports, which
+        leaves the finished ones unchanged."""
         given = self._run.given
         checkpoint = given.checkpoint or self._run.tables.path("_checkpoint")
         found = (

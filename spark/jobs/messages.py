@@ -72,8 +72,8 @@ def _unpacked(run: Run, only_failures: bool = False) -> DataFrame:
 
 
 def _quarantine(run: Run, known: DataFrame, any_failed: bool) -> None:
-    """Notes what could not be unpacked, but for what another export has brought. Raises `BadInput` if that is not
-    allowed."""
+    """Writes the entries that could not be unpacked to the quarantine, except those that another export has brought.
+    Raises `BadInput` if the quarantine then has rows and they are not allowed."""
     rows = run.spark.createDataFrame([], schemas.QUARANTINE)
     if any_failed:
         rows = failures(_unpacked(run, only_failures=True)).transform(only_new, known).select(*rows.columns)
@@ -82,15 +82,15 @@ def _quarantine(run: Run, known: DataFrame, any_failed: bool) -> None:
 
 
 def _known(run: Run) -> DataFrame:
-    """The messages of the days of this export that other exports have brought."""
+    """The messages that other exports have brought for the days of this export."""
     (days,) = run.landed.agg(F.min("days.first").alias("first"), F.max("days.last").alias("last")).collect()
     table = run.tables.of_others(_TABLE, schemas.MESSAGES, run.export.id)
     return table.where(F.col("date").between(days["first"], days["last"]))
 
 
 def _named(run: Run, own: DataFrame) -> DataFrame:
-    """The topics that there are. An incremental export has those that changed: others are as exports before it had
-    them. Raises `BadInput` if there is none before it."""
+    """The topics that exist. An incremental export has only those that changed; the others come from earlier exports.
+    Raises `BadInput` if there is no earlier export."""
     if run.export.is_incremental:
         return run.tables.read(_NAMES).select("topic_id", "topic").unionByName(own).distinct()
     return own

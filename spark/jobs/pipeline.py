@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    """The exit code: that of the first job that failed, which ends it; else that of the audit."""
+    """Returns the exit code of the first job that failed, which ends the run; otherwise that of the audit."""
     given = run.given
     export = read_export(given.export)
     if export.is_incremental:
@@ -50,7 +50,7 @@ def run(run: Run) -> Outcome:
 
 
 def _options(given: argparse.Namespace, *names: str) -> list[str]:
-    """The arguments of these names, as far as they were given, to be passed on."""
+    """The arguments of these names that were given, to pass on."""
     found = {f"--{name.replace('_', '-')}": getattr(given, name) for name in names}
     flags = [name for name, value in found.items() if value is True]
     return [*flags, *(f"{name}={value}" for name, value in found.items() if not isinstance(value, bool | None))]

@@ -64,7 +64,7 @@ def run(run: Run) -> Outcome:
 
 
 def _plan(run: Run, is_begun: bool) -> DataFrame:
-    """What this run sends, as it was selected when it began."""
+    """The messages that this run sends, as selected when it began."""
     place = f"replay/run={run.given.run_id}/plan"
     path = run.tables.path(place)
     if not run.tables.has(place):

@@ -58,7 +58,7 @@ def _line(row: Row) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line, and without what a terminal would obey."""
+    """The text on one line, without characters that a terminal would interpret."""
     return "".join(each if each.isprintable() else " " for each in text)
 
 
@@ -70,7 +70,7 @@ def _demand_file(out: Path) -> None:
 
 
 def _write(found: DataFrame, out: Path) -> int:
-    """Writes it beside first: a file that was there stays until all of the new one is."""
+    """Writes to a temporary file beside it first: an existing file stays until the new one is complete."""
     unfinished = out.with_name(out.name + ".unfinished")
     count = 0
     with unfinished.open("wb") as file:

@@ -14,7 +14,7 @@ _CONTAINER_BYTES = 3
 
 
 class Malformed(Exception):
-    """What is wrong with an item, in one line."""
+    """The reason why an item is invalid, in one line."""
 
 
 class Attributes:
@@ -64,7 +64,7 @@ class Attributes:
 
     @property
     def weight(self) -> int:
-        """What the item weighs in the table, as DynamoDB counts."""
+        """The item's size in the table, as DynamoDB counts."""
         return sum(len(name.encode()) + _weight(value) for name, value in self._typed.items())
 
 

@@ -43,7 +43,7 @@ _MAP_BYTES, _ELEMENT_BYTES = 3, 1
 
 
 class Unsuited(Exception):
-    """Something in these lines needs a closer look."""
+    """These lines must be read one by one."""
 
 
 class Columns(NamedTuple):
@@ -120,7 +120,7 @@ def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.St
 
 
 def _entries(typed: pa.StructArray, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
-    """Of all segments, and what each weighs as an element of a list."""
+    """The entries of all segments, and the size of each as an element of a list."""
     identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
     count, stored, wire = (_numbers(pc.struct_field(typed, [name, "N"])) for name in ("n", "at", "w"))
     codec = _required(pc.struct_field(typed, ["c", "S"]))
@@ -160,7 +160,7 @@ _STRUCTS: dict[str, Callable[[_Item, pa.StructType, bool], tuple[pa.StructArray,
 
 
 def _part(item: _Item, at: int) -> pa.Array:
-    """Of the partition key. Raises `ArrowException` where it has fewer."""
+    """One part of the partition key. Raises `ArrowException` if the key has fewer."""
     return pc.list_element(item.parts, at)
 
 
@@ -175,7 +175,7 @@ def _numbers(texts: pa.Array) -> pa.Array:
 
 
 def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
-    """As they are; a cast alone takes hexadecimal numbers, and more."""
+    """Returns the texts unchanged if they match the pattern; a cast alone accepts hexadecimal numbers, and more."""
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
         raise Unsuited("a text is not as it should be")
     return texts
@@ -191,13 +191,14 @@ def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _lengths(column: pa.Array) -> Numbers:
-    """In bytes; of null 0."""
+    """The lengths in bytes; 0 for null."""
     lengths: Numbers = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
 
 
 def _weights(numbers: pa.Array, name: str) -> Numbers:
-    """What each weighs with its name, as DynamoDB counts: a byte for two digits but the last zeros; of null 0."""
+    """The size of each number with its name, as DynamoDB counts: one byte for two digits, without trailing zeros; 0 for
+    null."""
     values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
     if np.any(values < 0):
         raise Unsuited("a negative number")

@@ -1,4 +1,4 @@
-"""A data file of an export as record batches: its items, and what of it cannot be read."""
+"""A data file of an export as record batches: its items, and its unreadable lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SEGMENT = items.PREFIXES_OF["segment"].encode()
 _KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
 
 _Line = tuple[int, bytes]
-"""Its number in the file, from 1, and what it says."""
+"""The line's number in the file, from 1, and its text."""
 
 
 class FileReader:
@@ -50,8 +50,9 @@ class FileReader:
         is_light: bool = False,
         checks: bool = False,
     ) -> None:
-        """`kinds`: those to give; None: all. Segments whose lines are without `of_segments` are not given. `is_light`:
-        without the `data` of entries. `checks`: what is not given is parsed, too, to find what cannot be read."""
+        """`kinds`: the kinds to return; None: all. Segments whose lines are without `of_segments` are left out.
+        `is_light`: without the `data` of entries. `checks`: lines that are left out are parsed, too, to find unreadable
+        ones."""
         self._file, self._is_incremental, self._kinds = file, is_incremental, kinds
         self._is_light, self._checks = is_light, checks
         self._lines = LineReader(file)
@@ -69,7 +70,7 @@ class FileReader:
                 yield from self._batches(block)
 
     def _may_have_wanted(self, text: bytes) -> bool:
-        """A glance at all lines at once: most blocks have nothing of a rare kind."""
+        """Checks all lines of a block at once: most blocks hold no item of a rare kind."""
         if self._wanted is None or (_SEGMENT in self._wanted and self._of_segments in text) or b"\\" in text:
             return True
         found = {*_PREFIXES.findall(text)}
@@ -89,7 +90,7 @@ class FileReader:
                     yield batch if kind or self._kinds is None else batch.filter(pc.is_in(batch["kind"], self._names))
 
     def _wants(self, prefix: bytes, line: bytes) -> bool:
-        """Whether to give it, or to look at its kind: its key is not spelled as usual."""
+        """Whether the line is wanted, or must be checked for its kind because its key is not spelled as usual."""
         if prefix == _SEGMENT and self._of_segments not in line:
             return False
         return not prefix or self._wanted is None or prefix in self._wanted
@@ -134,7 +135,7 @@ class FileReader:
             yield from self._fitting(rows, dict(found))
 
     def _fitting(self, rows: list[dict[str, Any]], lines: dict[int, bytes]) -> Iterator[pa.RecordBatch]:
-        """A number may be too large for its column: then each row is tried alone."""
+        """Retries row by row if a batch fails: a number may be too large for its column."""
         try:
             batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
         except (pa.ArrowException, OverflowError) as error:

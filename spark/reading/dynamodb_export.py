@@ -43,7 +43,7 @@ _SCHEMAS: dict[str, StructType | str] = {
 }
 _ELSEWHERE = "elsewhere"
 _PIECES = b'"p"'
-"""The attribute of an entry that says in how many payload items its messages are."""
+"""The attribute of an entry that counts the payload items with its messages."""
 
 
 def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
@@ -63,7 +63,7 @@ def messages(spark: SparkSession, path: str) -> DataFrame:
 
 
 def failures(spark: SparkSession, path: str) -> DataFrame:
-    """Those of their entries that cannot be unpacked."""
+    """The entries of a full export's segments that cannot be unpacked."""
     return _load(spark, path, _FAILURES)
 
 

@@ -37,7 +37,7 @@ class Place:
         return Place(self.path.rstrip("/").rpartition("/")[0] or ("/" if self.path.startswith("/") else "."))
 
     def read(self) -> bytes:
-        """The whole of a small file. Raises `BadInput` when it is not there or cannot be read."""
+        """Reads a small file whole. Raises `BadInput` if it does not exist or cannot be read."""
         try:
             with self.open() as file:
                 content: bytes = file.read()
@@ -51,7 +51,7 @@ class Place:
         return files.open_input_stream(path, compression=None)
 
     def size(self) -> int | None:
-        """In bytes; None: there is no such file."""
+        """The size in bytes; None if there is no such file."""
         files, path = self._located()
         info = files.get_file_info(path)
         return info.size if info.type == fs.FileType.File else None
@@ -71,5 +71,5 @@ def _s3() -> fs.FileSystem:
 
 
 def _reason(error: OSError) -> str:
-    """What the operating system says, without the path again."""
+    """The operating system's message, without the path."""
     return (error.strerror or str(error).splitlines()[0]) if error.args else "no reason given"

@@ -1,6 +1,6 @@
 """One item of an export, by its key: which kind it is, and the struct of that kind (see `schemas.KINDS`).
 
-The keys and attributes are those of docs/table.md. What does not fit raises `Malformed`."""
+The keys and attributes are those of docs/table.md. Items that do not fit raise `Malformed`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def kind_of(key: Key) -> str:
 
 
 def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
-    """Null: of an item of no topic, or of a topic that is gone."""
+    """The item's topic id. Null if the item has no topic, or its topic is gone."""
     if kind == "topic":
         return item.text("id") if item else None
     if kind == "grave":
@@ -69,7 +69,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
 
 
 def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
-    """Null: nothing of this kind is read."""
+    """The struct of the item. Null if the pipeline reads nothing of this kind."""
     read = _READERS.get(kind)
     return read(key, item) if read else None
 

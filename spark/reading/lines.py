@@ -16,7 +16,8 @@ _READ_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
 """Decompressed: large enough for columns to pay, small beside what a worker has."""
 _LINE_BYTES_MAX = 16 << 20
-"""An item has 400 KB at most; in base64, and with its old image, a line has no more than some 1.2 MB."""
+"""The longest line accepted. An item has 400 KB at most; in base64, and with its old image, a line has about 1.2 MB at
+most."""
 _GZIP = 16 + isal_zlib.MAX_WBITS
 RAW_BYTES_MAX = 200
 
@@ -30,7 +31,7 @@ class Trouble(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Whole lines. `first`: the number of the first of them, from 1."""
+    """Whole lines. `first`: the number of the first line, from 1."""
 
     first: int
     text: bytes
@@ -38,7 +39,7 @@ class Block(NamedTuple):
 
 @dataclass
 class LineReader:
-    """Iterate once; what is wrong with the file as a whole is in `troubles` afterwards."""
+    """Iterate once. Afterwards `troubles` holds the errors of the file as a whole."""
 
     file: DataFile
     troubles: list[Trouble] = field(default_factory=list)
@@ -71,7 +72,7 @@ class LineReader:
         return Block(first, text)
 
     def _decompressed(self, digest: hashlib._Hash) -> Iterator[bytes]:
-        """Blocks of the text. Raises `EOFError` where it ends too soon, `isal_zlib.error` where it is broken."""
+        """Blocks of the text. Raises `EOFError` if the text is truncated, `isal_zlib.error` if it is corrupt."""
         inflate = isal_zlib.decompressobj(_GZIP)
         with self.file.place.open() as stream:
             while raw := stream.read(_READ_BYTES):

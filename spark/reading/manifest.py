@@ -1,4 +1,4 @@
-"""The manifest of an export: what it says that there is, checked.
+"""Reads the manifest of an export, and checks it.
 
 The layout is the one that AWS documents. In the folder of an export lie `manifest-summary.json` (one object) and
 `manifest-files.json` (one object a line, for each data file), each with its checksum beside it. Data files of a full
@@ -55,8 +55,8 @@ class Export:
 
 
 def read_export(path: str) -> Export:
-    """The export in this folder. Raises `BadInput`: no manifest, a wrong checksum of one, a data file that is not
-    there, counts that disagree, nothing in it."""
+    """The export in this folder. Raises `BadInput` if it has no manifest, a manifest has a wrong checksum, a data file
+    is missing, counts disagree, or the export is empty."""
     place = Place(path.rstrip("/"))
     summary = _parsed(_verified(place / "manifest-summary.json"), place / "manifest-summary.json")
     if summary.get("outputFormat", _FORMAT) != _FORMAT:
@@ -97,7 +97,7 @@ def _data_files(place: Place) -> Iterator[DataFile]:
 
 
 def _verified(manifest: Place) -> bytes:
-    """What it holds, once its checksum has been compared."""
+    """Returns the manifest's content after comparing its checksum."""
     if manifest.size() is None:
         raise BadInput(f"{manifest.parent} is not a finished export: it has no {manifest.name}")
     content = manifest.read()

@@ -1,6 +1,6 @@
 """Lines of a data file, one by one: each becomes a row of `schemas.ITEMS`, or the reason why it does not.
 
-For kinds of which there are few, for maps whose names are not known before, and for what does not parse in bulk."""
+Used for rare kinds, for maps whose names are not known beforehand, and for lines that do not parse in bulk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEADS = ("kind", "pk", "sk", "topic_id", "bytes", "ttl", "written_us", "is_dele
 
 
 def row_of(line: bytes, is_incremental: bool) -> dict[str, Any]:
-    """Without file and line. Raises `Malformed`."""
+    """Parses a line into a row, without file and line. Raises `Malformed`."""
     try:
         parsed = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -48,7 +48,7 @@ def _head(keys: Attributes, item: Attributes | None) -> tuple[dict[str, Any], it
 
 
 def _written_us(parsed: dict[str, Any]) -> int:
-    """As exports have it, a typed number or a plain text."""
+    """The time of the write, which exports store as a typed number or a plain text."""
     metadata = parsed.get("Metadata")
     value = metadata.get("WriteTimestampMicros") if isinstance(metadata, dict) else None
     return as_number({"N": value} if isinstance(value, str) else value, "WriteTimestampMicros")

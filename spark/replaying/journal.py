@@ -1,5 +1,5 @@
-"""The journal of a replay: what it was about to send, and what it knows to have been stored. A line is written and
-synced before what it says is acted upon.
+"""The journal of a replay: the batches that it was about to send, and those that are known to be stored. Each line is
+written and synced before the replay acts on it.
 
     {"run": ..., "to": ..., "selection": ...}       the first line: what the run is
     {"sending": [first, end], "at_ms": ...}         messages `first` to `end` of the plan, of which `end` is not one
@@ -23,7 +23,7 @@ from spark.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A batch of which nobody knows whether it was stored: begun at `first_at_ms`, last tried at `last_at_ms`."""
+    """A batch that may or may not be stored: begun at `first_at_ms`, last tried at `last_at_ms`."""
 
     first: int
     end: int
@@ -32,7 +32,8 @@ class Doubt:
 
 
 class Journal:
-    """Of one run. Raises `BadInput` if the file is of another run, or is no journal, or another process writes it."""
+    """The journal of one run. Raises `BadInput` if the file belongs to another run, is not a journal, or is being
+    written by another process."""
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self.stored = 0
@@ -65,7 +66,7 @@ class Journal:
         self._file.close()
 
     def sending(self, first: int, end: int, at_ms: int) -> Doubt:
-        """Notes an attempt. What is in doubt from now on."""
+        """Records an attempt. Returns the batch that is in doubt from now on."""
         self._append({"sending": [first, end], "at_ms": at_ms})
         return self._doubted(first, end, at_ms)
 

@@ -28,10 +28,11 @@ PROPERTY = "decant-replay-id"
 
 SKEW_MS = 30_000
 DEDUP_MS = 5 * 60_000
-"""How long the service knows a `dedup_id`."""
+"""How long the service remembers a `dedup_id`."""
 DEDUP_SURE_MS = DEDUP_MS - 2 * SKEW_MS
 SETTLED_MS = DEDUP_MS + 60_000 + 2 * SKEW_MS
-"""The service may finish a produce call that died for as long as its `dedup_id` stands, and a call's time more."""
+"""How long a produce call that died may still finish: as long as its `dedup_id` is valid, and the duration of one call
+more."""
 
 BATCH_MAX = 100
 BATCH_BYTES_MAX = 1_000_000
@@ -41,7 +42,7 @@ PAUSE_MS, PAUSE_MS_MAX = 500, 10_000
 """Between attempts, doubling."""
 
 Message = dict[str, Any]
-"""As the service takes it; and `id`, what it was in the archive."""
+"""A message as the service accepts it, and `id`: its id in the archive."""
 
 
 class Target(Protocol):
@@ -58,8 +59,8 @@ class Clock:
 
 
 class Sender:
-    """`rate`: messages a second. `say`: is told how many are stored, after each batch. `doubtful`: what a person has
-    said to do with a batch whose doubt has grown old, `SEND` or `SKIP`."""
+    """`rate`: messages a second. `say`: called with the number stored after each batch. `doubtful`: the operator's
+    decision for a batch whose doubt has grown old, `SEND` or `SKIP`."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class Sender:
         self._free_at = float(clock.now())
 
     def run(self, plan: Iterable[Message]) -> int:
-        """Sends what of the plan is not stored. How many it has sent. Raises `BadInput` where it cannot go on; the
-        same run may be resumed."""
+        """Sends the messages of the plan that are not stored. Returns how many it has sent. Raises `BadInput` if it
+        cannot go on; the same run may be resumed."""
         before = self._journal.stored
         batch: list[Message] = []
         for index, message in enumerate(plan):
@@ -92,7 +93,7 @@ class Sender:
         return self._journal.stored - before
 
     def _is_complete(self, batch: list[Message], end: int) -> bool:
-        """A batch in doubt is made up again exactly as it was."""
+        """Whether the batch is complete. A batch in doubt is rebuilt exactly as it was."""
         doubt = self._journal.doubt
         if not batch or doubt:
             return doubt is not None and end == doubt.end
@@ -109,7 +110,7 @@ class Sender:
         self._say(end)
 
     def _store(self, left: list[Message], first: int, end: int) -> None:
-        """All of them, in one call, repeated while its `dedup_id`s stand."""
+        """Stores all messages in one call, retried while their `dedup_id`s are valid."""
         began, pause, was_sent = self._clock.now(), PAUSE_MS, self._journal.doubt is not None
         for _ in range(ATTEMPTS_MAX):
             self._journal.sending(first, end, self._clock.now())
@@ -128,7 +129,8 @@ class Sender:
         raise BadInput(f"the service stores nothing: {said}; the same command goes on from here")
 
     def _not_stored(self, batch: list[Message], doubt: Doubt) -> list[Message]:
-        """What of a batch in doubt is to be sent, though it may be stored already where that does no harm."""
+        """The messages of a batch in doubt that must be sent. Some may be stored already, where sending them again does
+        no harm."""
         if self._clock.now() - doubt.first_at_ms <= DEDUP_SURE_MS:
             return batch
         if self._doubtful is not None:
@@ -156,7 +158,7 @@ class Sender:
         return found
 
     def _pace(self, count: int) -> None:
-        """Waits until so many may be sent."""
+        """Waits until `count` messages may be sent."""
         now = self._clock.now()
         if self._free_at > now:
             self._clock.sleep(round(self._free_at - now))

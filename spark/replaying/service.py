@@ -1,4 +1,4 @@
-"""What a replay asks of the service, over HTTP."""
+"""The HTTP client for the service calls of a replay."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from spark.errors import BadInput
 _TIMEOUT_S = 30
 _PAGE = 1000
 _UNAVAILABLE_FROM = 429
-"""Answers from there on may be others a moment later; those below will not."""
+"""Status codes from this one on may succeed on a retry; lower ones will not."""
 
 
 class Unavailable(Exception):
-    """The service did not answer, or could not store all now. Whether it has stored some is not known."""
+    """The service did not respond, or could not store all messages now. It may have stored some."""
 
 
 class Refused(Exception):
-    """The service will not store this, whenever it is asked; nothing was stored."""
+    """The service rejects the messages, and will reject every retry. It stored nothing."""
 
 
 class Service:
@@ -34,14 +34,14 @@ class Service:
         self._topic = f"{url.rstrip('/')}/topics/{quote(topic, safe='')}"
 
     def settings(self) -> dict[str, Any]:
-        """Raises `BadInput`: there is no such topic, or no such service."""
+        """Returns the topic's settings. Raises `BadInput` if the topic or the service does not exist."""
         try:
             return self._ask("GET", "")
         except (Refused, Unavailable) as error:
             raise BadInput(f"{self._topic}: {error}") from error
 
     def produce(self, messages: Sequence[dict[str, Any]]) -> None:
-        """Stores all of them. Raises `Unavailable`, `Refused`."""
+        """Stores all messages. Raises `Unavailable`, `Refused`."""
         answer = self._ask("POST", "/messages", {"messages": list(messages)})
         failed = [each["error"] for each in answer["messages"] if "error" in each]
         if failed:

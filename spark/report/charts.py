@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from html import escape
 
 Said = Callable[[float], str]
-"""A value as it is read, with its unit."""
+"""Formats a value with its unit, for readers."""
 
 _WIDTH = 760
 _LABEL_WIDTH, _VALUE_WIDTH = 230, 90
 _LABEL_CHARS_MAX = 30
 _ROW, _BAR = 26, 16
 _AXIS = 44
-"""Room below, for the axis and what it is called."""
+"""Room below, for the axis and its label."""
 _COLUMNS_HEIGHT, _COLUMNS_LEFT, _COLUMNS_TOP = 220, 80, 12
 _TICKS = 5
 _LABELS_BELOW = 6

@@ -1,4 +1,4 @@
-"""What the report says of each table. `None` for a table: its job has not run on this export."""
+"""The report's sections, one for each table. `None` for a table: its job has not run on this export."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark.transforms.audit import VIOLATION, worst_first
 
 BARS_MAX = 15
 ROWS_MAX = 100
-"""What a chart and a table show at most; the largest come first."""
+"""The most rows in a chart or a table; the largest come first."""
 
 
 def audit(violations: DataFrame | None) -> Section:

@@ -1,4 +1,4 @@
-"""How far groups are: in the terms, and with the numbers, of the progress that the service shows of a group."""
+"""The progress of groups, in the same terms and with the same numbers as the service shows it."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from spark.transforms.audit.log import ends, topics
 from spark.transforms.entries import entries
 
 KINDS = ("topic", "group", "cursor", "segment", "retry_page")
-"""What `backlog` reads of an export."""
+"""The kinds of item that `backlog` reads of an export."""
 
 IDLE_CONSUMER_MS = 7 * 24 * 3_600_000
-"""A broadcast group forgets a consumer that long after its last pop."""
+"""A broadcast group drops a consumer that long after its last pop."""
 
 _WHOSE = ["topic_id", "group_id", "consumer"]
 _PLACE = [*_WHOSE, "queue"]
 
 
 def backlog(items: DataFrame, now_ms: int) -> DataFrame:
-    """A row for each topic, group, consumer and queue: `schemas.BACKLOG`. A log is taken to end where the export shows
-    its end, or where a cursor stands, if that is later."""
+    """A row for each topic, group, consumer and queue: `schemas.BACKLOG`. A log ends at the end that the export shows,
+    or at the position of a cursor if that is later."""
     standing = (
         _places(items, now_ms)
         .join(_cursors(items), _PLACE, "left")
@@ -71,7 +71,7 @@ def _cursors(items: DataFrame) -> DataFrame:
 
 
 def _held(items: DataFrame) -> DataFrame:
-    """What the retry pages of a cursor hold: `held`, as structs `page_id`, `retries`."""
+    """The content of a cursor's retry pages: `held`, as structs `page_id`, `retries`."""
     page_id = F.explode("cursor.pages.page_id").alias("page_id")
     noted = items.where("kind = 'cursor'").select("topic_id", *[f"cursor.{name}" for name in _PLACE[1:]], page_id)
     pages = items.where("kind = 'retry_page'").select("topic_id", "retry_page.*")
@@ -80,7 +80,7 @@ def _held(items: DataFrame) -> DataFrame:
 
 
 def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
-    """Of each queue that has a log: `log_end`, and `first`, the first offset that has not expired."""
+    """The bounds of each queue that has a log: `log_end`, and `first`, the first offset that has not expired."""
     logged = entries(items).join(
         F.broadcast(topics(items).select("topic_id", "retention_ms", "past_retentions")), "topic_id"
     )

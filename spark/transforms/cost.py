@@ -1,5 +1,5 @@
-"""What items cost: what is stored, and the units that it has taken, as far as an export tells. docs/pipeline.md has the
-rules, and what cannot be known."""
+"""The cost of items: their storage, and the units that they have used, where an export shows them. docs/pipeline.md has
+the rules, and lists what cannot be known."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from spark import schemas
 from spark.transforms.audit.log import topics
 
 WRITE_BYTES, READ_BYTES = 1024, 4096
-"""What one unit writes, or reads, of one item."""
+"""The bytes of one item that one unit writes, or reads."""
 ITEM_OVERHEAD_BYTES = 100
-"""What DynamoDB adds to each item where it bills storage."""
+"""The bytes that DynamoDB adds to each item where it bills storage."""
 GB = 1_000_000_000
 POP_WRITES = 2
 """A claim and an ack. (An ack that rides along in the next pop costs nothing: then it is half.)"""
@@ -23,7 +23,7 @@ POP_READS = 3
 IN_TRANSACTION = 2
 """A write in a transaction costs double."""
 WAITED_WRITES = 2
-"""Of a message that waited: its item is put, and removed."""
+"""The writes of a message that waited: its item is put, and removed."""
 
 _SIZES = (1, 4, 16, 64, 400)
 """Upper bounds of the classes of size, in KB."""
@@ -77,8 +77,8 @@ def _with_money(summed: DataFrame, prices: Prices) -> DataFrame:
 
 
 def _of_items(pop_size: int) -> list[Column]:
-    """Of each item, beside the name and the starts of its group: `group`, what it took to write, what it took to read:
-    once in all, and once for each group of its topic."""
+    """The columns of each item, beside the name and the starts of its group: `group`, the units to write it, the units
+    to read it: once in all, and once for each group of its topic."""
     none = F.lit(0.0)
     began = F.coalesce(F.get("starts", F.col("cursor.queue")), F.lit(0))
     pops = F.ceil(F.greatest(F.col("cursor.next") - began, F.lit(0)) / pop_size)
@@ -93,7 +93,7 @@ def _of_items(pop_size: int) -> list[Column]:
 
 
 def _writes(pops: Column) -> Column:
-    """What it took to bring an item to what it is now."""
+    """The write units that brought an item to its present state."""
     put = F.ceil(F.col("bytes") / WRITE_BYTES)
     appends = F.size("segment.entries")
     grown = F.aggregate(

@@ -10,14 +10,14 @@ from spark.transforms.audit.log import topics
 from spark.transforms.traffic import body_bytes
 
 KINDS = ("topic", "group", "dead_letter")
-"""What `dead_messages` reads of an export."""
+"""The kinds of item that `dead_messages` reads of an export."""
 
 HOUR_MS = 3_600_000
 
 
 def dead_messages(items: DataFrame, messages: DataFrame) -> DataFrame:
-    """Each dead letter of a group that there is: `schemas.DEAD_MESSAGES`. `messages`: `schemas.MESSAGES`; of a letter
-    whose message it lacks, all that comes from there is null."""
+    """Each dead letter of a group that exists: `schemas.DEAD_MESSAGES`. `messages`: `schemas.MESSAGES`; if the message
+    of a letter is missing there, its columns are null."""
     groups = items.where("kind = 'group'").select("topic_id", "group.group_id", F.col("group.name").alias("group"))
     letters = items.where("kind = 'dead_letter'").select("topic_id", "dead_letter.*")
     named = letters.join(F.broadcast(groups), ["topic_id", "group_id"]).join(F.broadcast(topics(items)), "topic_id")
@@ -30,7 +30,7 @@ def dead_messages(items: DataFrame, messages: DataFrame) -> DataFrame:
 
 
 def dead_letters(dead: DataFrame) -> DataFrame:
-    """How many died of what, when: `schemas.DEAD_LETTERS`, from rows of `schemas.DEAD_MESSAGES`."""
+    """The number of dead letters by reason and time: `schemas.DEAD_LETTERS`, from rows of `schemas.DEAD_MESSAGES`."""
     hour = (F.col("dead_at_ms") - F.col("dead_at_ms") % HOUR_MS).alias("hour_ms")
     counted = dead.groupBy("topic", "topic_id", "group", "reason", hour).agg(
         F.count("*").alias("letters"), F.max("attempts").alias("attempts_max")

@@ -9,19 +9,20 @@ from spark import schemas
 from spark.transforms.audit.log import topics
 
 KINDS = ("topic", "delayed", "decision")
-"""What `waiting` reads of an export."""
+"""The kinds of item that `waiting` reads of an export."""
 
 BOUNDS_MS = (0, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000)
-"""Where the bars of the histogram end. Below the first: early."""
+"""The upper ends of the histogram's bars. Below the first: early."""
 
 HOUR_MS = 3_600_000
 _ACCURACY = 10_000
-"""Of a percentile: its rank is right to a ten-thousandth, whatever the number of messages."""
+"""The accuracy of a percentile: its rank is right to a ten-thousandth, whatever the number of messages."""
 _TOPIC = ["topic", "topic_id"]
 
 
 def with_lateness(messages: DataFrame) -> DataFrame:
-    """Those that waited, with `late_ms`: how long after their time they came into the log; below 0: before it."""
+    """The messages that waited, with `late_ms`: how long after their time they came into the log; below 0: before
+    it."""
     waited = messages.where("due_ms is not null")
     return waited.select(*_TOPIC, (F.col("stored_at_ms") - F.col("due_ms")).alias("late_ms"))
 
@@ -49,8 +50,8 @@ def histogram(late: DataFrame) -> DataFrame:
 
 
 def only_waiting(items: DataFrame, now_ms: int) -> DataFrame:
-    """What waits in an export: `topic`, `topic_id`, `due_ms`, `is_overdue`. Not what was cancelled, nor what a
-    decision has delivered already, and only its item was not removed yet."""
+    """The messages that wait in an export: `topic`, `topic_id`, `due_ms`, `is_overdue`. Skips cancelled messages, and
+    those that a decision has delivered but whose item was not removed yet."""
     place = ["topic_id", "queue", "due_ms", "entry_id"]
     delayed = items.where("kind = 'delayed' and not coalesce(delayed.cancelled, false)")
     due = delayed.select("topic_id", "delayed.queue", "delayed.due_ms", F.col("delayed.entry.id").alias("entry_id"))

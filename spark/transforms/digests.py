@@ -6,11 +6,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 _STEPS_MS = [minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1440, 10_080)]
-"""What one column of a chart over time may stand for."""
+"""The spans that one column of a chart over time may cover."""
 
 
 def step_ms(span_ms: int, columns_max: int = 48) -> int:
-    """The smallest of the steps of which a span has no more than `columns_max`."""
+    """The smallest step that divides the span into at most `columns_max` columns."""
     return next((step for step in _STEPS_MS if span_ms / step <= columns_max), _STEPS_MS[-1])
 
 

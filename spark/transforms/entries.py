@@ -1,4 +1,4 @@
-"""The entries of logs, each with the place that it has in its queue."""
+"""The entries of logs, each with its place in its queue."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _PLACE = ("queue", "offset", "count", "stored_at_ms", "codec", "pieces", "data",
 
 
 def only_newest(items: DataFrame) -> DataFrame:
-    """Of an incremental export: the last image of each key, and nothing of what was removed in the end."""
+    """Reduces an incremental export to the last image of each key, without items that were removed in the end."""
     newest = Window.partitionBy("pk", "sk").orderBy(F.desc("written_us"), F.desc("file"), F.desc("line"))
     numbered = items.withColumn("_number", F.row_number().over(newest))
     return numbered.where((F.col("_number") == 1) & ~F.col("is_deleted")).select(*items.columns)
@@ -56,7 +56,7 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def unpacked(packed: DataFrame, read_blob: ReadBlob | None = None) -> DataFrame:
-    """The messages of entries: `unpack.COLUMNS`. `read_blob` has those that are in S3."""
+    """The messages of entries: `unpack.COLUMNS`. `read_blob` returns those that are in S3."""
 
     def unpack_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -71,7 +71,7 @@ def topic_names(items: DataFrame) -> DataFrame:
 
 
 def with_topic(unpacked: DataFrame, names: DataFrame) -> DataFrame:
-    """With the name of the `topic`; null: the topic is gone."""
+    """Adds the name of the `topic`; null if the topic is gone."""
     return unpacked.join(F.broadcast(names), "topic_id", "left")
 
 
@@ -90,7 +90,7 @@ def failures(unpacked: DataFrame) -> DataFrame:
 
 
 def only_new(found: DataFrame, known: DataFrame) -> DataFrame:
-    """What no other export has brought. Both have `topic_id`, `queue`, `offset`."""
+    """The messages that no other export has brought. Both have `topic_id`, `queue`, `offset`."""
     return found.join(known.select("topic_id", "queue", "offset"), ["topic_id", "queue", "offset"], "left_anti").select(
         *found.columns
     )

@@ -13,7 +13,8 @@ from spark.transforms.traffic import only_between
 
 @dataclass(frozen=True)
 class Selection:
-    """All that is given must hold; of several topics, keys or tags, one of them. `text`: within a body that is text."""
+    """All given criteria must hold; of several topics, keys or tags, one of them. `text`: within a body that is
+    text."""
 
     topics: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class Selection:
 
 
 def only_selected(messages: DataFrame, wanted: Selection) -> DataFrame:
-    """Those of the archive that are wanted. Topics and times choose the files to read."""
+    """The selected messages of the archive. Topics and times choose the files to read."""
     found = messages.transform(only_between, wanted.from_ms, wanted.to_ms)
     for name, values in (("topic", wanted.topics), ("key", wanted.keys), ("tag", wanted.tags)):
         if values:

@@ -1,4 +1,4 @@
-"""What was stored when, and how evenly it lies in the queues: from rows of `schemas.MESSAGES`."""
+"""When messages were stored, and how evenly they lie in the queues: from rows of `schemas.MESSAGES`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTITION_UNITS = 1000
 UNITS_PER_APPEND = 2
 """An append is charged the whole segment: one unit up to a kilobyte, two where the last entry goes beyond it."""
 TARGET_LOAD = 0.5
-"""How much of that a queue shall be used for in its busiest second, so that retries and growth have room."""
+"""The share of those units that a queue may use in its busiest second, so that retries and growth have room."""
 APPENDS_PER_SECOND = int(PARTITION_UNITS * TARGET_LOAD / UNITS_PER_APPEND)
 QUEUES_MAX = 128
 
@@ -23,8 +23,8 @@ _TOPIC = ["topic", "topic_id"]
 
 
 def only_between(messages: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFrame:
-    """Those stored at `from_ms` or later, and before `to_ms`; None: without this bound. Whole days that lie outside
-    are not read."""
+    """The messages stored at `from_ms` or later, and before `to_ms`; None: without this bound. Whole days outside the
+    bounds are not read."""
     for bound, is_lower in ((from_ms, True), (to_ms, False)):
         if bound is not None:
             day = F.to_date(F.timestamp_millis(F.lit(bound)))

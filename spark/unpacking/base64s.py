@@ -34,7 +34,7 @@ def decoded(texts: pa.StringArray) -> pa.BinaryArray:
 
 
 def _pads(letters: Numbers, offsets: Numbers) -> Numbers:
-    """How many of the last letters of each text are padding."""
+    """The number of padding letters at the end of each text."""
     pads = np.zeros(len(offsets) - 1, np.int32)
     some = np.diff(offsets) > 0
     ends = offsets[1:][some]
@@ -44,7 +44,7 @@ def _pads(letters: Numbers, offsets: Numbers) -> Numbers:
 
 
 def _without_pads(plain: bytes, offsets: Numbers, pads: Numbers, texts: pa.StringArray) -> pa.BinaryArray:
-    """Texts and what their padding stood for lie there by turns: takes the texts."""
+    """Returns the texts alone: texts and the bytes of their padding alternate."""
     count = len(pads)
     bounds = np.empty(2 * count + 1, np.int32)
     bounds[0::2] = offsets

@@ -18,7 +18,7 @@ _OF_ITEM = ("topic_id", "file", "line")
 
 
 def packed(items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """In: the columns `topic_id`, `file`, `line`, `segment` and `payload` of `schemas.ITEMS`."""
+    """Input: the columns `topic_id`, `file`, `line`, `segment` and `payload` of `schemas.ITEMS`."""
     yield entries(items)
     yield _payloads(items)
 

@@ -1,8 +1,8 @@
 """Parses packed messages, lines of JSON, into columns: many at once by Arrow, where their fields are the usual ones.
 
-Arrow wants to know every field that a line may have. Those of a message are known (see docs/table.md); the names of its
-properties are anybody's. So they are learned: a block with a name that was not there before is parsed line by line, and
-with it the next ones are parsed at once. Where there are very many names, all is parsed line by line.
+Arrow needs the name of every field that a line may have. Those of a message are known (see docs/table.md); the
+names of its properties are free. So they are collected: a block with a new name is parsed line by line, and later
+blocks with that name are parsed at once. If there are very many names, every block is parsed line by line.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Columns = dict[str, pa.Array]
 
 _TEXTS = {"delayed_id": "i", "key": "k", "tag": "t"}
 _NAMES_MAX = 64
-"""With more, a column for each name costs more than a line for each message."""
+"""Beyond this, a column for each name costs more than a line for each message."""
 
 
 class PackedLines:
-    """Parses blocks of lines; remembers the names of properties that it has met."""
+    """Parses blocks of lines, and keeps the names of properties for later blocks."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
 
     def columns(self, blocks: Sequence[bytes], count: int) -> Columns:
-        """Of the lines of all blocks, so many: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`. Raises
-        `ValueError` or one of its like when a line is no message."""
+        """Parses the lines of all blocks, `count` in all: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`.
+        Raises `ValueError` or one of its like if a line is not a message."""
         if len(self._names) <= _NAMES_MAX:
             try:
                 return _from_table(self._parsed(b"\n".join(blocks)), count, self._names)

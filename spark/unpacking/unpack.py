@@ -1,7 +1,7 @@
 """Unpacks messages: Arrow batches of entries of a log in, batches of messages out.
 
 Packed messages are lines of JSON, one object a message, compressed or not (see docs/table.md). A whole batch is parsed
-at once; only when that fails each entry is looked at alone, and one that cannot be unpacked becomes a row that says so.
+at once. Only if that fails, each entry is parsed alone, and an entry that cannot be unpacked becomes a failure row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ReadBlob = Callable[[str, bytes], bytes | None]
 _BLOCK_BYTES_MAX = 4 << 20
 """Packed messages that are parsed at once."""
 _ZSTD_BYTES_MAX = 64 << 20
-"""No entry unpacks to more: a body has 4 MiB at most, and a call 100 messages."""
+"""An entry cannot unpack to more: a body has 4 MiB at most, and a call 100 messages."""
 
 _FAILURE = pa.struct([("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())])
 _MESSAGE = pa.schema(
@@ -48,8 +48,8 @@ COLUMNS = (
     " key string, tag string, properties map<string, string>, body binary, is_text boolean, date date,"
     " failure struct<file: string, line: bigint, reason: string>"
 )
-"""What comes out: `schemas.MESSAGES` but for the topic's name. `failure`: where an entry is that could not be unpacked,
-and why; then the row stands for all of it, and has its place alone."""
+"""The columns of the output: `schemas.MESSAGES` without the topic's name. `failure`: the place of an entry that could
+not be unpacked, and the reason; such a row stands for the whole entry and has only its place."""
 
 _lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
@@ -57,13 +57,14 @@ DAY_MS = 24 * 60 * 60 * 1000
 LAST_DAY = 2_932_896
 """The end of the year 9999: what Spark and Python can show."""
 _ID_BEFORE_DUE = 19
-"""Letters of the id of a message that waited before its due time: the entry's id, the queue, `t`."""
+"""The letters that precede the due time in the id of a message that waited: the entry's id, the queue, `t`."""
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 
 
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
-    """In: entries, `schemas.PACKED` but for `piece`. Where there are no data, and 0 pieces, `read_blob` has them."""
+    """Input: entries, `schemas.PACKED` without `piece`. For entries without data and with 0 pieces, `read_blob` returns
+    the data."""
     zstd = zstandard.ZstdDecompressor()
     codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
     taken: list[int] = []
@@ -98,7 +99,7 @@ def _inflated(zstd: zstandard.ZstdDecompressor, packed: bytes) -> bytes:
 
 
 def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> bytes:
-    """Raises `ValueError` with the reason when there is nothing to be had."""
+    """Fetches the entry's data. Raises `ValueError` with the reason if there are none."""
     pieces = entries["pieces"][at].as_py()
     if pieces != 0:
         raise ValueError(f"not all of the {pieces} payload items of the entry are in the export")
@@ -146,8 +147,8 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
 
 
 def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
-    """What all messages of an entry have in common. `id_head`: how their ids begin, but for those that waited. `date`:
-    null where the time is out of range."""
+    """The columns that all messages of an entry share. `id_head`: the beginning of their ids, except of messages that
+    waited. `date`: null if the time is out of range."""
     stored = entries["stored_at_ms"]
     ids = _hex_of_bytes(entries["entry_id"])
     queues = pc.utf8_lpad(_hex(entries["queue"].to_numpy().astype(np.int64)), 2, "0")
@@ -163,7 +164,7 @@ def _due_ms(delayed_id: str | None) -> int | None:
 
 
 def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
-    """Each, from 0 on, in small letters and without zeros before it."""
+    """The hexadecimal text of each number, from 0 on, in small letters and without leading zeros."""
     lengths = 1 + np.searchsorted(_POWERS_OF_16, numbers, side="right")
     places = np.arange(int(lengths.max(initial=1)))[::-1]
     letters = _HEX[(numbers[:, None] >> (4 * places)) & 15]

@@ -1,7 +1,7 @@
-"""Exports a table: all of it, or what has changed since the last export into the same folder.
+"""Exports a table: all of it, or the changes since the last export into the same folder.
 
-A scan is no snapshot. The time of an export is when it began: what was written while it went on may or may not be in
-it. Nobody tells when an item was written, so an incremental export has the time when that was noticed.
+A scan is no snapshot. The time of an export is its beginning: writes during the export may or may not be in it. The
+table does not record when an item was written, so an incremental export has the time when the change was noticed.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class _Writer:
                 self._write(keys, change_line(self._written_us, keys, item))
 
     def finish(self) -> Done:
-        """Writes what is gone."""
+        """Writes the deleted items."""
         deleted = 0
         for keys in self._state.gone() if self._export.is_incremental else ():
             deleted += 1
@@ -131,7 +131,8 @@ class _Writer:
 
 
 def _without_secret(item: Typed) -> Typed:
-    """The key that receipts are signed with does not leave the table: files are copied, and nobody needs it there."""
+    """Removes the key that signs receipts. It does not leave the table: files are copied, and no reader needs the key
+    there."""
     if item.items() >= _SECRET.items() and "value" in item:
         return {**item, "value": {"S": REDACTED}}
     return item

@@ -25,7 +25,7 @@ import orjson
 ROOT = "AWSDynamoDB"
 _BUFFER_BYTES = 256 * 1024
 _LEVEL = 1
-"""Of gzip: higher ones take three times as long for a tenth less."""
+"""The gzip level: higher ones take three times as long for a tenth less."""
 _BUCKET = "local"
 _ARN = "arn:aws:dynamodb:local:000000000000:table/"
 
@@ -53,13 +53,13 @@ class Export:
         return (self.folder.parent if self.is_incremental else self.folder) / "data"
 
     def file(self, number: int) -> Path:
-        """A data file: its name is no other export's."""
+        """The path of a data file. No other export uses the same name."""
         return self.data / f"{self.id.replace('-', '')}{number:05d}.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A data file that is done. `md5`: raw."""
+    """A finished data file. `md5`: raw."""
 
     path: Path
     items: int
@@ -68,7 +68,7 @@ class Written:
 
 
 class _Hashed:
-    """A file that knows the checksum of what was written to it."""
+    """A file that computes the checksum of its content as it is written."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -88,7 +88,7 @@ class _Hashed:
 
 
 class DataFile:
-    """Takes lines, one item each. The same lines make the same file, to the byte."""
+    """Writes lines, one item each. The same lines make the same file, to the byte."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class DataFile:
         self._items = 0
 
     def write(self, line: bytes) -> None:
-        """Without its end."""
+        """Writes a line, given without its end."""
         self._lines.append(line)
         self._bytes += len(line)
         self._items += 1
@@ -120,14 +120,14 @@ class DataFile:
 
 
 def begin(export: Export) -> None:
-    """Makes the folders. Raises `OSError`: it is there already, or cannot be written."""
+    """Makes the folders. Raises `OSError` if they exist already or cannot be written."""
     export.folder.mkdir(parents=True)
     export.data.mkdir(exist_ok=True)
     (export.folder / "_started").touch()
 
 
 def remove(export: Export, files: Iterable[Path]) -> None:
-    """Leaves nothing of what was begun: neither its folder, nor these data files."""
+    """Removes everything that was begun: the export's folder, and these data files."""
     for path in files:
         path.unlink(missing_ok=True)
     shutil.rmtree(export.folder, ignore_errors=True)
@@ -185,7 +185,7 @@ def _write(folder: Path, name: str, content: bytes) -> None:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """All of it, or nothing."""
+    """Writes the whole content, or nothing."""
     unfinished = path.with_name(f".{path.name}")
     unfinished.write_bytes(content)
     os.replace(unfinished, path)

@@ -18,14 +18,14 @@ from spark.writing.typed_json import Typed
 
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 60, 5
 _PAGES_AHEAD = 2
-"""Of each thread: memory holds so many pages of a megabyte, however large the table is."""
+"""Pages that each thread reads ahead, of a megabyte each: memory stays bounded, however large the table is."""
 
 Page = list[Typed]
 
 
 @dataclass(frozen=True)
 class Table:
-    """`keys`: the names of the attributes of its primary key. `items`: how many there are, as far as is known."""
+    """`keys`: the names of the attributes of its primary key. `items`: the number of items, if known."""
 
     client: Any
     endpoint: str
@@ -35,7 +35,7 @@ class Table:
 
     @classmethod
     def open(cls, endpoint: str, name: str) -> Table:
-        """Raises `BadInput`: nobody answers there, or there is no such table."""
+        """Raises `BadInput` if the endpoint does not respond, or has no such table."""
         client = _client(endpoint)
         try:
             about = client.describe_table(TableName=name)["Table"]
@@ -45,7 +45,7 @@ class Table:
         return cls(client, endpoint, name, keys, about.get("ItemCount", 0))
 
     def pages(self, segments: int) -> Iterator[Page]:
-        """All items, read by so many threads at once. Raises `BadInput` when the endpoint fails."""
+        """All items, read by `segments` threads at once. Raises `BadInput` if the endpoint fails."""
         pages: queue.Queue[Page | Exception | None] = queue.Queue(segments * _PAGES_AHEAD)
         stopping = threading.Event()
         for segment in range(segments):
@@ -85,7 +85,7 @@ class Table:
 
 
 def _client(endpoint: str) -> Any:
-    """Emulators check neither credentials nor the region, but boto3 wants some."""
+    """Sets placeholders: emulators check neither credentials nor the region, but boto3 requires them."""
     config = Config(
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,

@@ -1,4 +1,4 @@
-"""What the last export into a folder had, so that the next one knows what has changed: a digest of each item.
+"""The state of the last export into a folder: a digest of each item, by which the next export detects changes.
 
 It lies in a file of SQLite, not in memory, so a table of any size has room. It is kept only once the export is whole:
 after a crash the next incremental export begins where the last whole one ended."""
@@ -34,10 +34,10 @@ class Last(NamedTuple):
 
 
 class State:
-    """To be used as a context: `keep` makes what was noted lasting, and without it nothing is."""
+    """A context manager: `keep` makes the notes permanent; without it they are discarded."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises `BadInput`: another export into this folder is under way; `OSError`."""
+        """Raises `BadInput` if another export into this folder is under way, and `OSError`."""
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / FILE
         try:
@@ -67,18 +67,18 @@ class State:
         return Last(*row) if row else None
 
     def forget(self) -> None:
-        """Begins anew: what comes is all there is."""
+        """Forgets all earlier items: the items noted from now on are the whole state."""
         self._db.execute("DELETE FROM item")
 
     def has_changed(self, keys: Typed, image: Typed) -> bool:
-        """Notes the item. Whether it is another than in the last export, or was not in it."""
+        """Notes the item. Returns whether it differs from the last export, or was not in it."""
         key, digest = _packed(keys), hashlib.blake2b(_packed(image), digest_size=_DIGEST_BYTES).digest()
         known = self._db.execute("SELECT digest FROM item WHERE key = ?", (key,)).fetchone()
         self._db.execute("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", (key, digest, self._number))
         return known is None or known[0] != digest
 
     def gone(self) -> Iterator[Typed]:
-        """The keys of what was in the last export and was not noted since."""
+        """The keys of items that were in the last export and have not been noted since."""
         for (key,) in self._db.execute("SELECT key FROM item WHERE seen < ?", (self._number,)):
             yield orjson.loads(key)
 

@@ -1,9 +1,9 @@
-"""The invariants of the table, proved on one export.
+"""Checks the invariants of the table on one export.
 
-An export is not a snapshot: its items were read at different moments, up to `slack_ms` from its time. What one item
-says of itself is judged always. What two items say of each other is a violation only when something in them tells that
-it was so for longer than that; else it is a doubt. Everything is bound by offsets: nothing is said of what a log has
-beyond the end that the export shows. Nothing is expected of what may have expired.
+An export is not a snapshot: its items were read at different moments, up to `slack_ms` from its time. A
+contradiction within one item always counts. A contradiction between two items is a violation only if the items prove
+that it lasted longer than that; otherwise it is a doubt. Everything is bound by offsets: the audit skips messages
+beyond the end of a log that the export shows, and expects nothing that may have expired.
 
 Three things leave no time behind: a reset, a purge and a redrive. In a queue that nobody popped from for longer than
 the slack, one of these within it can show as a violation of `letters` or `page_missing`; the next export tells.
@@ -47,8 +47,8 @@ _CHECKS = (
 
 
 def violations(items: DataFrame, moment: Moment, failures: DataFrame | None = None) -> DataFrame:
-    """What is wrong in an export, of topics that there are: rows of `schemas.VIOLATIONS`. `failures`: entries that
-    could not be unpacked, `unpack.COLUMNS`."""
+    """The violations in an export, for topics that exist: rows of `schemas.VIOLATIONS`. `failures`: entries that could
+    not be unpacked, `unpack.COLUMNS`."""
     found = [check(items, moment) for check in _CHECKS]
     found += [] if failures is None else [of_failures(failures)]
     rows = reduce(DataFrame.unionByName, found)

@@ -1,4 +1,4 @@
-"""Where groups stand: within the log, and what their leases say within that."""
+"""The positions of groups: within the log, and the marks of their leases within the lease."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cursors(items: DataFrame) -> DataFrame:
 
 
 def owed(lease: Column) -> Column:
-    """The offsets that a lease owes: those that no mark names."""
+    """The offsets that a lease owes: those without a mark."""
     indexes = F.sequence(F.lit(0), lease["count"] - 1)
     return F.transform(
         F.filter(indexes, lambda index: ~F.exists(lease["marks"], lambda mark: _names(mark, index))),
@@ -83,7 +83,7 @@ def _is_beyond(lease: Column) -> Column:
 
 
 def named() -> Column:
-    """Which group it is about, and in a broadcast group which consumer."""
+    """The group of the finding, and in a broadcast group the consumer."""
     consumer = F.when(F.col("consumer") == "", "").otherwise(F.concat(F.lit(", consumer "), F.col("consumer")))
     return F.concat(F.lit("group "), F.col("group"), consumer)
 

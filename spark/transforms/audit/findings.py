@@ -1,4 +1,4 @@
-"""When an export was made, and how what was found in it is said."""
+"""The time of an export, and the columns of a finding in it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 VIOLATION = "violation"
-"""Proved: the table was never allowed to look like this."""
+"""Proved: the table must never look like this."""
 DOUBT = "doubt"
 """It looks wrong, but the two items may have been read at different moments, or a third may have expired."""
 COST = "cost"
-"""Harmless, and paid for: what a caller that died has left behind."""
+"""Harmless but billed: left behind by a caller that died."""
 
 SLACK_MS = 60_000
-"""An export is accurate to a minute, AWS says."""
+"""AWS documents that an export is accurate to a minute."""
 
 COLUMNS = ("invariant", "severity", "topic_id", "queue", "offset", "detail")
 
@@ -29,12 +29,12 @@ class Moment:
 
     @property
     def before_ms(self) -> int:
-        """What was written before this was there whenever an item was read."""
+        """Items written before this instant existed whenever an item was read."""
         return self.now_ms - self.slack_ms
 
     @property
     def after_ms(self) -> int:
-        """Nothing was read after this."""
+        """No item was read after this instant."""
         return self.now_ms + self.slack_ms
 
     def has_seen(self, at_ms: Column) -> Column:
@@ -42,27 +42,27 @@ class Moment:
         return F.coalesce(at_ms < self.before_ms, F.lit(False))
 
     def has_expired(self, stored_at_ms: Column, ttl: Column) -> Column:
-        """Whether what was stored then may be gone: past the retention of the row's topic, or past the time when
+        """Whether an entry stored then may be gone: past the retention of the row's topic, or past the time when
         DynamoDB may remove it."""
         has_past = F.coalesce(is_past(stored_at_ms, self.now_ms), F.lit(False))
         return has_past | F.coalesce(ttl * 1000 <= self.now_ms, F.lit(False))
 
 
 def is_past(stored_at_ms: Column, now_ms: int) -> Column:
-    """Whether what was stored then has expired, by `retention_ms` and `past_retentions` of the row's topic."""
+    """Whether an entry stored then has expired, by `retention_ms` and `past_retentions` of the row's topic."""
     past = F.transform("past_retentions", lambda past: F.least(now_ms - past["retention_ms"], past["until_ms"]))
     return stored_at_ms <= F.greatest(now_ms - F.col("retention_ms"), F.array_max(past))
 
 
 def proved(is_proved: Column) -> Column:
-    """The severity of what is wrong for certain where `is_proved`, and else may be."""
+    """The severity of a finding: certain where `is_proved`, otherwise possible."""
     return F.when(is_proved, F.lit(VIOLATION)).otherwise(F.lit(DOUBT))
 
 
 def finding(
     invariant: str, wrong: Column, offset: Column | None, detail: Column, severity: Column | str = VIOLATION
 ) -> Column:
-    """What to say of a row where it is wrong; else null."""
+    """The finding for a row that violates the invariant; null for any other row."""
     return F.when(
         wrong,
         F.struct(
@@ -75,7 +75,7 @@ def finding(
 
 
 def findings(rows: DataFrame, *each: Column) -> DataFrame:
-    """What is to be said of rows that have `topic_id` and `queue`: `COLUMNS`. In one pass, however many invariants."""
+    """The findings for rows that have `topic_id` and `queue`: `COLUMNS`. One pass checks any number of invariants."""
     said = F.explode(F.array_compact(F.array(*each))).alias("said")
     found = rows.select("topic_id", F.col("queue").cast("int").alias("queue"), said)
     return found.select("topic_id", "queue", "said.*").select(*COLUMNS)

@@ -9,7 +9,8 @@ from spark.transforms.audit.findings import Moment, finding, findings, is_past, 
 
 SEGMENT_FULL_BYTES = 700
 SEGMENT_ENTRIES_MAX = 32
-"""A segment that has so much is full for good: it has a next one, or there was no message since. See docs/table.md."""
+"""A segment with this many entries is full for good: it has a next one, or there was no message since. See
+docs/table.md."""
 
 
 def topics(items: DataFrame) -> DataFrame:
@@ -71,8 +72,8 @@ def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _hole(moment: Moment) -> Column:
-    """What is missing was stored between its neighbours. If the one before has not expired, it cannot have. The oldest
-    are removed first: where one older is there all the same, it was read before that."""
+    """The missing messages were stored between their neighbours. If the segment before has not expired, they cannot
+    have. The oldest segments are removed first: an older one that is still there was read before that."""
     prior_end, base = F.col("prior_end"), F.col("base")
     before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"))
     after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"))

@@ -1,4 +1,4 @@
-"""What became of the messages that a group has taken: each is settled, or a lease, a retry page or a letter has it."""
+"""The messages that a group has claimed: each is settled, or a lease, a retry page or a dead letter has it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spark.transforms.audit.cursors import cursors, named, owed
 from spark.transforms.audit.findings import Moment, finding, findings, proved
 
 _PLACE = ["topic_id", "group_id", "queue", "consumer"]
-"""Which cursor: as dead letters know it."""
+"""The columns that identify a cursor, as dead letters spell them."""
 _ABOUT = [*_PLACE, "group", "epoch", "next", "at_ms", "dead"]
 
 
@@ -36,7 +36,7 @@ def of_offsets(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _leased(standing: DataFrame, moment: Moment) -> DataFrame:
-    """The offsets that leases owe. A redrive parks what was dead at attempt 0."""
+    """The offsets that leases owe. A redrive parks dead messages at attempt 0."""
     leases = standing.select(*_ABOUT, F.explode("leases").alias("lease"))
     is_redriven = (F.col("lease.attempt") == 0) & (F.col("lease.deadline_ms") >= moment.before_ms)
     offsets = F.explode(owed(F.col("lease"))).alias("offset")
@@ -52,7 +52,7 @@ def _paged(items: DataFrame, standing: DataFrame) -> DataFrame:
 
 
 def _letters(items: DataFrame) -> DataFrame:
-    """The dead letters of the groups that there are."""
+    """The dead letters of the groups that exist."""
     letters = items.where("kind = 'dead_letter'").select(
         "topic_id",
         F.col("ttl").alias("letter_ttl"),

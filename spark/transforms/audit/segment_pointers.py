@@ -1,4 +1,4 @@
-"""What says where in a log to look: the index of keys, dedup records, decisions."""
+"""Items that point into a log: the index of keys, dedup records, decisions."""
 
 from __future__ import annotations
 

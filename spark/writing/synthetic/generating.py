@@ -24,7 +24,7 @@ ANSWERS = "answers.json"
 _FILES_OF_ONE = 4
 """Data files of one process: its items lie in them by the hash of their partition key, as in a table."""
 _DELETED = 3
-"""Items that an incremental export says are gone, of each queue."""
+"""Items of each queue that an incremental export lists as deleted."""
 _KINDS = {
     "topics": "topic",
     "groups": "directory",
@@ -40,11 +40,12 @@ _KINDS = {
     "service signing-key": "secret",
     "novelty": "unknown",
 }
-"""What an item is, by the beginning of its partition key, or of both keys; others are called as they begin."""
+"""The kind of an item, by the beginning of its partition key, or of both keys; other kinds are named as their keys
+begin."""
 
 
 class Share(NamedTuple):
-    """What one process wrote."""
+    """The result of one process."""
 
     files: list[Written]
     queues: list[dict[str, Any]]
@@ -54,9 +55,9 @@ class Share(NamedTuple):
 
 
 def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Path:
-    """Returns the folder of the export; `answers.json` in it says what is in it. `progress` is told of messages as
-    they are done. Raises `BadInput`: it is there already, or too small for a defect; `OSError`. Then nothing is left of
-    what was begun."""
+    """Returns the folder of the export; `answers.json` in it describes its content. `progress` is called as messages
+    are done, with their number. Raises `BadInput` if the export exists already or is too small for a defect, and
+    `OSError`. On an error, everything that was begun is removed."""
     export = Export(root, shape.export_id, "decant", shape.now_ms, shape.from_ms)
     if export.folder.exists():
         raise BadInput(f"{export.folder} is there already")
@@ -83,8 +84,8 @@ def _write(export: Export, shape: Shape, progress: Callable[[int], None]) -> Non
 
 
 def answers(folder: Path) -> dict[str, Any]:
-    """What is in the export of this folder: the counts of its topics, queues, cursors and kinds of item, and what was
-    planted where."""
+    """The content of the export in this folder: the counts of its topics, queues, cursors and kinds of item, and the
+    planted defects with their places."""
     known: dict[str, Any] = orjson.loads((folder / ANSWERS).read_bytes())
     return known
 
@@ -159,7 +160,7 @@ class _Writer:
         return [file.close() for file in self._files]
 
     def _write(self, pk: str, line: bytes) -> None:
-        """Logs are most of it, and are dealt out evenly."""
+        """Logs are most of the work, and are dealt out evenly."""
         place = self._place_of_log.get(pk)
         self._files[(zlib.crc32(pk.encode()) if place is None else place) % len(self._files)].write(line)
 

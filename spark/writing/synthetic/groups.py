@@ -82,7 +82,7 @@ def group_id(shape: Shape, topic: int, group: Group) -> str:
 
 
 def write(shape: Shape, queue: Queue, told: Told, emit: Emit) -> list[dict[str, Any]]:
-    """The cursors in this queue, retry pages, dead letters. Returns what to know of each cursor."""
+    """The cursors in this queue, retry pages, dead letters. Returns the expected state of each cursor."""
     known = []
     for group, next_ in zip(GROUPS, nexts(shape, queue), strict=True):
         for consumer in group.consumers:

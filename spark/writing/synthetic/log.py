@@ -21,12 +21,12 @@ from spark.writing.synthetic.parameters import (
 )
 
 Emit = Callable[[dict[str, Any], int], None]
-"""Takes an item, and when it was written, in ms since the epoch."""
+"""Receives an item, and when it was written, in ms since the epoch."""
 
 SEGMENT_ENTRIES = 32
 SEGMENT_BYTES = 700
 PROMOTED_EVERY = 150
-"""Entries, of which one delivers messages that have waited."""
+"""One entry in this many delivers messages that have waited."""
 PROMOTED = 3
 _LATE_MS = 2_000
 _DECISION_BYTES = 1_024 - 150 - 14 * PROMOTED
@@ -34,7 +34,7 @@ _DECISION_BYTES = 1_024 - 150 - 14 * PROMOTED
 
 @dataclass
 class Told:
-    """What the log turned out to be. `bases`: of offsets that were asked for, the segment that they lie in."""
+    """The statistics of the finished log. `bases`: for requested offsets, the segment that they lie in."""
 
     segments: int = 0
     entries: int = 0
@@ -103,7 +103,7 @@ class Log:
         return replace(made, codec="zstd", data=b"\x28\xb5\x2f\xfd" + bytes(16))
 
     def _promoted(self, offset: int, stored_at_ms: int) -> Entry:
-        """Delivers messages that waited: the next decision says so, and has the same entry."""
+        """Delivers messages that waited: the next decision names them, and has the same entry."""
         slots = sorted(
             (stored_at_ms - self._chance.randrange(_LATE_MS), self.messages.entry_id()) for _ in range(PROMOTED)
         )
@@ -139,7 +139,7 @@ class Log:
         return made
 
     def _index(self, made: Entry, offset: int) -> None:
-        """Of the first message only, which is enough to have such items."""
+        """Writes an index item for the first message only, which is enough to have such items."""
         place = f"{made.stored_at_ms:015d}#{offset:015d}#{made.id.hex()}"
         key = {"pk": f"index#{self._topic_id}#{made.id.hex() * 2}", "sk": place}
         self.told.indexed += 1
@@ -174,7 +174,8 @@ class Log:
         self._emit({**key, "end": end, "bytes": filled, "entries": [each.as_item() for each in entries]}, written_ms)
 
     def _due(self, defect: Defect, offset: int) -> bool:
-        """Whether it is to be planted, and this is far enough into what this export has of the log."""
+        """Whether to plant the defect here: it is requested, and this is far enough into the export's part of the
+        log."""
         return defect in self._left and offset >= self._began + (self._quota - self._began) // 3
 
     def _plant(self, defect: Defect, offset: int, **more: Any) -> None:

@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """As DynamoDB counts, within its list."""
+        """The entry's size within its list, as DynamoDB counts."""
         numbers = _number_bytes(self.count) + _number_bytes(self.stored_at_ms) + _number_bytes(self.wire_bytes)
         place = _number_bytes(self.pieces) if self.pieces else len(self.data)
         return 1 + 3 + 13 + len(self.id) + numbers + len(self.codec) + place
@@ -69,7 +69,8 @@ class Messages:
         self.body_bytes = self.binary = self.keyed = 0
 
     def entry(self, first: int, ids: Sequence[str | None], stored_at_ms: int) -> Entry:
-        """Of as many messages as there are ids; a message that waited has one of its own. `first`: its offset."""
+        """Makes an entry of as many messages as there are ids. A message that waited has an id of its own. `first`: the
+        offset of the entry."""
         lines = [self._line(first + at, message_id) for at, message_id in enumerate(ids)]
         text = b"\n".join(lines)
         small = self._compressor.compress(text)

@@ -1,4 +1,4 @@
-"""What a synthetic export is to be like: how large, of what, and with which defects."""
+"""The parameters of a synthetic export: its size, its content and its defects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INDEX_KEYS_FROM = 0.9
 
 
 class Defect(Enum):
-    """What can be wrong with an export, each planted once: in topic 0, queue 0, or in a data file."""
+    """The defects that an export can have, each planted once: in topic 0, queue 0, or in a data file."""
 
     HOLE = "hole"
     """A segment in the middle of a log is missing."""

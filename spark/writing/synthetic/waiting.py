@@ -1,4 +1,4 @@
-"""What waits for its time in one queue, and the last decisions about it; and records of dedup ids."""
+"""Messages that wait for their time in one queue, and the last decisions about them; and records of dedup ids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEDUP_MS = 5 * MINUTE_MS
 
 
 def write(shape: Shape, queue: Queue, messages: Messages, told: Told, emit: Emit) -> dict[str, Any]:
-    """Returns what to know of it."""
+    """Writes the waiting messages of a queue. Returns their expected state."""
     stored_at_ms = shape.now_ms - QUIET_MS
     topic_id = shape.topic_id(queue.topic)
     slots = [(shape.now_ms + at * HOUR_MS, messages.entry_id()) for at in range(1, WAITING + 1)]
