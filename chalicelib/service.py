@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from chalicelib.admin import Admin
 from chalicelib.base.runtime import Runtime
@@ -17,10 +19,12 @@ from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.reading import Reading
 from chalicelib.store import Store
-from chalicelib.upkeep.sweeps import Sweeps
+
+if TYPE_CHECKING:
+    from chalicelib.upkeep.sweeps import Sweeps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Service:
     env: Env
     cursors: Cursors
@@ -30,7 +34,13 @@ class Service:
     consuming: Consuming
     reading: Reading
     admin: Admin
-    sweeps: Sweeps
+
+    @cached_property
+    def sweeps(self) -> Sweeps:
+        """Imported by the first scheduled call, so that no request waits for it."""
+        from chalicelib.upkeep.sweeps import Sweeps
+
+        return Sweeps(self.env, self.cursors, self.delays, self.dead_letters, self.admin)
 
 
 def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
@@ -41,5 +51,4 @@ def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hook
     dead_letters = DeadLetters(env, log, cursors, delays)
     producing = Producing(env, log, delays, hooks or SendHooks())
     consuming = Consuming(env, log, cursors, delays, dead_letters)
-    sweeps = Sweeps(env, cursors, delays, dead_letters, admin)
-    return Service(env, cursors, delays, producing, dead_letters, consuming, Reading(env, log, delays), admin, sweeps)
+    return Service(env, cursors, delays, producing, dead_letters, consuming, Reading(env, log, delays), admin)

@@ -15,7 +15,8 @@ from jmespath.exceptions import JMESPathError
 from chalicelib.base.errors import InvalidFilter
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.base.message import Message
-from chalicelib.catalogue.filters import Filter, parse, steps_max
+from chalicelib.catalogue.filter_expressions import steps_max
+from chalicelib.catalogue.filters import Filter, parse
 
 
 def message(properties: dict[str, str] | None = None) -> Message:
