@@ -55,17 +55,17 @@ class Deletion:
 
     def _close(self, topic: Topic) -> None:
         """Closes the log of each queue at its end."""
-        names = [topic.log(queue) for queue in range(topic.queues)]
-        newest = [Range(*_whole(name), limit=1, descending=True, strong=True) for name in names]
-        found = {name: items[0] if items else None for name, items in zip(names, self._store.read(newest), strict=True)}
-        while bases := {name: base for name, item in found.items() if (base := _open_base(item)) is not None}:
-            outcomes = self._store.write_each([segment.close(name, base, self._ttl()) for name, base in bases.items()])
-            found = dict(zip(bases, found_items(outcomes), strict=True))
+        reads = [Range(*_whole(log), limit=1, descending=True, strong=True) for log in topic.logs]
+        newest = [items[0] if items else None for items in self._store.read(reads)]
+        segments = dict(zip(topic.logs, newest, strict=True))
+        while bases := {log: base for log, item in segments.items() if (base := _open_base(item)) is not None}:
+            outcomes = self._store.write_each([segment.close(log, base, self._ttl()) for log, base in bases.items()])
+            segments = dict(zip(bases, found_items(outcomes), strict=True))
 
     def _empty_logs(self, topic: Topic, until_ms: int) -> bool:
         """Empties the segments and deletes the payloads. The empty segments stay for a day, so that a writer with an
         old position walks over them to the closed end. False: out of time."""
-        spans = [_whole(topic.log(queue)) for queue in range(topic.queues)]
+        spans = [_whole(log) for log in topic.logs]
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
             held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]

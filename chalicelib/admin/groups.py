@@ -157,7 +157,7 @@ class Groups:
     def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:
         """For each group, the time of storing of the first ready message of each queue."""
         heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
-        wants = {head: Want(topic.log(head[0]), head[1], 1, None) for head in heads}
+        wants = {head: Want(topic.logs[head[0]], head[1], 1, None) for head in heads}
         chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
         stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
@@ -78,7 +79,7 @@ _TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
 """Settings stored as JSON text, as the client wrote them; None is not stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group(GroupSettings):
     """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
     counts changes."""
@@ -108,15 +109,19 @@ class Group(GroupSettings):
         settings |= {field: settings[field] and settings[field].given for field in _TEXTS}
         return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
 
-    @property
+    @cached_property
+    def key(self) -> Key:
+        return keys.group(self.topic_id, self.name)
+
+    @cached_property
     def window_key(self) -> Key:
         return keys.window(self.topic_id, self.name, self.id)
 
-    @property
+    @cached_property
     def alarm_key(self) -> Key:
         return keys.alarm(self.topic_id, self.name, self.id)
 
-    @property
+    @cached_property
     def is_broadcast(self) -> bool:
         """Whether every consumer gets every message and has its own cursors."""
         return self.mode == BROADCAST
@@ -138,7 +143,7 @@ def create(group: Group) -> list[Write]:
     returns it. A transaction."""
     settings = {field: getattr(group, field) for field in ("id", "starts", "created_at_ms", "version", *DEFAULTS)}
     making = Write(
-        keys.group(group.topic_id, group.name),
+        group.key,
         (Absent(("id",)),),
         _set(settings),
         landed=lambda before: before is not None and before["id"] == group.id,
@@ -160,7 +165,7 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
     creation only."""
     new = {field: value for field, value in given.items() if field != "start"} | {"version": group.version + 1}
     return Write(
-        keys.group(group.topic_id, group.name),
+        group.key,
         (Equals(("id",), group.id), Equals(("version",), group.version)),
         _set(new),
         landed=lambda before: before is not None and _stored(new).items() <= before.items(),
@@ -178,7 +183,7 @@ def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
 def remove(group: Group) -> list[Write]:
     """Deletes the group and its directory item. A transaction."""
     gone = Write(
-        keys.group(group.topic_id, group.name),
+        group.key,
         (Equals(("id",), group.id),),
         (RemoveItem(),),
         landed=lambda before: before is None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from chalicelib.base.errors import InvalidField
@@ -46,7 +47,7 @@ class TopicSettings:
 DEFAULTS = defaults(TopicSettings)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
@@ -74,8 +75,10 @@ class Topic(TopicSettings):
         settings = {field: getattr(self, field) for field in DEFAULTS}
         return {"topic": self.name, **settings, "created_at_ms": self.created_at_ms}
 
-    def log(self, queue: int) -> str:
-        return keys.log(self.id, queue)
+    @cached_property
+    def logs(self) -> list[str]:
+        """The log of each queue."""
+        return [keys.log(self.id, queue) for queue in range(self.queues)]
 
     def expired_ms(self, now: int) -> int:
         """Messages stored at this instant or before have expired."""

@@ -252,7 +252,7 @@ class Claimer:
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""
-        log = view.topic.log(view.queue)
+        log = view.topic.logs[view.queue]
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
         chains = [*self._reader.chains(wants), view.chain]
         by_base = {segment.base: segment for chain in chains for segment in chain}

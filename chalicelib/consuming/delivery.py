@@ -78,7 +78,7 @@ class Deliverer:
     def _stored(self, view: QueueView, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
         stored = self._reader.stored(view.topic, view.queue, segments, offsets)
         if missing := set(offsets) - {each.offset for each in stored}:
-            wants = [Want(view.topic.log(view.queue), run.start, len(run), None) for run in runs(missing)]
+            wants = [Want(view.topic.logs[view.queue], run.start, len(run), None) for run in runs(missing)]
             for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
                 stored += self._reader.stored(view.topic, view.queue, chain, run)
         return sorted(stored, key=lambda each: each.offset)
@@ -111,7 +111,7 @@ class Deliverer:
 
     def _missing(self, view: QueueView, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
         """The expired ones of these messages, after a long wait for a retry, and those without a payload."""
-        wants = [Want(view.topic.log(view.queue), offset, 1, None) for offset in offsets]
+        wants = [Want(view.topic.logs[view.queue], offset, 1, None) for offset in offsets]
         chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
         standing = [(offset, chain) for offset, chain in chains if chain]
         expired_ms = view.topic.maybe_expired_ms(self._runtime.now())

@@ -209,4 +209,4 @@ def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cur
 
 def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:
     hint = 0 if cursor.next == 0 else cursor.segment
-    return Want(topic.log(queue), cursor.next, count, hint, topic.created_at_ms)
+    return Want(topic.logs[queue], cursor.next, count, hint, topic.created_at_ms)

@@ -163,7 +163,7 @@ class DeadLetterQueue:
             asked = stretches or [
                 (queue, range(offset, offset + 1)) for queue, offset in places if not entry_at(chains[queue], offset)
             ]
-            wants = [Want(topic.log(queue), stretch.start, len(stretch), None) for queue, stretch in asked]
+            wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in asked]
             for (queue, _), chain in zip(asked, self._reader.chains(wants, strong=True), strict=True):
                 segments[queue] |= {segment.base: segment for segment in chain}
             chains = {queue: [known[base] for base in sorted(known)] for queue, known in segments.items()}

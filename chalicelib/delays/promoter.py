@@ -59,7 +59,7 @@ class Promoter:
         waiting, entry = self._entry(topic, waiting, now)
         if topic.index_keys:
             self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
-        tail = self._writer.tail(topic, topic.log(queue))
+        tail = self._writer.tail(topic, topic.logs[queue])
         slots = tuple(slot_of(item) for item in waiting)
         decision = Decision(newest.number + 1, max(now, newest.at_ms), entry.id, slots, entry, tail.base)
         try:

@@ -30,7 +30,7 @@ class LogJoiner:
     def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
         """Ensures that the entry is in the log, at or after `tail`, and returns its first offset. Raises
         TopicNotFound, StoreUnavailable."""
-        log = topic.log(queue)
+        log = topic.logs[queue]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             try:
@@ -47,12 +47,12 @@ class LogJoiner:
 
     def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
         """The same without knowing the end of the log: the entry is at or after `base`."""
-        found = self._found(topic, topic.log(queue), entry, base)
+        found = self._found(topic, topic.logs[queue], entry, base)
         return found if isinstance(found, int) else self.append(topic, queue, entry, found)
 
     def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
         """The first offset of the entry, searched from `base` on, or None if it is not in the log yet."""
-        for segments in self._pages(topic.log(queue), base):
+        for segments in self._pages(topic.logs[queue], base):
             for segment in segments:
                 if (offset := segment.offset_of(entry.id)) is not None:
                     return offset

@@ -37,7 +37,7 @@ class KeyIndex:
         found = dict.fromkeys(message.key for message in messages if message.key is not None)
         if not found:
             return []
-        base, number = self._writer.tail(topic, topic.log(queue)).base, next(self._numbers)
+        base, number = self._writer.tail(topic, topic.logs[queue]).base, next(self._numbers)
         places = [keys.indexed(topic.id, key, entry.stored_at_ms, number, entry.id) for key in found]
         about = {"queue": queue, "base": base, "ttl": topic.ttl(entry.stored_at_ms)}
         return [{"pk": place.pk, "sk": place.sk, **about} for place in places]

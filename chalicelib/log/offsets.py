@@ -28,16 +28,13 @@ class Offsets:
 
     def ends(self, topic: Topic) -> list[int]:
         """For each queue, the offset of its next message. One round trip, one read unit per queue."""
-        newest = [
-            Range(topic.log(queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
-            for queue in range(topic.queues)
-        ]
+        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True) for log in topic.logs]
         return [Segment.of(found[0]).end if found else 0 for found in self._store.read(newest)]
 
     def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
         """The same for several topics, at half a read unit per queue; an end may be stale."""
         places = [(place, queue) for place, topic in enumerate(topics) for queue in range(topic.queues)]
-        logs = [topics[place].log(queue) for place, queue in places]
+        logs = [topics[place].logs[queue] for place, queue in places]
         newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True) for log in logs]
         found: list[list[int]] = [[] for _ in topics]
         for (place, _), items in zip(places, self._store.read(newest) if newest else [], strict=True):
@@ -76,12 +73,12 @@ class Offsets:
         """The entry that ends there, with its first offset, or None if it was removed or the log begins there."""
         if not offset:
             return None
-        chain = self._reader.chains([Want(topic.log(queue), offset - 1, 1, None)], strong=True)[0]
+        chain = self._reader.chains([Want(topic.logs[queue], offset - 1, 1, None)], strong=True)[0]
         return next((each for each in entries(chain) if each[0] < offset <= each[0] + each[1].count), None)
 
     def _found(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
         while going := [search for search in searches if search.low < search.high]:
-            wants = [Want(topic.log(each.queue), (each.low + each.high) // 2, 1, None) for each in going]
+            wants = [Want(topic.logs[each.queue], (each.low + each.high) // 2, 1, None) for each in going]
             for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
                 _narrow(search, chain, at_ms)
         return [search.low for search in searches]

@@ -57,7 +57,7 @@ class LogWriter:
 
         Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
         unreachable."""
-        pending = [_Pending(topic.log(queue), entry) for queue, entry in entries]
+        pending = [_Pending(topic.logs[queue], entry) for queue, entry in entries]
         for each in pending:
             each.crowded = self.is_crowded(each.log)
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())

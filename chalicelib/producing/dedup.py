@@ -135,7 +135,7 @@ class Deduplication:
 
     def _intent(self, topic: Topic, queue: int, made: Entry, messages: Sequence[Message]) -> Record:
         """The entry to append, and where. Its payload is already stored if it has one."""
-        log = topic.log(queue)
+        log = topic.logs[queue]
         try:
             self._index.note(topic, [(queue, made, messages)])
             if not made.fits(CROWDED_BYTES_MAX if self._writer.is_crowded(log) else DEDUP_INLINE_BYTES_MAX):

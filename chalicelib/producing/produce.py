@@ -154,7 +154,7 @@ class Producer:
 
     def _note(self, topic: Topic, queue: int, error: StoreUnavailable | None) -> None:
         note = self._choice.failed if error else self._choice.worked
-        note(topic.log(queue))
+        note(topic.logs[queue])
 
     def _entry(self, messages: list[Message]) -> Entry:
         return entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), self._runtime.now())

@@ -35,8 +35,8 @@ class QueueChoice:
         """An instance stays with one queue, so that writers do not contend, and changes it if others write there too or
         if it fails. If all have failed, it uses the one whose isolation ends first."""
         queue = self._sticky.get(topic.id)
-        if queue is None or self._is_crowded(topic.log(queue)) or self._is_isolated(topic.log(queue)):
-            open_ones = self._open(topic) or [min(range(topic.queues), key=lambda each: self._due(topic.log(each)))]
+        if queue is None or self._is_crowded(topic.logs[queue]) or self._is_isolated(topic.logs[queue]):
+            open_ones = self._open(topic) or [min(range(topic.queues), key=lambda each: self._due(topic.logs[each]))]
             queue = self._stay(topic, open_ones)
         return queue
 
@@ -65,7 +65,7 @@ class QueueChoice:
         return queue
 
     def _open(self, topic: Topic) -> list[int]:
-        return [queue for queue in range(topic.queues) if not self._is_isolated(topic.log(queue))]
+        return [queue for queue in range(topic.queues) if not self._is_isolated(topic.logs[queue])]
 
     def _is_isolated(self, log: str) -> bool:
         return self._due(log) > self._runtime.uptime()

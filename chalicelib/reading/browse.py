@@ -43,7 +43,7 @@ class Lookup:
         place = parse_message_id(message_id)
         if place is not None and place[1] < topic.queues:
             _, queue, offset = place
-            chain = self._reader.chains([Want(topic.log(queue), offset, 1, None)], strong=True)[0]
+            chain = self._reader.chains([Want(topic.logs[queue], offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
                 is_it = stored.message_id == message_id and not stored.message.is_lost
                 if is_it and not self._is_expired(topic, stored):
@@ -63,7 +63,7 @@ class Lookup:
         fewer if a response would not hold them."""
         firsts = self._log_offsets.firsts(topic, self._runtime.now())
         positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
-        wants = [Want(topic.log(queue), offset, limit + 1, None) for queue, offset in positions.items()]
+        wants = [Want(topic.logs[queue], offset, limit + 1, None) for queue, offset in positions.items()]
         chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))
         ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]
         order = list(islice(heapq.merge(*ahead), limit + 1))

@@ -70,7 +70,7 @@ class KeyLookup:
         seen, ahead = Seen(), 1
         waiting = [(each, each.base) for each in noted]
         while waiting:
-            wants = [Want(topic.log(each.queue), base, ahead, base) for each, base in waiting]
+            wants = [Want(topic.logs[each.queue], base, ahead, base) for each, base in waiting]
             chains = self._reader.chains(wants, seen, strong=True)
             walked, waiting = waiting, []
             for (each, _), chain in zip(walked, chains, strict=True):

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from chalicelib.table.writes import Key
 
 _OFFSET_DIGITS = 15
 _CONSUMER_BYTES = 12
+_CURSORS_KEPT_MAX = 4_096
+"""Keys of cursors cached by one instance: every pop and ack names them again."""
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
@@ -63,6 +66,7 @@ def is_consumer(text: str) -> bool:
     return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
 
 
+@lru_cache(_CURSORS_KEPT_MAX)
 def cursor(topic_id: str, group_name: str, group_id: str, queue: int, consumer: str = "") -> Key:
     return Key(group_partition(topic_id, group_name), f"{_cursors(group_id, consumer)}{queue:03d}")
 

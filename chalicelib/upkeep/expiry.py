@@ -37,7 +37,7 @@ class Expiry:
         if topic.created_at_ms > gone_ms:
             return 0
         count = 0
-        glances = [_first(topic.log(queue), _GLANCE) for queue in range(topic.queues)]
+        glances = [_first(log, _GLANCE) for log in topic.logs]
         for queue, segments in enumerate(self._store.read(glances)):
             if _expired_segments(segments, gone_ms):
                 count += self._trim(topic, queue, gone_ms, until_ms)
@@ -48,7 +48,7 @@ class Expiry:
         if topic.delays:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
-        for segments in self._pages(topic.log(queue), until_ms):
+        for segments in self._pages(topic.logs[queue], until_ms):
             expired = _expired_segments(segments, gone_ms)
             entries = [entry for segment in expired for entry in segment.entries]
             self._store.remove_blobs(blob_names(topic.id, entries))

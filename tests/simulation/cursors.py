@@ -34,7 +34,7 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
     if (history.log and not ends) or (history.delivered and not versions):
         yield f"saw {len(ends)} logs and {len(versions)} cursors in the store, which had some"
     for key, at, cursor in versions:
-        log = topic.log(queue_of(key))
+        log = topic.logs[queue_of(key)]
         end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
         if cursor["next"][0] > end:
             yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"

@@ -59,7 +59,7 @@ def helpers_that_append_without_looking() -> Any:
     """Who meets a record appends its entry at the end of the log, wherever it lies already."""
 
     def first_of(self: Any, topic: Any, record: Record) -> Any:
-        tail = self._writer.tail(topic, topic.log(record.queue))
+        tail = self._writer.tail(topic, topic.logs[record.queue])
         return self._landed(topic, dataclasses.replace(record, base=tail.base, may_create=tail.may_create))
 
     return patch.object(Deduplication, "_first_of", first_of)
@@ -70,7 +70,7 @@ def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
     def first_of(self: Any, topic: Any, record: Record) -> int:
-        log = topic.log(record.queue)
+        log = topic.logs[record.queue]
         found = self._joiner._found(topic, log, record.entry, record.base)
         return found if isinstance(found, int) else int(found.base)
 
@@ -137,6 +137,6 @@ def promotions_that_begin_at_the_end() -> Any:
     """Who helps looks for the entry only where it believes the log to end."""
 
     def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
-        return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.log(queue))))
+        return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.logs[queue])))
 
     return patch.object(LogJoiner, "append_from", append_from)
