@@ -11,8 +11,6 @@ import orjson
 from spark.reading import items
 from spark.reading.attributes import Attributes, Malformed, as_number
 
-_HEADS = ("kind", "pk", "sk", "topic_id", "bytes", "ttl", "written_us", "is_deleted")
-
 
 def row_of(line: bytes, is_incremental: bool) -> dict[str, Any]:
     """Parses a line into a row, without file and line. Raises `Malformed`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.dataset as ds
 import pytest
@@ -62,20 +63,22 @@ def files(tables: Tables) -> set[str]:
 
 
 @pytest.mark.parametrize("shuffles", [True, False], ids=["shuffled", "not shuffled"])
+@pytest.mark.parametrize("table", ["quarantine", "topics"])
 @pytest.mark.usefixtures("adaptive")
 def test_a_query_that_fails_in_its_last_stage_keeps_the_old_partition(
-    spark: SparkSession, tables: Tables, shuffles: bool
+    spark: SparkSession, tables: Tables, table: str, shuffles: bool
 ) -> None:
-    assert tables.overwrite(numbers(spark, 2), "topics", ID) == 2
+    assert tables.overwrite(numbers(spark, 2), table, ID) == 2
     before = files(tables)
     with pytest.raises(PySparkException, match="4 cannot be written"):
-        tables.overwrite(failing(numbers(spark, 5), shuffles), "topics", ID)
+        tables.overwrite(failing(numbers(spark, 5), shuffles), table, ID)
     tables.discard()
-    assert found(tables, "topics") == [(0, ID), (1, ID)]
-    assert tables.has(f"topics/export={ID}")
+    assert found(tables, table) == [(0, ID), (1, ID)]
+    assert tables.has(f"{table}/export={ID}")
     assert files(tables) == before
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_rows_of_many_partitions_that_fail_leave_the_table_as_it_was(spark: SparkSession, tables: Tables) -> None:
     assert write_within(tables, numbers(spark, 2), ID) == 2
     before = files(tables)
@@ -96,6 +99,7 @@ def test_rows_replace_no_partition_of_other_exports(spark: SparkSession, tables:
     assert found(tables, "messages") == [(0, ID), (0, OTHER), (1, OTHER)]
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_a_result_without_rows_clears_its_partition_and_no_other(spark: SparkSession, tables: Tables) -> None:
     tables.overwrite(numbers(spark, 2), "topics", ID)
     tables.overwrite(numbers(spark, 1), "topics", OTHER)
@@ -224,97 +228,89 @@ def staged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Tab
     return tables
 
 
+class Killed(NamedTuple):
+    """What a run left that died as it replaced a partition: `place` of the partition, `old` where it is set aside, and
+    `new` where the five rows wait."""
+
+    tables: Tables
+    place: Path
+    old: Path
+    new: Path
+
+    def set_aside(self, marked: bool = True) -> None:
+        self.place.rename(self.old)
+        if marked:
+            self.mark()
+
+    def mark(self) -> None:
+        Path(f"{self.old}.replaced").touch()
+
+    def fail_again(self) -> list[tuple[int, str]]:
+        """What is in the table after the next run, which fails."""
+        with pytest.raises(PySparkException, match="4 cannot be written"):
+            self.tables.stage(failing(numbers(self.tables._spark, 5), False), "topics", ID)
+        self.tables.discard()
+        return found(self.tables, "topics")
+
+
 @pytest.fixture
-def killed(staged: Tables, tables: Tables) -> tuple[Path, Path, Path]:
-    """The run that was about to replace the partition is dead: where the partition is, where it is set aside, and
-    where the five rows wait."""
+def killed(staged: Tables, tables: Tables) -> Killed:
     shutil.copytree(staged.root, tables.root)
     place, root = Path(tables.partition("topics", ID)), Path(tables.path("_unfinished"))
     old = root / f"topics-{ID}.old" / place.name
     old.parent.mkdir()
-    return place, old, root / f"topics-{ID}" / place.name
+    return Killed(tables, place, old, root / f"topics-{ID}" / place.name)
 
 
-def fail_again(spark: SparkSession, tables: Tables) -> list[tuple[int, str]]:
-    """What is in the table after the next run, which fails."""
-    with pytest.raises(PySparkException, match="4 cannot be written"):
-        tables.stage(failing(numbers(spark, 5), False), "topics", ID)
-    tables.discard()
-    return found(tables, "topics")
+def test_what_a_killed_run_has_set_aside_is_back_though_the_next_run_fails(killed: Killed) -> None:
+    killed.set_aside(marked=False)
+    assert killed.fail_again() == [(0, ID), (1, ID)]
+    assert not killed.old.parent.exists()
 
 
-def test_what_a_killed_run_has_set_aside_is_back_though_the_next_run_fails(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
-) -> None:
-    place, old, _ = killed
-    place.rename(old)
-    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
-    assert not old.parent.exists()
-
-
-def test_half_of_a_new_partition_gives_way_to_the_old_one(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
-) -> None:
-    place, old, new = killed
-    place.rename(old)
-    mark(old)
-    copy_one_file(new, place)
-    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
-    assert tables.has(f"topics/export={ID}")
+def test_half_of_a_new_partition_gives_way_to_the_old_one(killed: Killed) -> None:
+    killed.set_aside()
+    copy_one_file(killed.new, killed.place)
+    assert killed.fail_again() == [(0, ID), (1, ID)]
+    assert killed.tables.has(f"topics/export={ID}")
 
 
 @pytest.mark.parametrize("is_copied", [False, True], ids=["while it is copied", "while what was copied is removed"])
-def test_an_old_partition_of_which_half_is_set_aside_is_whole_again(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path], is_copied: bool
-) -> None:
-    place, old, _ = killed
-    copy_one_file(place, old)
+def test_an_old_partition_of_which_half_is_set_aside_is_whole_again(killed: Killed, is_copied: bool) -> None:
+    copy_one_file(killed.place, killed.old)
     if is_copied:
-        (place / next(old.iterdir()).name).unlink()
-    assert fail_again(spark, tables) == [(0, ID), (1, ID)]
-    assert tables.has(f"topics/export={ID}")
+        (killed.place / next(killed.old.iterdir()).name).unlink()
+    assert killed.fail_again() == [(0, ID), (1, ID)]
+    assert killed.tables.has(f"topics/export={ID}")
 
 
-def test_half_of_a_first_partition_does_not_stay(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
-) -> None:
-    place, old, new = killed
-    shutil.rmtree(place)
-    mark(old)
-    copy_one_file(new, place)
-    tables.overwrite(numbers(spark, 1), "topics", OTHER)
-    assert fail_again(spark, tables) == [(0, OTHER)]
+def test_half_of_a_first_partition_does_not_stay(spark: SparkSession, killed: Killed) -> None:
+    shutil.rmtree(killed.place)
+    killed.mark()
+    copy_one_file(killed.new, killed.place)
+    killed.tables.overwrite(numbers(spark, 1), "topics", OTHER)
+    assert killed.fail_again() == [(0, OTHER)]
 
 
-def test_a_new_partition_stays_though_the_old_one_was_not_removed(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
-) -> None:
-    place, old, new = killed
-    place.rename(old)
-    mark(old)
-    new.rename(place)
-    assert fail_again(spark, tables) == [(n, ID) for n in range(5)]
-    assert not old.parent.exists()
+def test_a_new_partition_stays_though_the_old_one_was_not_removed(killed: Killed) -> None:
+    killed.set_aside()
+    killed.new.rename(killed.place)
+    assert killed.fail_again() == [(n, ID) for n in range(5)]
+    assert not killed.old.parent.exists()
 
 
-def test_partitions_set_aside_are_put_back_for_the_tables_only_writer(
-    spark: SparkSession, tables: Tables, killed: tuple[Path, Path, Path]
-) -> None:
-    place, old, _ = killed
-    place.rename(old)
-    tables.restore_all("topic")
-    assert not place.exists()
-    tables.restore_all("topics")
-    assert found(tables, "topics") == [(0, ID), (1, ID)]
-
-
-def mark(old: Path) -> None:
-    Path(f"{old}.replaced").touch()
+def test_partitions_set_aside_are_put_back_for_the_tables_only_writer(killed: Killed) -> None:
+    killed.set_aside(marked=False)
+    killed.tables.restore_all("topic")
+    assert not killed.place.exists()
+    killed.tables.restore_all("topics")
+    assert found(killed.tables, "topics") == [(0, ID), (1, ID)]
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_a_job_that_fails_at_its_second_table_has_overwritten_none(
     spark: SparkSession, tmp_path: Path, tables: Tables, capsys: pytest.CaptureFixture[str]
 ) -> None:

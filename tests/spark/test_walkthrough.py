@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from spark.exporting import main as export
 from spark.frame.job import main
-from spark.jobs import backlog, messages, report
+from spark.jobs import pipeline
 from tests.local.serving import running
 from tests.support.emulators import ROOT
 
@@ -21,7 +21,6 @@ from tests.support.emulators import ROOT
 def test_from_the_first_message_to_the_report(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of the pipeline no more than three jobs: all of them run in test_jobs_on_the_service."""
     tables, out = tmp_path / "tables", tmp_path / "report.html"
     with running(PORT="0") as server:
         example = [sys.executable, "examples/orders.py", str(server.port)]
@@ -29,12 +28,16 @@ def test_from_the_first_message_to_the_report(
         [endpoint] = re.findall(r"DynamoDB endpoint.*: (http\S+)", server.banner)
         assert export(["--endpoint", endpoint, "--to", str(tmp_path / "exports")]) == 0
     folder = capsys.readouterr().out.split(" -> ")[1].strip()
-    given = ["--export", folder, "--tables", str(tables)]
-    codes = [main(messages.JOB, given), main(backlog.JOB, given), main(report.JOB, [*given, "--out", str(out)])]
+    code = main(pipeline.JOB, ["--export", folder, "--tables", str(tables), "--out", str(out)])
     said = capsys.readouterr()
-    assert (codes, said.err) == ([0, 0, 0], "")
+    assert (code, said.err) == (0, "")
+    assert [line.partition(":")[0] for line in said.out.splitlines()] == [*pipeline.NAMES, "pipeline"]
     assert "messages: 21 messages, 0 already there" in said.out
-    rows = pq.read_table(tables / "backlog" / f"export={Path(folder).name}").to_pylist()
-    counts = {name: sum(each[name] for each in rows) for name in ("ready", "in_flight", "retrying", "dead")}
+    assert "audit: 0 violations" in said.out
+    backlog = pq.read_table(tables / "backlog" / f"export={Path(folder).name}").to_pylist()
+    counts = {name: sum(each[name] for each in backlog) for name in ("ready", "in_flight", "retrying", "dead")}
     assert counts == {"ready": 15, "in_flight": 0, "retrying": 1, "dead": 1}
-    assert "15 ready" in out.read_text().replace("\u202f", " ")
+    page = out.read_text()
+    for text in ("Nothing was found", "15 ready", "21 messages", "no such &lt;customer&gt;", "a month"):
+        assert text.replace(" ", "") in page.replace("\u202f", "").replace(" ", ""), text
+    assert "has not run" not in page

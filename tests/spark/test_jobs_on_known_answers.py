@@ -1,0 +1,64 @@
+"""All jobs on a synthetic export say what its generator knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark.frame.job import main
+from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, traffic
+from spark.writing.synthetic import Shape, answers, generate
+
+JOBS = (messages.JOB, backlog.JOB, traffic.JOB, delays.JOB, dead_letters.JOB, cost.JOB, compact.JOB)
+
+
+def test_jobs_say_what_the_generator_knows(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = generate(tmp_path, Shape(2_000, files=1, topics=1, queues=2))
+    known = answers(folder)
+    tables = str(tmp_path / "tables")
+    assert [main(job, ["--export", str(folder), "--tables", tables]) for job in JOBS] == [0] * len(JOBS)
+    assert capsys.readouterr().err == ""
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        return [row.asDict() for row in spark.read.parquet(f"{tables}/{table}/export={known['export']}").collect()]
+
+    place = ("topic", "topic_id", "queue", "group", "consumer")
+    counts = ("next", "end", "committed", "ready", "in_flight", "retrying", "dead")
+    found = {tuple(row[name] for name in place): tuple(row[name] for name in counts) for row in rows("backlog")}
+    assert found == {
+        tuple(each[name] for name in place): tuple(each[name] for name in counts) for each in known["cursors"]
+    }
+    stored, tags, sizes = Counter[int](), Counter[str](), Counter[int]()
+    for row in rows("traffic"):
+        stored[row["queue"]] += row["messages"]
+        sizes[row["queue"]] += row["body_bytes"]
+        tags[row["tag"]] += row["messages"]
+    queues = known["queues"]
+    assert stored == {each["queue"]: each["messages"] for each in queues}
+    assert sizes == {each["queue"]: each["body_bytes"] for each in queues}
+    told = sum((Counter(each["tags"]) for each in queues), Counter[str]())
+    assert tags == told | Counter({None: known["messages"] - told.total()})
+    (late,) = rows("delays")
+    assert (late["messages"], late["max_ms"], late["waiting"], late["overdue"], late["early"]) == (
+        sum(each["promoted"] for each in queues),
+        max(each["lateness_ms_max"] for each in queues),
+        sum(each["waiting"] for each in queues) + known["kinds"]["dedup"],  # what has a dedup id waits, too
+        sum(due <= known["now_ms"] for each in queues for due in each["due_ms"]),
+        0,
+    )
+    reasons = sum((Counter(each["reasons"]) for each in known["cursors"]), Counter[str]())
+    assert Counter(row["reason"] for row in rows("dead_messages")) == +reasons
+    assert {row["reason"]: row["letters"] for row in rows("dead_letters")}.keys() == (+reasons).keys()
+    kinds = Counter[str]()
+    for row in rows("cost"):
+        kinds[row["kind"]] += row["items"]
+    assert kinds == known["kinds"]
+    keyed = spark.read.parquet(f"{tables}/messages").where("key is not null").agg(F.countDistinct("topic_id", "key"))
+    assert len(rows("compact")) == keyed.collect()[0][0]
