@@ -121,7 +121,7 @@ def _whole(pk: str) -> _Span:
 
 def _beside_cursors(topic_id: str, group_id: str, queues: int) -> list[_Span]:
     """Retries and dead letters of a group."""
-    retries = [keys.retry_partition(keys.Place(topic_id, group_id, queue)) for queue in range(queues)]
+    retries = [keys.retry_partition(topic_id, group_id, queue) for queue in range(queues)]
     return [*map(_whole, retries), _whole(keys.dead_partition(topic_id, group_id))]
 
 

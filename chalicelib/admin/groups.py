@@ -17,7 +17,6 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.view import all_cursors_of, cursors_of
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.broadcast import place_of
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
 from chalicelib.log import Log
@@ -150,8 +149,7 @@ class Groups:
 
     def _unfolded(self, owned: Sequence[tuple[Group, list[Cursor]]]) -> list[list[Cursor]]:
         """The cursors of each group, with the retries that are due."""
-        placed = [(place_of(group, cursor), cursor) for group, own in owned for cursor in own]
-        unfolded = iter(self._retries.unfolded(placed))
+        unfolded = iter(self._retries.unfolded([cursor for _, own in owned for cursor in own]))
         return [[next(unfolded) for _ in own] for _, own in owned]
 
     def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:

@@ -34,7 +34,6 @@ from chalicelib.dead_letters.bury import Burial
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
-from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
@@ -140,10 +139,11 @@ class Claimer:
                 change += move(lease, indexes, new)
         with suppress(Refused, StoreUnavailable):
             if change:
-                self._cache.learn(Cursor.of(self._store.write(write(claimed.cursor, change))))
+                after = Cursor.of(self._store.write(write(claimed.cursor, change)))
+                self._cache.keep(after.key, after)
 
     def _learn(self, after: Cursor, riding: ReceiptBatch | None) -> None:
-        self._cache.learn(after)
+        self._cache.keep(after.key, after)
         if riding:
             riding.closed |= riding.ended()
             riding.know(after)
@@ -171,13 +171,12 @@ class Claimer:
             return tended
         if len(cursor.inert) > INERT_MAX:
             return self._pruned(view, cursor)
-        place = keys.Place(view.topic.id, view.group.id, view.queue)
         if page := due_page(cursor, now, ask.max_messages):
-            found = self._retries.bring_back(place, cursor, page)
+            found = self._retries.bring_back(cursor, page)
         elif view.group.ordered:
             return cursor
         else:
-            found = self._retries.put_away(place, cursor, most=2 * PARKED_MAX)
+            found = self._retries.put_away(cursor, most=2 * PARKED_MAX)
         if found is None:
             raise self._gone(view)
         return found
@@ -200,7 +199,7 @@ class Claimer:
                 cursor = Cursor.of(self._store.write(write(cursor, confirm(new))))
             except Refused as refused:
                 cursor = self._found(view, refused)
-            self._cache.learn(cursor)
+            self._cache.keep(cursor.key, cursor)
         return None
 
     def _standing(self, cursor: Cursor) -> Cursor:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch
+from chalicelib.cursors.cursor import read_again
 from chalicelib.cursors.retries import Retries
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
@@ -26,11 +27,10 @@ class LateAcks:
         left = [each for each in batches if each.perhaps_lost()]
         while left:
             self._note_dead(topic, left)
-            seen = self._note_paged(topic, left)
+            seen = self._note_paged(left)
             left = [each for each in left if each.perhaps_lost()]
-            found = self._store.read([Keys([each.cursor.key], strong=True) for each in left]) if left else []
-            for each, items in zip(left, found, strict=True):
-                each.learn(items[0] if items else None)
+            for batch, cursor in zip(left, read_again(self._store, [batch.cursor.key for batch in left]), strict=True):
+                batch.know(cursor)
             # A page written since may hold the missing messages.
             left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
 
@@ -47,7 +47,7 @@ class LateAcks:
             died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
             each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
 
-    def _note_paged(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> set[str]:
+    def _note_paged(self, batches: Sequence[ReceiptBatch]) -> set[str]:
         """Returns the ids of the pages that were read or need not be."""
         asked = []
         seen: set[str] = set()
@@ -55,7 +55,7 @@ class LateAcks:
             last = max((receipt.offset for receipt in each.perhaps_lost()), default=-1)
             near = [page for page in each.cursor.pages.values() if page.low <= last]
             seen |= each.cursor.pages.keys() - {page.id for page in near}
-            asked.append((keys.Place(topic.id, each.group_id, each.queue), near))
+            asked.append((each.cursor, near))
         for each, held in zip(batches, self._retries.read(asked), strict=True):
             waiting = {offset for retries in held.values() for retry in retries for offset in retry.offsets}
             each.lost |= waiting & {receipt.offset for receipt in each.perhaps_lost()}

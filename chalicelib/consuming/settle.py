@@ -22,15 +22,15 @@ from chalicelib.consuming.receipt_batch import (
     cursor_from,
 )
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.store import Keys, Outcome, raise_trouble
+from chalicelib.store import Outcome, raise_trouble
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Refused
+from chalicelib.table.writes import Key, Refused
 
 Planner = Callable[[ReceiptBatch], Plan]
 
@@ -76,15 +76,14 @@ class Settler:
 
         self._settle(topic, group_name, batches, lambda batch: batch.moves(waiting))
         if not settings.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
-            self._lighten(topic, batches)
+            self.lighten(batches)
         return failed + [failure for batch in batches for failure in batch.unmoved()]
 
-    def _lighten(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
-        for each in batches:
-            if each.seen is Seen.FOUND:
-                place = keys.Place(topic.id, each.group_id, each.queue)
-                lighter = self._retries.lighten(place, each.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
-                self._cache.learn(lighter)
+    def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
+        for batch in batches:
+            if batch.seen is Seen.FOUND:
+                lighter = self._retries.lighten(batch.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
+                self._cache.keep(lighter.key, lighter)
 
     def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
@@ -146,7 +145,7 @@ class Settler:
         return [(text, self._receipts.read(text, topic.id)) for text in texts]
 
     def _assumed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
-        known = self._cache.cursor(key)
+        known = self._cache.get(key)
         nothing = cursor_from(key, receipts)
         return assume(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
 
@@ -178,11 +177,9 @@ class Settler:
             assumed = [each for each, change, _ in planned if not change and not each.is_seen]
             if not assumed:
                 return [(each, change, moved) for each, change, moved in planned if change]
-            for each, items in zip(assumed, self._read([each.cursor.key for each in assumed]), strict=True):
-                each.learn(items[0] if items else None)
-
-    def _read(self, cursors: Sequence[Key]) -> list[list[Item]]:
-        return self._store.read([Keys([key], strong=True) for key in cursors])
+            cursors = read_again(self._store, [batch.cursor.key for batch in assumed])
+            for batch, cursor in zip(assumed, cursors, strict=True):
+                batch.know(cursor)
 
     def _learn(self, batch: ReceiptBatch, moved: Moved, outcome: Outcome) -> None:
         if isinstance(outcome, StoreUnavailable):
@@ -194,7 +191,7 @@ class Settler:
             batch.learn(outcome)
             batch.moved |= moved
         if not batch.is_missing:
-            self._cache.learn(batch.cursor)
+            self._cache.keep(batch.cursor.key, batch.cursor)
 
     def _bury(self, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
@@ -105,7 +106,8 @@ class ViewReader:
     def __init__(self, env: Env, reader: LogReader, cursors: Cursors, promoter: Promoter) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
-        self._cache, self._consumers = cursors.cache, cursors.consumers
+        self._cursors, self._consumers = cursors.cache, cursors.consumers
+        self._groups: BoundedCache[Group] = BoundedCache()
 
     def read(
         self, topic: Topic, group_name: str, count: int, consumer_id: str | None, strong: bool = False
@@ -113,7 +115,7 @@ class ViewReader:
         """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
         at_ms = self._runtime.now()
-        cached = self._cache.group(topic.id, group_name)
+        cached = self._groups.get((topic.id, group_name))
         consumer = "" if consumer_id is None else keys.consumer(consumer_id)
         guessed = self._reader.guess(self._guess(topic, cached, consumer, count))
         asked = _asked(topic, group_name, cached, consumer, strong)
@@ -136,7 +138,7 @@ class ViewReader:
             if not self._consumers.admits(settings, cursors, strong):
                 return self.read(topic, group_name, count, consumer_id, strong=True)
         for cursor in cursors:
-            self._cache.learn(cursor)
+            self._cursors.keep(cursor.key, cursor)
         chains = self._reader.chains([want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)], seen)
         until_ms = self._runtime.uptime() + SIFTING_MS
         pairs = enumerate(zip(cursors, chains, strict=True))
@@ -153,18 +155,18 @@ class ViewReader:
         if settings is None:
             return []
         whose = consumer if settings.is_broadcast else ""
-        cached = [self._cache.cursor(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
+        cached = [self._cursors.get(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
         return [want(topic, queue, cursor, count) for queue, cursor in enumerate(cached) if cursor]
 
     def _settings(self, topic: Topic, group_name: str, items: list[Item]) -> Group:
         """The group's settings, read again before GroupNotFound is raised."""
         key = keys.group(topic.id, group_name)
         item = next((item for item in items if item["sk"] == key.sk), None)
-        cached = self._cache.group(topic.id, group_name)
+        cached = self._groups.get((topic.id, group_name))
         if item and cached and cached.id == item["id"] and cached.version == item["version"]:
             return cached
         settings = Group.of(topic.id, group_name, item) if item else self._catalogue.group(topic, group_name)
-        self._cache.learn_group(settings)
+        self._groups.keep((topic.id, group_name), settings)
         return settings
 
 

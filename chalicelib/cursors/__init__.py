@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from chalicelib.base.cache import BoundedCache
 from chalicelib.catalogue.env import Env
 from chalicelib.cursors.broadcast import Consumers
-from chalicelib.cursors.cursor_cache import CursorCache
+from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.receipt import Receipts
 from chalicelib.cursors.retries import Retries
+
+_CACHED_LEASES_MAX = 200_000
+"""Some 400 bytes each; a cursor counts as one more."""
 
 
 class Cursors:
     """`signing_key`: for receipts; None: use the one made once and kept in the table."""
 
     def __init__(self, env: Env, signing_key: bytes | None) -> None:
-        self.cache = CursorCache()
+        self.cache: BoundedCache[Cursor] = BoundedCache(_CACHED_LEASES_MAX, lambda cursor: 1 + len(cursor.leases))
+        """Cursors by key, as the last requests returned them. First guesses: every write on a cursor is guarded, and a
+        stale one costs a rejected write or one more read."""
         self.receipts = Receipts(env, signing_key)
         self.retries = Retries(env)
         self.consumers = Consumers(env, self.retries)

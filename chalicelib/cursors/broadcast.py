@@ -40,14 +40,9 @@ def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
     return [list(own) for _, own in groupby(ordered, key=lambda cursor: cursor.consumer)]
 
 
-def place_of(group: Group, cursor: Cursor) -> keys.Place:
-    """The place of a cursor's retries."""
-    return keys.Place(group.topic_id, group.id, keys.queue_of(cursor.key))
-
-
 def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
     """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
-    standing = {keys.queue_of(cursor.key): cursor for cursor in own}
+    standing = {cursor.queue: cursor for cursor in own}
     return [
         standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
         for queue in range(queues)
@@ -156,7 +151,7 @@ class Consumers:
                 found = outcome.before if isinstance(outcome, Refused) else outcome
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
-                    self._retries.forget(place_of(group, cursor), cursor.pages.values())
+                    self._retries.forget(cursor)
                 elif found:
                     moving.append((Cursor.of(found), offset))
                 elif not group.is_broadcast:  # in a broadcast group the consumer may have been forgotten
@@ -177,15 +172,15 @@ class Consumers:
 
     def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:
         """Whether the consumer is now forgotten. If not, it has returned."""
-        return self._remove(group, [last]) and self._remove(group, [each for each in cursors if each is not last])
+        return self._remove(group, [last]) and self._remove(group, [cursor for cursor in cursors if cursor is not last])
 
     def _remove(self, group: Group, cursors: Sequence[Cursor]) -> bool:
         """Whether all of these were unchanged and are removed now."""
         now = self._runtime.now()
-        outcomes = self._each([forget(each, group.start_of(keys.queue_of(each.key)), now) for each in cursors])
+        outcomes = self._each([forget(cursor, group.start_of(cursor.queue), now) for cursor in cursors])
         for cursor, outcome in zip(cursors, outcomes, strict=True):
-            if cursor.pages and not isinstance(outcome, Refused):
-                self._retries.forget(place_of(group, cursor), cursor.pages.values())
+            if not isinstance(outcome, Refused):
+                self._retries.forget(cursor)
         return not any(isinstance(outcome, Refused) for outcome in outcomes)
 
     def _each(self, writes: Sequence[Write]) -> list[Item | Refused]:

@@ -6,12 +6,13 @@ pass the end of the log that the claimer has read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
 from chalicelib.cursors.lease import Lease
+from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Path, key_of
 
@@ -88,6 +89,10 @@ class Cursor:
         )
 
     @classmethod
+    def or_none(cls, item: Item | None) -> Cursor | None:
+        return cls.of(item) if item else None
+
+    @classmethod
     def fresh(cls, key: Key, start: int) -> Cursor:
         return cls(key, 0, start, {}, stands=False)
 
@@ -100,6 +105,10 @@ class Cursor:
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of(self.key)
+
+    @property
+    def queue(self) -> int:
+        return keys.queue_of(self.key)
 
     @cached_property
     def owing(self) -> list[Lease]:
@@ -153,3 +162,9 @@ class Cursor:
 
     def _is_owed(self, offset: int) -> bool:
         return any(lease.owes(offset) for lease in self.owing)
+
+
+def read_again(store: Store, wanted: Sequence[Key]) -> list[Cursor | None]:
+    """These cursors as they are now; None: there is none."""
+    found = store.read([Keys([key], strong=True) for key in wanted]) if wanted else []
+    return [Cursor.or_none(items[0] if items else None) for items in found]

@@ -151,6 +151,11 @@ class Lease:
         return _fates(self.count, self.marks).owed
 
     @property
+    def offsets(self) -> range:
+        """All offsets that it covers, owed or not."""
+        return range(self.start, self.start + self.count)
+
+    @property
     def owed_offsets(self) -> list[int]:
         return [self.start + index for index in self.owed]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.broadcast import by_consumer, completed, is_known
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.table import keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,6 @@ def of_consumers(
     standing = [completed(group, len(ends), own) for own in known]
     found: list[QueueProgress] = []
     for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
-        dead = sum(cursor.dead for cursor in cursors if keys.queue_of(cursor.key) == queue)
+        dead = sum(cursor.dead for cursor in cursors if cursor.queue == queue)
         found.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
     return found

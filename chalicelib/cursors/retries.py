@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import LEASES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
-from chalicelib.cursors.cursor import Cursor, RetryPage
+from chalicelib.cursors.cursor import Cursor, RetryPage, read_again
 from chalicelib.cursors.cursor_writes import Change, write
-from chalicelib.cursors.lease import Lease, parked
+from chalicelib.cursors.lease import PARKED, Lease, parked
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import (
@@ -48,23 +47,14 @@ RETRY_SOON_MS = 5 * SECOND_MS
 RETRY_PAGE_ID_CHARS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """A lease in a page: offsets due at `due`, and how often they were delivered."""
-
-    offsets: range
-    due: int
-    attempt: int
-
-
 def put_page(key: Key, leases: Iterable[Lease]) -> Write:
     """The key has a new random part."""
-    listed: list[Any] = [[lease.start, lease.count, lease.deadline, lease.attempt] for lease in leases]
-    return Write(key, (), (Set(("retries",), listed),))
+    return Write(key, (), (Set(("retries",), [lease.listed() for lease in leases]),))
 
 
-def retries_of(item: Item) -> list[Retry]:
-    return [Retry(range(start, start + count), due, attempt) for start, count, due, attempt in item["retries"]]
+def retries_of(item: Item) -> list[Lease]:
+    """The leases of a page. Their tokens are not kept: each gets a new one when it comes back."""
+    return [Lease.of(PARKED, listed) for listed in item["retries"]]
 
 
 def remove_page(key: Key) -> Write:
@@ -99,8 +89,8 @@ def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
 
 
 def after_putting_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
-    gone = {lease.token for lease in leases}
-    left = {token: lease for token, lease in cursor.leases.items() if token not in gone}
+    moved = {lease.token for lease in leases}
+    left = {token: lease for token, lease in cursor.leases.items() if token not in moved}
     return replace(cursor, leases=left, pages={**cursor.pages, page.id: page}, has_pages=True)
 
 
@@ -125,87 +115,78 @@ def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Writ
 
 
 def after_bringing_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
-    left = {page_id: each for page_id, each in cursor.pages.items() if page_id != page.id}
+    left = {page_id: kept for page_id, kept in cursor.pages.items() if page_id != page.id}
     return replace(cursor, leases={**cursor.leases, **{lease.token: lease for lease in leases}}, pages=left)
 
 
 class Retries:
-    """In each method, `place` has the ids of topic and group, and the cursor's queue."""
-
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
-    def lighten(self, place: keys.Place, cursor: Cursor, rounds: int) -> Cursor:
+    def lighten(self, cursor: Cursor, rounds: int) -> Cursor:
         """Moves retries with a long wait into pages, in up to this many transactions. Only saves cost: failures are
         ignored."""
         with suppress(StoreUnavailable):
             for _ in range(rounds):
-                lighter = self.put_away(place, cursor)
+                lighter = self.put_away(cursor)
                 if lighter is None or lighter is cursor:
                     return cursor
                 cursor = lighter
         return cursor
 
-    def put_away(self, place: keys.Place, cursor: Cursor, **limits: int) -> Cursor | None:
+    def put_away(self, cursor: Cursor, **limits: int) -> Cursor | None:
         """The cursor without one page of retries, or the same if it has few; None: the cursor was deleted."""
         leases = surplus(cursor, self._runtime.now(), **limits)
         if not leases:
             return cursor
         page = RetryPage.holding(self._runtime.name(RETRY_PAGE_ID_CHARS), leases)
-        key = keys.retry_page(place, page.due, page.id)
+        key = keys.retry_page(cursor.key, page.due, page.id)
         try:
             self._store.write_together([put_away(cursor, page, leases), put_page(key, leases)])
         except Refused as refused:
-            return _found(refused.before)
+            return Cursor.or_none(refused.before)
         return after_putting_away(cursor, page, leases)
 
-    def bring_back(self, place: keys.Place, cursor: Cursor, page: RetryPage) -> Cursor | None:
+    def bring_back(self, cursor: Cursor, page: RetryPage) -> Cursor | None:
         """The cursor with the retries of a page, or as it is now if another caller was faster; None: it was deleted."""
-        key = keys.retry_page(place, page.due, page.id)
+        key = keys.retry_page(cursor.key, page.due, page.id)
         items = self._store.read([Keys([key], strong=True)])[0]
         if not items:
-            found = self._store.read([Keys([cursor.key], strong=True)])[0]
-            return _found(found[0] if found else None)
-        leases = [parked(self._runtime, each.offsets, each.due, each.attempt) for each in retries_of(items[0])]
+            return read_again(self._store, [cursor.key])[0]
+        leases = self._renewed(retries_of(items[0]))
         try:
             self._store.write_together([bring_back(cursor, page, leases), remove_page(key)])
         except Refused as refused:
-            return _found(refused.before)
+            return Cursor.or_none(refused.before)
         return after_bringing_back(cursor, page, leases)
 
-    def read(self, asked: Sequence[tuple[keys.Place, Iterable[RetryPage]]]) -> list[dict[str, list[Retry]]]:
+    def read(self, asked: Sequence[tuple[Cursor, Iterable[RetryPage]]]) -> list[dict[str, list[Lease]]]:
         """For each cursor, the retries in these of its pages, by id. A missing page was brought back just now."""
-        by_key = [{keys.retry_page(place, each.due, each.id): each.id for each in pages} for place, pages in asked]
+        by_key = [
+            {keys.retry_page(cursor.key, page.due, page.id): page.id for page in pages} for cursor, pages in asked
+        ]
         wanted = [Keys(list(pages), strong=True) for pages in by_key if pages]
         answers = iter(self._store.read(wanted) if wanted else [])
-        return [_by_id(pages, next(answers)) if pages else {} for pages in by_key]
+        return [{pages[key_of(item)]: retries_of(item) for item in next(answers)} if pages else {} for pages in by_key]
 
-    def unfolded(self, cursors: Sequence[tuple[keys.Place, Cursor]]) -> list[Cursor]:
+    def unfolded(self, cursors: Sequence[Cursor]) -> list[Cursor]:
         """The cursors as a read-only caller sees them: with due retries moved back in."""
         now = self._runtime.now()
-        due = [[page for page in cursor.pages.values() if page.due <= now] for _, cursor in cursors]
-        held = self.read([(place, pages) for (place, _), pages in zip(cursors, due, strict=True)])
-        return [
-            self._with_due(cursor, found) if found else cursor for (_, cursor), found in zip(cursors, held, strict=True)
-        ]
+        due = [(cursor, [page for page in cursor.pages.values() if page.due <= now]) for cursor in cursors]
+        return [self._with(cursor, held) for cursor, held in zip(cursors, self.read(due), strict=True)]
 
-    def _with_due(self, cursor: Cursor, found: dict[str, list[Retry]]) -> Cursor:
-        for page_id, held in found.items():
-            leases = [parked(self._runtime, each.offsets, each.due, each.attempt) for each in held]
-            cursor = after_bringing_back(cursor, cursor.pages[page_id], leases)
+    def _with(self, cursor: Cursor, held: dict[str, list[Lease]]) -> Cursor:
+        for page_id, retries in held.items():
+            cursor = after_bringing_back(cursor, cursor.pages[page_id], self._renewed(retries))
         return cursor
 
-    def forget(self, place: keys.Place, pages: Iterable[RetryPage]) -> None:
-        """Removes pages that a reset made unreachable. Only saves cost."""
-        gone = [keys.retry_page(place, page.due, page.id) for page in pages]
-        if gone:
+    def _renewed(self, retries: Iterable[Lease]) -> list[Lease]:
+        """These leases of a page under new tokens."""
+        return [parked(self._runtime, retry.offsets, retry.deadline, retry.attempt) for retry in retries]
+
+    def forget(self, cursor: Cursor) -> None:
+        """Removes the cursor's pages, which a reset made unreachable. Only saves cost."""
+        pages = [keys.retry_page(cursor.key, page.due, page.id) for page in cursor.pages.values()]
+        if pages:
             with suppress(StoreUnavailable):
-                self._store.remove_all(gone)
-
-
-def _found(item: Item | None) -> Cursor | None:
-    return Cursor.of(item) if item else None
-
-
-def _by_id(pages: dict[Key, str], items: Iterable[Item]) -> dict[str, list[Retry]]:
-    return {pages[key_of(item)]: retries_of(item) for item in items}
+                self._store.remove_all(pages)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from chalicelib.base.limits import TAKEOVERS_MAX
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import buried, write
 from chalicelib.cursors.lease import Lease
 from chalicelib.dead_letters import dead_letter
@@ -62,8 +62,7 @@ class Burial:
             self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
         except Refused:
             chosen = []
-        found = self._store.read([Keys([cursor.key], strong=True)])[0]
-        return (Cursor.of(found[0]) if found else None), chosen
+        return read_again(self._store, [cursor.key])[0], chosen
 
     def _there(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> set[Key]:
         """The places that have a letter already. Before the first reset there is none: a dying message is owed by a

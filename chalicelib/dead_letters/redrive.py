@@ -10,14 +10,14 @@ from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import redriven, write
 from chalicelib.cursors.lease import parked, runs
 from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.dead_letters.queue import BEGINNING, PURGED_TOGETHER_MAX, DeadLetterQueue, after, by_cursor
-from chalicelib.store import Keys, Range
+from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -83,7 +83,7 @@ class Redrive:
             if self._runtime.uptime() > until_ms:
                 return count, True
             cursor = self._cursor(topic, group, letters[0])
-            paged = self._paged(group, letters[0].queue, cursor) if is_ancient(cursor, letters) else set()
+            paged = self._paged(cursor) if is_ancient(cursor, letters) else set()
             if paged is None:
                 continue
             chosen, back = choose(cursor, letters, paged)
@@ -101,10 +101,9 @@ class Redrive:
             letters = letters[len(chosen) :]
         return count, False
 
-    def _paged(self, group: Group, queue: int, cursor: Cursor) -> set[int] | None:
+    def _paged(self, cursor: Cursor) -> set[int] | None:
         """The offsets in the cursor's pages, or None if one was brought back since the cursor was read."""
-        place = keys.Place(group.topic_id, group.id, queue)
-        held = self._retries.read([(place, cursor.pages.values())])[0]
+        held = self._retries.read([(cursor, cursor.pages.values())])[0]
         if held.keys() != cursor.pages.keys():
             return None
         return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
@@ -112,10 +111,10 @@ class Redrive:
     def _cursor(self, topic: Topic, group: Group, letter: DeadLetter) -> Cursor:
         """The cursor that counts this letter."""
         key = group.cursor_key(letter.queue, letter.consumer)
-        found = self._store.read([Keys([key], strong=True)])[0]
-        if not found:
+        cursor = read_again(self._store, [key])[0]
+        if cursor is None:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
-        return Cursor.of(found[0])
+        return cursor
 
 
 def is_ancient(cursor: Cursor, letters: Sequence[DeadLetter]) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from typing import NamedTuple
 
 from chalicelib.table.writes import Key
 
@@ -119,20 +118,15 @@ def blob(topic_id: str, entry_id: bytes) -> str:
     return f"payloads/{topic_id}/{entry_id.hex()}"
 
 
-class Place(NamedTuple):
-    """Names the cursor whose retries a page holds; in a broadcast group, the cursors."""
-
-    topic_id: str
-    group_id: str
-    queue: int
+def retry_partition(topic_id: str, group_id: str, queue: int) -> str:
+    return f"retry#{topic_id}#{group_id}#{queue}"
 
 
-def retry_partition(place: Place) -> str:
-    return f"retry#{place.topic_id}#{place.group_id}#{place.queue}"
-
-
-def retry_page(place: Place, due: int, page_id: str) -> Key:
-    return Key(retry_partition(place), f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
+def retry_page(cursor: Key, due: int, page_id: str) -> Key:
+    """A page of this cursor's retries. The pages of all consumers of a broadcast group share a partition."""
+    topic_id, group_id = cursor.pk.split("#")[1], cursor.sk.split("#")[1]
+    partition = retry_partition(topic_id, group_id, queue_of(cursor))
+    return Key(partition, f"{due:0{_OFFSET_DIGITS}d}#{page_id}")
 
 
 def dedup(topic_id: str, dedup_id: str) -> Key:

@@ -97,7 +97,7 @@ def test_retries_that_come_soon_are_not_put_away(topic: Topic, group: Group, cli
 def test_a_pop_puts_away_what_a_dead_caller_left_in_the_cursor(
     topic: Topic, group: Group, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Settler, "_lighten", lambda *_: None)
+    monkeypatch.setattr(Settler, "lighten", lambda *_: None)
     nacked_one_by_one(topic, group)
     assert "pages" not in cursor(client)
     topic.produce("new")

@@ -258,7 +258,13 @@ def beliefs_taken_for_truth() -> Any:
 @planted
 def verdicts_from_the_past() -> Any:
     """What a receipt is worth is told from a read that may be stale."""
-    return patch.object(settle.Settler, "_read", lambda self, found: self._store.read([Keys([key]) for key in found]))
+
+    def read_stale(store: Any, wanted: Any) -> Any:
+        return [
+            cursor.Cursor.or_none(items[0] if items else None) for items in store.read([Keys([key]) for key in wanted])
+        ]
+
+    return patch.object(settle, "read_again", read_stale)
 
 
 @planted
