@@ -19,7 +19,8 @@ from typing import Any
 from tests.support.emulators import ROOT
 
 START_SECONDS = 30
-"""A busy machine takes some seconds to start a server, and may take as many to answer."""
+"""A busy machine takes some seconds to start a server."""
+ANSWER_SECONDS, END_SECONDS = 10, 5
 
 
 class Running:
@@ -31,7 +32,7 @@ class Running:
         self.port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", banner)[0])
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Message, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, headers)
             response = connection.getresponse()
@@ -40,7 +41,7 @@ class Running:
     def say(self, raw: bytes, ends: bool = False) -> bytes:
         """Sends these bytes, and returns all that comes until the server closes. `ends`: sends the end of the
         connection behind them, and still reads."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=START_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_SECONDS) as connection:
             connection.sendall(raw)
             if ends:
                 connection.shutdown(socket.SHUT_WR)
@@ -49,7 +50,7 @@ class Running:
     def end(self, ending: signal.Signals) -> tuple[int, str]:
         """The exit code, and all that was on stderr."""
         self.process.send_signal(ending)
-        _, errors = self.process.communicate(timeout=START_SECONDS)
+        _, errors = self.process.communicate(timeout=END_SECONDS)
         return self.process.returncode, errors
 
 

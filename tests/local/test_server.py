@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -17,7 +18,7 @@ from email.message import Message
 import pytest
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from tests.local.serving import START_SECONDS, Running, environment, in_raw, launched, refusal, running
+from tests.local.serving import ANSWER_SECONDS, Running, environment, in_raw, launched, refusal, running
 from tests.support.emulators import ROOT, client_of, dynoxide, free_port
 
 
@@ -58,7 +59,7 @@ def test_an_endpoint_gets_its_table() -> None:
 
 def test_help_names_the_environment() -> None:
     process = launched("--help")
-    printed, _ = process.communicate(timeout=START_SECONDS)
+    printed, _ = process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 0
     for name in ("PORT", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "LOG"):
         assert name in printed
@@ -77,7 +78,7 @@ def test_a_signal_ends_it_cleanly_even_during_a_long_poll(ending: signal.Signals
         time.sleep(0.3)
         started = time.monotonic()
         assert server.end(ending) == (0, "")
-        assert time.monotonic() - started < 10  # half of what the poll waits
+        assert time.monotonic() - started < 1.5
         poll.close()
 
 
@@ -151,7 +152,7 @@ def test_requests_are_logged_when_asked_for() -> None:
 
 
 def test_a_kept_connection_answers_without_delay(server: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=START_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_SECONDS)
     connection.connect()
     kept = connection.sock
     seconds = []
@@ -161,12 +162,12 @@ def test_a_kept_connection_answers_without_delay(server: Running) -> None:
         connection.getresponse().read()
         seconds.append(time.perf_counter() - started)
     assert connection.sock is kept
-    assert sorted(seconds)[30] < 0.02  # headers and body apart would take 0.04, but for the first few
+    assert statistics.median(seconds) < 0.02  # headers and body apart would take 0.04
     connection.close()
 
 
 def test_headers_and_body_come_in_one_piece(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=START_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=ANSWER_SECONDS) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(65_536).endswith(b"}\n")
 
@@ -219,7 +220,7 @@ def test_a_method_that_a_path_does_not_know_is_a_problem(server: Running, method
 
 
 def test_head_has_no_body_and_leaves_the_connection_usable(server: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=START_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=ANSWER_SECONDS)
     connection.request("HEAD", "/nowhere")
     response = connection.getresponse()
     assert (response.status, response.read()) == (404, b"")
@@ -293,7 +294,7 @@ def test_chunks_that_are_too_much_together_are_refused(server: Running) -> None:
 
 
 def test_a_client_that_waits_to_send_is_told_to_go_on(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=START_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=ANSWER_SECONDS) as connection:
         connection.sendall(b"PUT /topics/waits HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
         assert connection.recv(1_000).startswith(b"HTTP/1.1 100")
         connection.sendall(b"{}")

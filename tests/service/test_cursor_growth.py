@@ -35,7 +35,7 @@ def test_heartbeats_leave_few_witnesses() -> None:
     store, clock = MemoryStore(), Clock()
     api = with_messages(store, clock, 2)
     [receipt] = popped(api, 1)
-    for _ in range(500):
+    for _ in range(LEASES_MAX + 100):
         [extended] = api.extend("t", "g", {"receipts": [receipt], "invisible_ms": 60_000})["extended"]
         receipt = extended["new_receipt"]
     assert leases(store) <= WITNESSES_MAX + 2
