@@ -10,12 +10,17 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks import lateness, servers
+from tests.support import emulators
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with servers.decant() as port:
-        yield port
+@pytest.fixture(params=["embedded", "dynoxide"], scope="module")
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    if request.param == "embedded":
+        with servers.decant() as port:
+            yield port
+    else:
+        with emulators.dynoxide() as endpoint, servers.decant(AWS_ENDPOINT_URL_DYNAMODB=endpoint) as port:
+            yield port
 
 
 def test_a_thousand_delayed_messages_arrive_once_each_and_never_early(port: int) -> None:

@@ -1,5 +1,4 @@
-"""The service in memory and over a DynamoDB emulator, as many instances of it as a test wants. That the other stores do
-the same is proved once for all, by `tests/store`."""
+"""The service over each of the stores, as many instances of it as a test wants."""
 
 from __future__ import annotations
 
@@ -12,15 +11,9 @@ from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import build
 from chalicelib.store import Store
-from tests.store.conftest import dynoxide_store, embedded_store, memory_store
+from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
 
-__all__ = ["dynoxide_store", "embedded_store", "memory_store"]
-
-
-@pytest.fixture(params=["memory", "dynoxide"])
-def store(request: pytest.FixtureRequest) -> Store:
-    found: Store = request.getfixturevalue(f"{request.param}_store")
-    return found
+__all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
 
 
 @pytest.fixture
