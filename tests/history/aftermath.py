@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from chalicelib.base.message import Stored
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
@@ -14,15 +17,20 @@ _PAGE = 1_000
 _LEASE_MS = 60_000
 
 
-def read_log(service: Service, topic: Topic, history: History) -> None:
-    """What lies in the log, and under which ids."""
+def messages_of(service: Service, topic: Topic) -> Iterator[Stored]:
+    """All unexpired messages of the log."""
     positions, is_all = dict.fromkeys(range(topic.queues), 0), False
     while not is_all:
-        found = service.reading.lookup.read(topic, positions, _PAGE)
-        for each in found.messages:
-            history.log[each.queue, each.offset] = each.message.body.decode().split(PADDED)[0]
-            history.ids[each.queue, each.offset] = each.message_id
-        positions, is_all = found.positions, found.is_all
+        page = service.reading.lookup.read(topic, positions, _PAGE)
+        yield from page.messages
+        positions, is_all = page.positions, page.is_all
+
+
+def read_log(service: Service, topic: Topic, history: History) -> None:
+    """What lies in the log, and under which ids."""
+    for stored in messages_of(service, topic):
+        history.log[stored.queue, stored.offset] = stored.message.body.decode().split(PADDED)[0]
+        history.ids[stored.queue, stored.offset] = stored.message_id
 
 
 def take_all(caller: Caller, group: str) -> set[Place]:

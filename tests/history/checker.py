@@ -147,6 +147,11 @@ def _repeats_hear_the_same(case: Case) -> Iterator[str]:
             yield f"{dedup_id} was told to be {sorted(told, key=str)}"
 
 
+def _look_ups_match_the_log(case: Case) -> Iterator[str]:
+    """When all is quiet, every message is found by its id as it lies in the log, and none waits that is not there."""
+    yield from case.history.look_ups
+
+
 def _what_waits_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
     there = set(case.history.ids.values())
     for message_id in {each.message_id for each in case.history.sent if each.message_id and each.told_due_ms}:
@@ -602,6 +607,7 @@ CHECKS = (
     _what_was_acknowledged_is_stored,
     _a_dedup_id_is_stored_once,
     _repeats_hear_the_same,
+    _look_ups_match_the_log,
     _what_waits_comes_once_or_is_cancelled,
     _nothing_comes_early,
     _nothing_is_stored_twice_or_from_nowhere,

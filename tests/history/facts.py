@@ -219,6 +219,8 @@ class History:
     """Group -> what the topic of alarms says, in its order."""
     alarms_quiet: dict[str, str | None] = field(default_factory=dict)
     """Group -> the state of its alarm when all was quiet, before the drain."""
+    look_ups: list[str] = field(default_factory=list)
+    """Answers about single messages, when all was quiet, that do not match the log."""
     given_back: set[tuple[str, Place]] = field(default_factory=set)
     """Group and place of messages that some pop has leased and could not read."""
     defects: list[str] = field(default_factory=list)
@@ -226,10 +228,7 @@ class History:
 
     def copy(self) -> History:
         """Another one, which goes on from here by itself."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return History(
-            **{name: list(map(copy, of)) if isinstance(of, list) else copy(of) for name, of in values.items()}
-        )
+        return History(**{each.name: _copied(getattr(self, each.name)) for each in fields(self)})
 
     def begin(self, facts: Sequence[Fact]) -> None:
         for fact in facts:

@@ -297,6 +297,10 @@ def test_a_delayed_message_comes_or_is_cancelled_as_answered(judged: History, is
     assert found(judged) == (set() if is_fine else {"what_waits_comes_once_or_is_cancelled"})
 
 
+def test_look_ups_that_do_not_match_the_log_are_named() -> None:
+    assert found(history(look_ups=["id is not found"])) == {"look_ups_match_the_log"}
+
+
 @pytest.mark.parametrize(("at_ms", "wrong"), [(1_500, set()), (1_499, {"nothing_comes_early"})])
 def test_nothing_comes_before_it_is_due(at_ms: int, wrong: set[str]) -> None:
     judged = waits(is_there=True)

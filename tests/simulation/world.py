@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
@@ -18,7 +19,7 @@ from chalicelib.delays.writer import LATE_WRITE_MS_MAX
 from chalicelib.service import Service, build
 from chalicelib.table.writes import Key
 from tests.history import checker
-from tests.history.aftermath import read_dead, read_log, take_all
+from tests.history.aftermath import messages_of, read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
@@ -270,19 +271,36 @@ class World:
             Archivist(self).look()
         else:
             read_log(service, self._topic, self.history)
-            self._look_up_what_waited(service)
+            self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
 
-    def _look_up_what_waited(self, service: Service) -> None:
-        """Once it is delivered, it is found by its id, and too late to be cancelled."""
-        places = {message_id: place for place, message_id in self.history.ids.items()}
-        for message_id in (each.message_id for each in self.history.sent if each.told_due_ms):
-            if message_id and (place := places.get(message_id)):
-                found = service.reading.lookup.by_id(self._topic, message_id)
-                if (found.queue, found.offset) != place:
-                    self.history.defects.append(f"{message_id} is at {place}, and found at {found}")
-                self.caller(service).cancel(message_id)
+    def _wrong_look_ups(self, service: Service) -> Iterator[str]:
+        """Messages that are not found by their id as they lie in the log, and those that wait although all are due."""
+        for stored in messages_of(service, self._topic):
+            try:
+                found = service.reading.lookup.by_id(self._topic, stored.message_id)
+            except MessageNotFound:
+                yield f"{stored.message_id} is in the log, and is not found by its id"
+                continue
+            if found != stored:
+                yield f"{stored.message_id} is {stored} in the log, and is found by its id as {found}"
+        for waiting in service.delays.messages.page(self._topic, 100, None)[0]:
+            yield f"{waiting.message_id} still waits"
+
+    def _wrong_cancels(self, service: Service) -> Iterator[str]:
+        """It is too late to cancel any delayed message: it is in the log, or there is none."""
+        there = set(self.history.ids.values())
+        delayed = {sent.message_id for sent in self.history.sent if sent.told_due_ms and sent.message_id}
+        for message_id in sorted(delayed):
+            try:
+                service.delays.messages.cancel(self._topic, message_id)
+                answer = "ok"
+            except (AlreadyDelivered, MessageNotFound) as error:
+                answer = error.code
+            if answer != ("AlreadyDelivered" if message_id in there else "MessageNotFound"):
+                is_there = "is" if message_id in there else "is not"
+                yield f"{message_id} {is_there} in the log, and cancelling it is answered {answer}"
 
     def _look_before_the_drain(self) -> None:
         look_before_the_drain(self.instance(NONE), self.history, self._groups)
