@@ -26,7 +26,6 @@ _ID_CHARS = 8
 class TopicDetails:
     """For each queue, the offset of its first unexpired message and that of its next message."""
 
-    topic: Topic
     groups: list[str]
     queue_firsts: list[int]
     queue_ends: list[int]
@@ -58,25 +57,22 @@ class Topics:
             with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
 
-    def details(self, name: str) -> TopicDetails:
-        found = self._catalogue.current_topic(name)
-        firsts = self._log_offsets.firsts(found, self._runtime.now())
-        return TopicDetails(
-            found, [each.name for each in self._catalogue.groups(found)], firsts, self._log_offsets.ends(found)
-        )
+    def details(self, topic: Topic) -> TopicDetails:
+        firsts = self._log_offsets.firsts(topic, self._runtime.now())
+        names = [group.name for group in self._catalogue.groups(topic)]
+        return TopicDetails(names, firsts, self._log_offsets.ends(topic))
 
     def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
         items, rest = page(self._store, keys.topics(), limit, token)
         return [Topic.of(item) for item in items], rest
 
-    def delete(self, name: str) -> None:
+    def delete(self, deleted: Topic) -> None:
         """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and
         the store allow; the grave records the rest."""
-        found = self._catalogue.current_topic(name)
-        self._catalogue.forget(name)
+        self._catalogue.forget(deleted.name)
         try:
-            self._store.write_together([topic.remove(found), topic.bury(found)])
+            self._store.write_together([topic.remove(deleted), topic.bury(deleted)])
         except Refused:
             return  # another caller was faster
         with suppress(StoreUnavailable):
-            self._deletion.topic(found, self._runtime.uptime() + PURGE_MS)
+            self._deletion.topic(deleted, self._runtime.uptime() + PURGE_MS)

@@ -32,7 +32,7 @@ class Api:
     path and the request as JSON, and returns the answer as JSON."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
+        self.service = service
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
@@ -40,34 +40,31 @@ class Api:
         return partial(self._answer, OPERATIONS[name])
 
     def _answer(self, operation: Operation, *arguments: Any, **headers: str | None) -> Any:
-        return self.call(operation, *arguments, **headers)[1]
-
-    def call(self, operation: Operation, *arguments: Any, **headers: str | None) -> tuple[int, Any]:
-        """Status and answer."""
-        return operation.call(self._service, *arguments, **headers)
+        names, data = arguments[: len(operation.path_names)], arguments[len(operation.path_names) :]
+        return operation.call(self.service, names, *data or ({},), **headers)[1]
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:
         """The message as an item: the transaction that stores it sends the message."""
-        with one_call(self._service.env.runtime.uptime()):
-            topic = self._service.env.catalogue.topic(topic_name)
-            parsed, queue = parse_for_transaction(message, topic.queues, self._service.env.runtime.now())
-            return self._service.producing.outbox_item(topic, parsed, queue)
+        with one_call(self.service.env.runtime.uptime()):
+            topic = self.service.env.catalogue.topic(topic_name)
+            parsed, queue = parse_for_transaction(message, topic.queues, self.service.env.runtime.now())
+            return self.service.producing.outbox_item(topic, parsed, queue)
 
     # Scheduled sweeps are not calls of a client, so they have no deadline of a call.
 
     def revive(self) -> Json:
         """`{"seen": cursors, "done": messages that went to the dead letters}`."""
-        return self._service.sweeps.revive().as_json()
+        return self.service.sweeps.revive().as_json()
 
     def forward(self) -> Json:
         """`{"seen": queues in which messages may wait, "done": due messages that were promoted}`."""
-        return self._service.sweeps.forward().as_json()
+        return self.service.sweeps.forward().as_json()
 
     def expire(self) -> Json:
         """`{"seen": deleted topics with remains, and broadcast groups, "done": topics without remains now, and
         forgotten consumers}`."""
-        return self._service.sweeps.expire().as_json()
+        return self.service.sweeps.expire().as_json()
 
     def check(self) -> Json:
         """`{"seen": groups that have an alarm, "done": alarms that were raised, or cleared}`."""
-        return self._service.sweeps.check().as_json()
+        return self.service.sweeps.check().as_json()

@@ -6,7 +6,7 @@ from chalicelib.api.operation import Answer, Family, Json
 from chalicelib.base.schema import mapping, string
 from chalicelib.service import Service
 
-ABOUT = Family("About", "Health, and this document.")
+ABOUT = Family("About", __doc__)
 
 
 class Health(Answer):

@@ -1,22 +1,22 @@
-"""Consuming: pop leases messages; ack, nack, bury and extend take their receipts."""
+"""Pop leases messages to the caller. A message that is not acked before its lease ends is delivered again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from chalicelib.api.messages import Message
-from chalicelib.api.operation import GROUP, Answer, Family, Json, in_topic, sometimes
+from chalicelib.api.operation import GROUP, Answer, Family, Json, sometimes
 from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import array, batch, flag, instant, integer, optional, request, required, string
+from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.delivery import Delivery as Delivered
 from chalicelib.consuming.receipt_batch import LEASE_LOST, RECEIPT_INVALID
+from chalicelib.consuming.receipt_batch import Failure as Failed
 from chalicelib.consuming.request import RECEIPT, Pop
 from chalicelib.service import Service
 
-CONSUMING = Family(
-    "Consuming",
-    "Pop leases messages to the caller. A message that is not acked before its lease ends is delivered again.",
-)
+CONSUMING = Family("Consuming", __doc__)
 
 # -- types ------------------------------------------------------------------------------------------------------------
 
@@ -156,18 +156,17 @@ class ExtendResult(_Failures):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@CONSUMING.operation("POST", GROUP + "/pop", PopResult, Pop)
-def pop(service: Service, topic_name: str, group_name: str, request: Pop) -> Json:
+@CONSUMING.operation("POST", GROUP + "/pop", PopResult, Pop, is_frequent=True)
+def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
     Takes ready messages of one queue, and none only if none was ready in any. An answer holds at most
     {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a single message may exceed
     these."""
-    popped = in_topic(service, topic_name, lambda topic: service.consuming.pop(topic, group_name, request))
+    popped = service.consuming.pop(topic, group_name, request)
     answer: Json = {
-        "messages": [_delivery(topic_name, each) for each in popped.deliveries],
-        "acked": len(request.ack) - len(popped.failed),
-        "failed": [asdict(each) for each in popped.failed],
+        "messages": [_delivery(topic, delivery) for delivery in popped.deliveries],
+        **_outcome("acked", request.ack, popped.failed),
     }
     if popped.is_paused:
         answer["paused"] = True
@@ -178,50 +177,51 @@ def pop(service: Service, topic_name: str, group_name: str, request: Pop) -> Jso
     return answer
 
 
-def _delivery(topic_name: str, delivery: Delivered) -> Json:
+def _delivery(topic: Topic, delivery: Delivered) -> Json:
     return {
-        **delivery.stored.as_json(topic_name),
+        **delivery.stored.as_json(topic.name),
         "attempt": delivery.attempt,
         "invisible_until_ms": delivery.invisible_until_ms,
         "receipt": delivery.receipt,
     }
 
 
-@CONSUMING.operation("POST", GROUP + "/ack", AckResult, AckRequest)
-def ack(service: Service, topic_name: str, group_name: str, request: AckRequest) -> Json:
+def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failed]) -> Json:
+    """`counted`: under which name the answer says how many of the receipts count."""
+    return {counted: len(receipts) - len(failed), "failed": [asdict(failure) for failure in failed]}
+
+
+@CONSUMING.operation("POST", GROUP + "/ack", AckResult, AckRequest, is_frequent=True)
+def ack(service: Service, topic: Topic, group_name: str, request: AckRequest) -> Json:
     """Settle messages.
 
     Acking twice is fine, and so is acking after the lease ended until another pop has taken the message."""
-    receipts = request.receipts
-    failed = in_topic(service, topic_name, lambda topic: service.consuming.ack(topic, group_name, receipts))
-    return {"acked": len(receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+    failed = service.consuming.ack(topic, group_name, request.receipts)
+    return _outcome("acked", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/nack", NackResult, NackRequest)
-def nack(service: Service, topic_name: str, group_name: str, request: NackRequest) -> Json:
+@CONSUMING.operation("POST", GROUP + "/nack", NackResult, NackRequest, is_frequent=True)
+def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) -> Json:
     """Give messages back.
 
     They are delivered again later, or go to the dead letters when this was their last attempt."""
-    arguments = (group_name, request.receipts, request.delay_ms, request.reason)
-    failed = in_topic(service, topic_name, lambda topic: service.consuming.nack(topic, *arguments))
-    return {"nacked": len(request.receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+    failed = service.consuming.nack(topic, group_name, request.receipts, request.delay_ms, request.reason)
+    return _outcome("nacked", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/bury", BuryResult, BuryRequest)
-def bury(service: Service, topic_name: str, group_name: str, request: BuryRequest) -> Json:
+@CONSUMING.operation("POST", GROUP + "/bury", BuryResult, BuryRequest, is_frequent=True)
+def bury(service: Service, topic: Topic, group_name: str, request: BuryRequest) -> Json:
     """Give messages up.
 
     They go to the dead letters at once, however often they were delivered, and are not delivered to the group again."""
-    arguments = (group_name, request.receipts, request.reason)
-    failed = in_topic(service, topic_name, lambda topic: service.consuming.bury(topic, *arguments))
-    return {"buried": len(request.receipts) - len(failed), "failed": [asdict(each) for each in failed]}
+    failed = service.consuming.bury(topic, group_name, request.receipts, request.reason)
+    return _outcome("buried", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/extend", ExtendResult, ExtendRequest)
-def extend(service: Service, topic_name: str, group_name: str, request: ExtendRequest) -> Json:
+@CONSUMING.operation("POST", GROUP + "/extend", ExtendResult, ExtendRequest, is_frequent=True)
+def extend(service: Service, topic: Topic, group_name: str, request: ExtendRequest) -> Json:
     """Extend leases.
 
     Each message gets a new receipt; the old one is then lost."""
-    arguments = (group_name, request.receipts, request.invisible_ms)
-    extended, failed = in_topic(service, topic_name, lambda topic: service.consuming.extend(topic, *arguments))
-    return {"extended": [asdict(each) for each in extended], "failed": [asdict(each) for each in failed]}
+    extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
+    return {"extended": [asdict(lease) for lease in extended], "failed": [asdict(failure) for failure in failed]}

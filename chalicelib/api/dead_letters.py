@@ -1,21 +1,20 @@
-"""Dead letters: list, redrive and purge."""
+"""Messages that a group has given up: delivered `max_attempts` times without an ack, or buried."""
 
 from __future__ import annotations
 
 from chalicelib.api.messages import Message
-from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page, sometimes
+from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page_of, sometimes
 from chalicelib.base.errors import InvalidField, MessageNotFound
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import batch, instant, integer, optional, request, string
+from chalicelib.catalogue.topic import Topic
 from chalicelib.dead_letters.queue import BEGINNING, Position
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 from chalicelib.table import keys
 
-DEAD_LETTERS = Family(
-    "Dead letters", "Messages that a group has given up: delivered `max_attempts` times without an ack, or buried."
-)
+DEAD_LETTERS = Family("Dead letters", __doc__)
 
 _DEAD = GROUP + "/dead"
 
@@ -61,34 +60,32 @@ class PurgeResult(Answer):
     purged = integer(examples=[2])
 
 
-@DEAD_LETTERS.operation("GET", _DEAD, page("messages", DeadMessage), Page)
-def list_dead(service: Service, topic_name: str, group_name: str, request: Page) -> Json:
+@DEAD_LETTERS.operation("GET", _DEAD, page_of("messages", DeadMessage), Page)
+def list_dead(service: Service, topic: Topic, group_name: str, request: Page) -> Json:
     """List dead letters.
 
     They come by queue and offset. A message that is no longer in the log is left out. A broadcast group lists a message
     once for each consumer that gave it up; a redrive with its id brings it back to all of them."""
-    topic = service.env.catalogue.current_topic(topic_name)
-    found = service.dead_letters.queue.page(topic, group_name, request.limit, _position(request.next, topic.queues))
+    page = service.dead_letters.queue.page(topic, group_name, request.limit, _position(request.next, topic.queues))
     messages = [
         {
-            **each.stored.as_json(topic_name),
-            "attempts": each.letter.attempts,
-            "reason": each.letter.reason,
-            "dead_at_ms": each.letter.dead_at_ms,
+            **message.stored.as_json(topic.name),
+            "attempts": message.letter.attempts,
+            "reason": message.letter.reason,
+            "dead_at_ms": message.letter.dead_at_ms,
         }
-        for each in found.messages
+        for message in page.messages
     ]
-    return {"messages": messages, "next": None if found.rest is None else _token(found.rest)}
+    return {"messages": messages, "next": None if page.rest is None else _token(page.rest)}
 
 
 @DEAD_LETTERS.operation("POST", _DEAD + "/redrive", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
-def redrive_dead(service: Service, topic_name: str, group_name: str, request: RedriveRequest) -> Json:
+def redrive_dead(service: Service, topic: Topic, group_name: str, request: RedriveRequest) -> Json:
     """Bring dead letters back.
 
     They are delivered to this group again, and to no other, from `attempt` 1 on. With `message_ids`, at most
     {BATCH_MESSAGES_MAX}, nothing is done unless all of them are in the dead letters. One call takes {DEAD_MS} ms at
     most, and brings back no more than a queue has room for: call again while `remaining` is not 0."""
-    topic = service.env.catalogue.current_topic(topic_name)
     ids = request.message_ids
     redrive = service.dead_letters.redrive
     done = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
@@ -96,12 +93,12 @@ def redrive_dead(service: Service, topic_name: str, group_name: str, request: Re
 
 
 @DEAD_LETTERS.operation("DELETE", _DEAD, PurgeResult)
-def purge_dead(service: Service, topic_name: str, group_name: str) -> Json:
+def purge_dead(service: Service, topic: Topic, group_name: str) -> Json:
     """Throw dead letters away.
 
     The messages stay in the log for other groups. One call takes {DEAD_MS} ms at most: call again until nothing is
     purged."""
-    return {"purged": service.dead_letters.queue.purge(service.env.catalogue.current_topic(topic_name), group_name)}
+    return {"purged": service.dead_letters.queue.purge(topic, group_name)}
 
 
 def _token(position: Position) -> str:

@@ -1,11 +1,11 @@
-"""Groups: create or change, look at, list, delete, and move."""
+"""A group reads every message of its topic, at its own pace; it does not affect other groups."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
 from chalicelib.admin.groups import GroupDetails, OneQueue
-from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
+from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of
 from chalicelib.api.topics import END_OFFSET
 from chalicelib.base.errors import InvalidFilter
 from chalicelib.base.fields import Label, check
@@ -24,13 +24,11 @@ from chalicelib.base.schema import (
 )
 from chalicelib.catalogue.alarm import CLEARED, RAISED
 from chalicelib.catalogue.group import EARLIEST, LATEST, GroupSettings
+from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import parse_queue, unchecked
 from chalicelib.service import Service
 
-GROUPS = Family(
-    "Groups",
-    "A group reads every message of its topic, at its own pace; it does not affect other groups.",
-)
+GROUPS = Family("Groups", __doc__)
 
 # -- types ------------------------------------------------------------------------------------------------------------
 
@@ -129,79 +127,72 @@ class ResetRequest:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@GROUPS.operation("GET", TOPIC + "/groups", page("groups", Group), Page)
-def list_groups(service: Service, topic_name: str, request: Page) -> Json:
+@GROUPS.operation("GET", TOPIC + "/groups", page_of("groups", Group), Page)
+def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     """List the groups of a topic.
 
     Paging while groups are created neither repeats nor skips one. A page has at most {GROUP_DETAILS_MAX} groups,
     whatever its `limit`."""
-    topic = service.env.catalogue.current_topic(topic_name)
     groups, rest = service.admin.groups.page(topic, request.limit, request.next)
-    return {"groups": [_totals(topic_name, each) for each in groups], "next": rest}
+    return {"groups": [_totals(topic, group) for group in groups], "next": rest}
 
 
 @GROUPS.operation("PUT", GROUP, {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
-def put_group(service: Service, topic_name: str, group_name: str, settings: Json) -> tuple[int, Json]:
+def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a group.
 
     Changes the settings that are given, and only those."""
-    topic = service.env.catalogue.current_topic(topic_name)
     _, is_new = service.admin.groups.put(topic, group_name, settings)
-    return 201 if is_new else 200, _details(topic_name, service.admin.groups.details(topic, group_name))
+    return 201 if is_new else 200, _details(topic, service.admin.groups.details(topic, group_name))
 
 
 @GROUPS.operation("GET", GROUP, GroupDetail)
-def get_group(service: Service, topic_name: str, group_name: str) -> Json:
+def get_group(service: Service, topic: Topic, group_name: str) -> Json:
     """Get a group.
 
     Its settings and its progress."""
-    topic = service.env.catalogue.current_topic(topic_name)
-    return _details(topic_name, service.admin.groups.details(topic, group_name))
+    return _details(topic, service.admin.groups.details(topic, group_name))
 
 
 @GROUPS.operation("DELETE", GROUP, DELETED)
-def delete_group(service: Service, topic_name: str, group_name: str) -> None:
+def delete_group(service: Service, topic: Topic, group_name: str) -> None:
     """Delete a group.
 
     A group created again under the same name starts afresh, and no old receipt has an effect on it."""
-    service.admin.groups.delete(service.env.catalogue.current_topic(topic_name), group_name)
+    service.admin.groups.delete(topic, group_name)
 
 
 @GROUPS.operation("POST", GROUP + "/reset", GroupDetail, ResetRequest)
-def reset_group(service: Service, topic_name: str, group_name: str, request: ResetRequest) -> Json:
+def reset_group(service: Service, topic: Topic, group_name: str, request: ResetRequest) -> Json:
     """Move a group.
 
     Leases from before neither bring messages back nor settle anything, and waiting retries are dropped. When only one
     queue is moved, this applies to that queue."""
-    topic = service.env.catalogue.current_topic(topic_name)
     if isinstance(request.to, OneQueue):
         parse_queue(request.to.queue, topic.queues, Label("to.queue"))
-    return _details(topic_name, service.admin.groups.reset(topic, group_name, request.to))
+    return _details(topic, service.admin.groups.reset(topic, group_name, request.to))
 
 
-def _totals(topic_name: str, details: GroupDetails) -> Json:
-    queues = details.queues
-    ready, in_flight = sum(each.ready for each in queues), sum(each.in_flight for each in queues)
+def _totals(topic: Topic, details: GroupDetails) -> Json:
+    totals = {name: sum(getattr(queue, name) for queue in details.queues) for name in _COUNTS}
     return {
-        "topic": topic_name,
+        "topic": topic.name,
         **details.group.as_json(),
         "alarm_state": details.alarm_state,
-        "ready": ready,
-        "in_flight": in_flight,
-        "retrying": sum(each.retrying for each in queues),
-        "dead": sum(each.dead for each in queues),
-        "lag": ready + in_flight,
+        **totals,
+        "lag": totals["ready"] + totals["in_flight"],
     }
 
 
-def _details(topic_name: str, details: GroupDetails) -> Json:
+def _details(topic: Topic, details: GroupDetails) -> Json:
     oldest = details.oldest_ready_at_ms
     queues = [
         {name: getattr(each, name) for name in _PROGRESS} | {"oldest_ready_at_ms": oldest.get(each.queue)}
         for each in details.queues
     ]
-    return {**_totals(topic_name, details), "queues": queues}
+    return {**_totals(topic, details), "queues": queues}
 
 
+_COUNTS = ("ready", "in_flight", "retrying", "dead")
 _PLACES = ("queue", "committed_offset", "next_offset", "end_offset")
 _PROGRESS = (*_PLACES, "ready", "in_flight", "last_pop_at_ms", "last_consumer_id")

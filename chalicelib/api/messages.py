@@ -1,10 +1,10 @@
-"""Messages: produce them, and read them without leasing; those that wait until they are due."""
+"""Produce messages, and read them without leasing."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page, sometimes
+from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of, sometimes
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import Label
 from chalicelib.base.message import OFFSET, QUEUE, Produced
@@ -28,7 +28,7 @@ from chalicelib.producing.new_message import NewMessage, Sent, parse_batch, pars
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 
-MESSAGES = Family("Messages", "Produce messages, and read them without leasing.")
+MESSAGES = Family("Messages", __doc__)
 DELAYS = Family(
     "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
 )
@@ -166,9 +166,10 @@ class CancelResult(Answer):
     },
     ProduceRequest,
     headers=("Prefer", "traceparent"),
+    is_frequent=True,
 )
 def produce(
-    service: Service, topic_name: str, request: ProduceRequest, traceparent: str | None = None
+    service: Service, topic: Topic, request: ProduceRequest, traceparent: str | None = None
 ) -> tuple[int, Json]:
     """Produce messages.
 
@@ -176,19 +177,18 @@ def produce(
     offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each {TRANSACTION_ITEMS_MAX} have). A message
     without `key` and `queue` goes to any queue."""
     parent = trace.parse(traceparent)
-    topic = service.env.catalogue.topic(topic_name)
     messages = _parsed(service, topic, request, parent)
 
     def send() -> list[Produced]:
         try:
             return service.producing.produce(topic, messages)
         except TopicNotFound:
-            current = service.env.catalogue.current_topic(topic_name)  # perhaps it was created again a moment ago
+            current = service.env.catalogue.current_topic(topic.name)  # perhaps it was created again a moment ago
             return service.producing.produce(current, _parsed(service, current, request, parent))
 
-    results = service.producing.hooks.around(topic_name, [message for message, _ in messages], send)
-    is_whole = all(each.error is None for each in results)
-    return 200 if is_whole else 207, {"messages": [_produced(each) for each in results]}
+    results = service.producing.hooks.around(topic.name, [message for message, _ in messages], send)
+    is_whole = all(result.error is None for result in results)
+    return 200 if is_whole else 207, {"messages": [_produced(result) for result in results]}
 
 
 def _parsed(service: Service, topic: Topic, request: ProduceRequest, parent: str | None) -> list[Sent]:
@@ -203,21 +203,20 @@ def _produced(result: Produced) -> Json:
     return {"message_id": result.message_id, "queue": result.queue, "offset": result.offset, **due}
 
 
-@MESSAGES.operation("GET", _MESSAGES, page("messages", Message), ReadRequest)
-def read_messages(service: Service, topic_name: str, request: ReadRequest) -> Json:
+@MESSAGES.operation("GET", _MESSAGES, page_of("messages", Message), ReadRequest)
+def read_messages(service: Service, topic: Topic, request: ReadRequest) -> Json:
     """Read messages without leasing them.
 
     With `queue`: the messages of that queue from `offset` or from `at_ms` on, in offset order. Without: those of all
     queues from `at_ms` on, by `stored_at_ms`. With neither `offset` nor `at_ms`: from the start. `offset` needs `queue`
     and excludes `at_ms`. With `key`, which excludes all three: the messages with that key by `stored_at_ms`, in a topic
     with `index_keys`, if they were stored after that was set. Reading has no effect on any group."""
-    topic = service.env.catalogue.current_topic(topic_name)
     if request.key is not None:
         messages, rest = _with_key(service, topic, request, request.key)
     else:
-        found = service.reading.lookup.read(topic, _positions(service, topic, request), request.limit)
-        messages, rest = found.messages, None if found.is_all else positions_token(found.positions)
-    return {"messages": [each.as_json(topic_name) for each in messages], "next": rest}
+        page = service.reading.lookup.read(topic, _positions(service, topic, request), request.limit)
+        messages, rest = page.messages, None if page.is_all else positions_token(page.positions)
+    return {"messages": [message.as_json(topic.name) for message in messages], "next": rest}
 
 
 def _with_key(service: Service, topic: Topic, request: ReadRequest, key: str) -> tuple[list[StoredMessage], str | None]:
@@ -247,41 +246,38 @@ def _positions(service: Service, topic: Topic, request: ReadRequest) -> dict[int
 
 
 @MESSAGES.operation("GET", _MESSAGES + "/{message_id}", Message)
-def get_message(service: Service, topic_name: str, message_id: str) -> Json:
+def get_message(service: Service, topic: Topic, message_id: str) -> Json:
     """Read one message by its id.
 
     Reading has no effect on any group."""
-    topic = service.env.catalogue.current_topic(topic_name)
-    return service.reading.lookup.by_id(topic, message_id).as_json(topic_name)
+    return service.reading.lookup.by_id(topic, message_id).as_json(topic.name)
 
 
-@DELAYS.operation("GET", _DELAYED, page("messages", DelayedMessage), Page)
-def list_delayed(service: Service, topic_name: str, request: Page) -> Json:
+@DELAYS.operation("GET", _DELAYED, page_of("messages", DelayedMessage), Page)
+def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     """List the messages that wait.
 
     They come in the order in which they are due; those of one request that are due at the same time in its order. A
     page may hold fewer than `limit` messages where a response would be too large."""
-    waiting, rest = service.delays.messages.page(
-        service.env.catalogue.current_topic(topic_name), request.limit, request.next
-    )
+    delayed, rest = service.delays.messages.page(topic, request.limit, request.next)
     messages = [
         {
-            "message_id": each.message_id,
-            "topic": topic_name,
-            "queue": each.queue,
-            "deliver_at_ms": each.due_ms,
-            **each.message.content(),
+            "message_id": waiting.message_id,
+            "topic": topic.name,
+            "queue": waiting.queue,
+            "deliver_at_ms": waiting.due_ms,
+            **waiting.message.content(),
         }
-        for each in waiting
+        for waiting in delayed
     ]
     return {"messages": messages, "next": rest}
 
 
 @DELAYS.operation("DELETE", _DELAYED + "/{message_id}", CancelResult, errors=(AlreadyDelivered,))
-def cancel_delayed(service: Service, topic_name: str, message_id: str) -> Json:
+def cancel_delayed(service: Service, topic: Topic, message_id: str) -> Json:
     """Cancel a message that waits.
 
     The answer is definite: a message reported as cancelled is never delivered, and one reported as delivered is in its
     queue. A message that was cancelled before is answered with 404."""
-    service.delays.messages.cancel(service.env.catalogue.current_topic(topic_name), message_id)
+    service.delays.messages.cancel(topic, message_id)
     return {"cancelled": True}

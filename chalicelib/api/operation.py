@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from chalicelib.base import limits
@@ -12,12 +12,10 @@ from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, GroupNotFound
 from chalicelib.base.fields import Label, checked, checked_name, given
 from chalicelib.base.schema import Schema, array, declarations, integer, nullable, optional, request, string
-from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 
 Json = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 
 class Answer:
@@ -40,21 +38,24 @@ def sometimes(schema: Schema) -> Sometimes:
 
 
 class Operation(NamedTuple):
-    """`run` takes the service, the names in the path, the request, and the headers by name; it returns the answer, or
-    the status and the answer. Its docstring is the operation's summary and description; `{LIMIT}` stands for the value
-    of a limit.
+    """`run` takes the service, the names in the path (the topic itself for its name, if it must exist), the request,
+    and the headers by name; it returns the answer, or the status and the answer. Its docstring is the operation's
+    summary and description; `{LIMIT}` stands for the value of a limit.
 
     `answers`: status -> what the body is, or a text where there is no body. `errors`: those that do not follow from the
-    method and the path. A GET has its request in the query, others in the body."""
+    method and the path. A GET has its request in the query, others in the body. `is_frequent`: it takes the topic from
+    the cache, where a topic that was deleted may stand for some seconds."""
 
     method: str
     path: str
+    path_names: tuple[str, ...]
     run: Callable[..., Any]
     answers: Mapping[int, type[Answer] | str]
     request: type | None
     errors: tuple[type[DecantError], ...]
     headers: tuple[str, ...]
     asks_store: bool
+    is_frequent: bool
 
     @property
     def name(self) -> str:
@@ -67,8 +68,9 @@ class Operation(NamedTuple):
         return first + "".join(map(str.capitalize, words))
 
     @property
-    def path_parameters(self) -> list[str]:
-        return re.findall(r"{(\w+)}", self.path)
+    def existing(self) -> tuple[str, ...]:
+        """What the path names that must exist: all of it, but a PUT creates the last."""
+        return self.path_names[:-1] if self.method == "PUT" else self.path_names
 
     @property
     def text(self) -> tuple[str, str]:
@@ -76,16 +78,15 @@ class Operation(NamedTuple):
         summary, _, text = _filled(self.run.__doc__).partition("\n\n")
         return _joined(summary).removesuffix("."), _joined(text)
 
-    def call(self, service: Service, *arguments: Any, **headers: str | None) -> tuple[int, Any]:
-        """Status and answer. `arguments`: the names in the path, and the request as JSON, or as a query's strings."""
-        count = len(self.path_parameters)
-        names, data = arguments[:count], arguments[count:]
-        for kind, name in zip(self.path_parameters, names, strict=True):
+    def call(self, service: Service, names: Sequence[str], data: Any, **headers: str | None) -> tuple[int, Any]:
+        """Status and answer. `names`: those in the path. `data`: the request as JSON, or as a query's strings."""
+        for kind, name in zip(self.path_names, names, strict=True):
             if kind in ("topic", "group"):
                 checked_name(kind, name)
-        requests = [self._checked(self.request, *data or ({},))] if self.request else []
+        arguments = [*names, self._checked(self.request, data)] if self.request else names
+        run: Callable[..., Any] = self._in_topic if "topic" in self.existing else self.run
         with one_call(service.env.runtime.uptime()):
-            answer = self.run(service, *names, *requests, **headers)
+            answer = run(service, *arguments, **headers)
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
 
     def _checked(self, request: type, data: Any) -> Any:
@@ -93,6 +94,21 @@ class Operation(NamedTuple):
         if self.method == "GET":
             return checked(request, _typed(request, data), Label(noun="parameter"))
         return (given if self.method == "PUT" else checked)(request, data)
+
+    def _in_topic(self, service: Service, name: str, *arguments: Any, **headers: str | None) -> Any:
+        """Runs in the topic as it is now; if it is frequent, in the topic as this instance has cached it, and, when
+        that has no such group, in the one that has the name now."""
+        catalogue = service.env.catalogue
+        if not self.is_frequent:
+            return self.run(service, catalogue.current_topic(name), *arguments, **headers)
+        cached = catalogue.topic(name)
+        try:
+            return self.run(service, cached, *arguments, **headers)
+        except GroupNotFound:
+            current = catalogue.current_topic(name)
+            if current.id == cached.id:
+                raise
+            return self.run(service, current, *arguments, **headers)
 
 
 def _typed(request: type, query: Any) -> Json:
@@ -129,9 +145,9 @@ def _joined(text: str) -> str:
 class Family:
     """Operations that belong together, under one tag of the document."""
 
-    def __init__(self, tag: str, text: str) -> None:
+    def __init__(self, tag: str, text: str | None) -> None:
         self.tag = tag
-        self.text = text
+        self.text = _joined(_filled(text))
         self.operations: list[Operation] = []
 
     def operation(
@@ -143,11 +159,14 @@ class Family:
         errors: tuple[type[DecantError], ...] = (),
         headers: tuple[str, ...] = (),
         asks_store: bool = True,
+        is_frequent: bool = False,
     ) -> Callable[[F], F]:
+        names = tuple(re.findall(r"{(\w+)}", path))
         by_status = {200: answers} if isinstance(answers, type) else answers
+        options = (request, errors, headers, asks_store, is_frequent)
 
         def register(run: F) -> F:
-            self.operations.append(Operation(method, path, run, by_status, request, errors, headers, asks_store))
+            self.operations.append(Operation(method, path, names, run, by_status, *options))
             return run
 
         return register
@@ -177,7 +196,7 @@ class Page:
     next: str | None = optional(string(minLength=1))
 
 
-def page(items: str, kind: type[Answer]) -> type[Answer]:
+def page_of(items: str, kind: type[Answer]) -> type[Answer]:
     """One page of a list."""
     text = f"""A page of {items}.
 
@@ -185,15 +204,3 @@ def page(items: str, kind: type[Answer]) -> type[Answer]:
     next: Give it as `next` to get the next page. Null on the last one."""
     fields = {items: array(kind), "next": nullable(string()), "__doc__": text}
     return type(f"{kind.__name__}List", (Answer,), fields)
-
-
-def in_topic(service: Service, topic_name: str, act: Callable[[Topic], T]) -> T:
-    """Acts on the topic as this instance has cached it, and, when that has no such group, on the topic as it is."""
-    cached = service.env.catalogue.topic(topic_name)
-    try:
-        return act(cached)
-    except GroupNotFound:
-        current = service.env.catalogue.current_topic(topic_name)
-        if current.id == cached.id:
-            raise
-        return act(current)

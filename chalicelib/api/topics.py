@@ -1,14 +1,15 @@
-"""Topics: create or change, look at, list, delete."""
+"""A topic is a set of queues. It is created on purpose, never by a typo in a produce."""
 
 from __future__ import annotations
 
-from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page
+from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import array, instant, integer
+from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
 from chalicelib.service import Service
 
-TOPICS = Family("Topics", "A topic is a set of queues. It is created on purpose, never by a typo in a produce.")
+TOPICS = Family("Topics", __doc__)
 
 END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
@@ -43,13 +44,13 @@ class TopicDetail(Topic):
     queue_offsets = array(QueueOffsets)
 
 
-@TOPICS.operation("GET", "/topics", page("topics", Topic), Page)
+@TOPICS.operation("GET", "/topics", page_of("topics", Topic), Page)
 def list_topics(service: Service, request: Page) -> Json:
     """List the topics.
 
     Paging while topics are created neither repeats nor skips one."""
     topics, rest = service.admin.topics.page(request.limit, request.next)
-    return {"topics": [each.as_json() for each in topics], "next": rest}
+    return {"topics": [topic.as_json() for topic in topics], "next": rest}
 
 
 @TOPICS.operation("PUT", TOPIC, {200: Topic, 201: Topic}, TopicSettings)
@@ -62,22 +63,22 @@ def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, J
 
 
 @TOPICS.operation("GET", TOPIC, TopicDetail)
-def get_topic(service: Service, topic_name: str) -> Json:
+def get_topic(service: Service, topic: StoredTopic) -> Json:
     """Get a topic.
 
     The topic, the names of its groups, and the first and the end offset of each queue."""
-    details = service.admin.topics.details(topic_name)
+    details = service.admin.topics.details(topic)
     offsets = [
         {"queue": queue, "first_offset": first, "end_offset": end}
         for queue, (first, end) in enumerate(zip(details.queue_firsts, details.queue_ends, strict=True))
     ]
-    return {**details.topic.as_json(), "groups": details.groups, "queue_offsets": offsets}
+    return {**topic.as_json(), "groups": details.groups, "queue_offsets": offsets}
 
 
 @TOPICS.operation("DELETE", TOPIC, DELETED)
-def delete_topic(service: Service, topic_name: str) -> None:
+def delete_topic(service: Service, topic: StoredTopic) -> None:
     """Delete a topic.
 
     Deletes its messages and groups too. A topic created again under the same name starts empty at offset 0, and no old
     receipt has an effect on it."""
-    service.admin.topics.delete(topic_name)
+    service.admin.topics.delete(topic)

@@ -57,10 +57,10 @@ def test_due_messages_are_delivered_within_their_budget(
     shop.produce(make(count, size), queue=0, delay_ms=LONG_MS)
     shop.clock.ms += LONG_MS
     shop.producer.produce("t", {"messages": [{"body": "w", "queue": 0}]})
-    topic = shop.producer._service.env.catalogue.topic("t")
-    cost = shop.cost(lambda: shop.producer._service.delays.promoter.promote(topic, 0))
+    topic = shop.producer.service.env.catalogue.topic("t")
+    cost = shop.cost(lambda: shop.producer.service.delays.promoter.promote(topic, 0))
     assert within(cost, writes + count, 2 + count, 6), show(cost)
-    assert shop.cost(lambda: shop.producer._service.delays.promoter.promote(topic, 0)).write_units == 0
+    assert shop.cost(lambda: shop.producer.service.delays.promoter.promote(topic, 0)).write_units == 0
 
 
 def test_a_pop_where_nothing_is_due_looks_for_it_in_the_same_round_trip() -> None:
@@ -77,16 +77,16 @@ def test_the_cost_of_a_delivery_does_not_depend_on_how_much_waits() -> None:
     costs = []
     for count in (0, 3_000):
         shop = delaying_shop()
-        topic = shop.producer._service.env.catalogue.topic("t")
+        topic = shop.producer.service.env.catalogue.topic("t")
         for _ in range(0, count, 250):
             shop.produce(["before"] * 250, queue=0, delay_ms=1)
             shop.produce(["far"] * 250, queue=0, delay_ms=100 * LONG_MS)
         shop.clock.ms += 1_000
-        while shop.producer._service.delays.promoter.promote(topic, 0):
+        while shop.producer.service.delays.promoter.promote(topic, 0):
             pass
         shop.produce(["now"], queue=0, delay_ms=1)
         shop.clock.ms += 10
-        costs.append(shop.cost(lambda: shop.producer._service.delays.promoter.promote(topic, 0)))  # noqa: B023
+        costs.append(shop.cost(lambda: shop.producer.service.delays.promoter.promote(topic, 0)))  # noqa: B023
     assert costs[1].read_units <= costs[0].read_units + PROMOTED_MAX
     assert costs[1].write_units <= costs[0].write_units + 2
     assert costs[1].round_trips <= costs[0].round_trips

@@ -443,7 +443,7 @@ def test_a_new_consumer_begins_at_the_start_after_a_reset_too(group: Group, ann:
 
 
 def sweep(group: Group) -> int:
-    service = group.client.api._service
+    service = group.client.api.service
     topic = service.env.catalogue.current_topic(group.topic.name)
     return service.cursors.consumers.forget_idle(
         topic, service.env.catalogue.group(topic, group.name), group.client.clock.ms

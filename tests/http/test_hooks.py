@@ -20,7 +20,7 @@ Calls = list[tuple[Any, ...]]
 
 @pytest.fixture
 def hooks(client: Client) -> SendHooks:
-    return client.api._service.producing.hooks
+    return client.api.service.producing.hooks
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_hooks_after_hear_of_a_send_that_failed(store: TroubledStore, topic: Top
 def test_hooks_after_hear_what_of_a_batch_failed(store: TroubledStore, client: Client) -> None:
     topic = client.topic("pairs", queues=2)
     outcomes: list[Any] = []
-    client.api._service.producing.hooks.after.append(lambda _topic, _messages, outcome: outcomes.append(outcome))
+    client.api.service.producing.hooks.after.append(lambda _topic, _messages, outcome: outcomes.append(outcome))
     store.before = throttled_queue(1)
     batch = [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]
     assert client.post(f"{topic.path}/messages", messages=batch).status == 207

@@ -246,8 +246,8 @@ def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, gro
             raise InvalidField("field 'tag' must not be \"secret\"")
 
     seen: list[int] = []
-    client.api._service.producing.hooks.before.append(refuse)
-    client.api._service.producing.hooks.after.append(lambda _topic, messages, _outcome: seen.append(len(messages)))
+    client.api.service.producing.hooks.before.append(refuse)
+    client.api.service.producing.hooks.after.append(lambda _topic, messages, _outcome: seen.append(len(messages)))
     topic.produce("a", "b")
     secret = [{"body": "c"}, {"body": "d", "tag": "secret"}]
     assert client.post(f"{topic.path}/messages", messages=secret).problem == (400, "InvalidField")

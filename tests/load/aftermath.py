@@ -45,7 +45,7 @@ class Outside:
         return cursors_of(settings, self._topic, self._all(partition))
 
     def ends(self) -> list[int]:
-        return self._service.admin.topics.details(self._topic.name).queue_ends
+        return self._service.admin.topics.details(self._topic).queue_ends
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]

@@ -68,7 +68,7 @@ def test_a_last_attempt_is_not_delivered_again_however_the_clock_moves(store: Me
     def now() -> int:
         return true() - (0 if next(left, None) is not None else 5)
 
-    object.__setattr__(api._service.env.runtime, "now", now)
+    object.__setattr__(api.service.env.runtime, "now", now)
     assert api.pop("t", "g", {})["messages"] == []
 
 

@@ -46,7 +46,7 @@ def test_retries_go_into_pages_and_come_back_on_every_store(
     for each in taken[::2]:  # neighbours would share a lease
         assert api.nack(topic, "g", {"receipts": [each["receipt"]], "delay_ms": HOUR_MS})["nacked"] == 1
     api.ack(topic, "g", {"receipts": [each["receipt"] for each in taken[1::2]]})
-    service = api._service
+    service = api.service
     group = service.env.catalogue.group(service.env.catalogue.current_topic(topic), "g")
     noted = service.env.store.read([Keys([group.cursor_key(0)], strong=True)])[0][0].get("pages", {})
     assert [count for _, count, _ in noted.values()] == [48]

@@ -119,8 +119,8 @@ def places(api: Api) -> Counter[Place]:
 
 
 def sweep(api: Api, now: int, topic: str = "t") -> int:
-    found = api._service.env.catalogue.current_topic(topic)
-    return api._service.cursors.consumers.forget_idle(found, api._service.env.catalogue.group(found, "g"), now)
+    found = api.service.env.catalogue.current_topic(topic)
+    return api.service.cursors.consumers.forget_idle(found, api.service.env.catalogue.group(found, "g"), now)
 
 
 EVERYTHING = Counter({(queue, offset): 1 for queue in range(QUEUES) for offset in range(2)})

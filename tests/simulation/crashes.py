@@ -118,7 +118,7 @@ class Scene(Stage):
         except TopicNotFound:
             return list(_wrong_after_deletion(service))
         self._drain(service)
-        self.history.ends = dict(enumerate(service.admin.topics.details("t").queue_ends))
+        self.history.ends = dict(enumerate(service.admin.topics.details(current).queue_ends))
         read_log(service, current, self.history)
         read_told(service, self.history)
         return [*checker.violations(self.history), *untold(service, current, "g", self.history)]
@@ -141,7 +141,7 @@ def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:
 def _wrong_after_deletion(service: Service) -> Iterator[str]:
     """Made again, the topic has nothing of the old one."""
     made, _ = service.admin.topics.put("t", {"queues": 1})
-    details = service.admin.topics.details("t")
+    details = service.admin.topics.details(made)
     if details.groups or details.queue_ends != [0]:
         yield f"made again it has {details}"
     service.admin.groups.put(made, "g", {})
@@ -156,7 +156,7 @@ OPERATIONS: dict[str, Operation] = {
     "make a group": lambda scene, service: service.admin.groups.put(scene.topic, "h", {}),
     "change a group": lambda scene, service: service.admin.groups.put(scene.topic, "g", {"invisible_ms": 5_000}),
     "remove a group": lambda scene, service: service.admin.groups.delete(scene.topic, "spare"),
-    "remove the topic": lambda _, service: service.admin.topics.delete("t"),
+    "remove the topic": lambda _, service: service.admin.topics.delete(service.env.catalogue.current_topic("t")),
     "produce small": lambda scene, service: scene.caller(service).send(scene.bodies(2), ["k", "k"], ""),
     "produce large": lambda scene, service: scene.caller(service).send(scene.bodies(1), ["k"], "y" * 1_500),
     "pop": lambda scene, service: scene.caller(service).pop("g", Pop(10, 5_000)),

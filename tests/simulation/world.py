@@ -266,7 +266,8 @@ class World:
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
-        self.history.ends = dict(enumerate(service.admin.topics.details("t").queue_ends))
+        topic = service.env.catalogue.current_topic("t")
+        self.history.ends = dict(enumerate(service.admin.topics.details(topic).queue_ends))
         if self._plan.retention_ms:
             Archivist(self).look()
         else:

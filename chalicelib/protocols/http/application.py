@@ -78,10 +78,10 @@ def _view(app: Chalice, operation: Operation) -> Callable[..., Response]:
 
 def _answered(request: Request, operation: Operation, path: dict[str, str]) -> Response:
     data = _data(request, operation)
-    names = [unquote(path[name]) for name in operation.path_parameters]
+    names = [unquote(path[name]) for name in operation.path_names]
     headers = {name: request.headers.get(name) for name in operation.headers if name != "Prefer"}
     if operation.asks_store:
-        status, answer = wiring.api().call(operation, *names, *data, **headers)
+        status, answer = operation.call(wiring.api().service, names, data, **headers)
     else:
         from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
 
@@ -97,13 +97,14 @@ class _Nothing:
     """The request of an operation that takes none."""
 
 
-def _data(request: Request, operation: Operation) -> list[Any]:
+def _data(request: Request, operation: Operation) -> Any:
     """The query or the body, whichever holds the request. Whatever else was sent is refused."""
-    parts = [(Label(noun="parameter"), _query(request)), (Label(), body_of(request))]
-    taken = None if operation.request is None else parts.pop(0 if operation.method == "GET" else 1)
-    for label, unknown in parts:
-        checked(_Nothing, unknown, label)
-    return [] if taken is None else [taken[1]]
+    parts = [("parameter", _query(request)), ("field", body_of(request))]
+    data = parts.pop(0 if operation.method == "GET" else 1)[1] if operation.request else {}
+    for noun, unknown in parts:
+        if unknown != {}:
+            checked(_Nothing, unknown, Label(noun=noun))
+    return data
 
 
 def _query(request: Request) -> dict[str, str]:

@@ -76,7 +76,7 @@ class Problem(Answer):
 
 def of(operation: Operation) -> Json:
     """The error responses of an operation, by status."""
-    raised = [*_malformed(operation), *_missing(operation), *operation.errors]
+    raised = [*_malformed(operation), *(_NAMED[name] for name in operation.existing), *operation.errors]
     by_status: dict[int, Errors] = {}
     for error in raised:
         by_status.setdefault(PROBLEMS[error.__name__][0], []).append(error)
@@ -96,14 +96,8 @@ def _shared(error: type[DecantError]) -> Json:
 
 def _malformed(operation: Operation) -> Errors:
     """Also where there is nothing to get wrong: a body may come all the same, or a query."""
-    names: Errors = [errors.InvalidName] if operation.path_parameters else []
+    names: Errors = [errors.InvalidName] if operation.path_names else []
     return [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
-
-
-def _missing(operation: Operation) -> Errors:
-    """One for each name in the path, but a PUT creates what the last one names."""
-    names = operation.path_parameters[:-1] if operation.method == "PUT" else operation.path_parameters
-    return [_NAMED[name] for name in names]
 
 
 def _response(status: int, raised: Errors) -> Json:

@@ -91,7 +91,7 @@ def _parameter(place: str, name: str, schema: Json, **more: Any) -> Json:
 def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
     summary, description = operation.text
     query, body = (operation.request, None) if operation.method == "GET" else (None, operation.request)
-    names = [*operation.path_parameters, *operation.headers, *(declarations(query) if query else ())]
+    names = [*operation.path_names, *operation.headers, *(declarations(query) if query else ())]
     parameters = [{"$ref": f"#/components/parameters/{name}"} for name in names]
     answers = {str(status): _answer(status, answer, schemas) for status, answer in operation.answers.items()}
     return {
