@@ -145,8 +145,7 @@ class Claimer:
     def _learn(self, after: Cursor, riding: ReceiptBatch | None) -> None:
         self._cache.keep(after.key, after)
         if riding:
-            riding.closed |= riding.ended()
-            riding.know(after)
+            riding.learn(after, riding.acks())
 
     def _claimed(
         self, view: QueueView, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool
@@ -215,7 +214,7 @@ class Claimer:
 
     def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None, now: int) -> Cursor:
         """Buries messages whose last attempt expired."""
-        found, _ = self._burial.bury_exhausted(view.group, view.queue, cursor, now, riding.tokens if riding else ())
+        found, _ = self._burial.bury_exhausted(view.group, cursor, now, riding.tokens if riding else ())
         if found is None:
             raise self._gone(view)
         return found
@@ -233,7 +232,7 @@ class Claimer:
             picked = self._sifted(view, cursor, self._picked(view, cursor, fewer, riding, now))
         deadline = now + (ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, cursor, view.chain, self._tokens(cursor, ask), deadline, is_exact, view.group.ordered)
-        settled = riding.acks()[0] if riding else Change()
+        settled = riding.acks().change if riding else Change()
         return _Plan(
             picked,
             segments,
@@ -246,7 +245,8 @@ class Claimer:
         return picked if is_plain or not picked.fresh else self._skipper.sift(view, cursor, picked)
 
     def _picked(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Pick:
-        acked = Riding(riding.tokens, riding.freed(now), riding.settled()) if riding else NO_ACKS
+        plan = riding.acks() if riding else None
+        acked = Riding(riding.tokens, plan.freed(now), plan.emptied()) if riding and plan else NO_ACKS
         return pick(cursor, view.group, view.end, ask.max_messages, now, acked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.cursors.cursor import read_again
+from chalicelib.cursors.receipt import Receipt
 from chalicelib.cursors.retries import Retries
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import key_of
+from chalicelib.table.writes import Key, key_of
 
 
 class LateAcks:
@@ -22,42 +22,34 @@ class LateAcks:
         self._store = store
         self._retries = retries
 
-    def resolve(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
+    def resolve(self, batches: Sequence[ReceiptBatch]) -> None:
         """Records in each batch which of its messages are dead or wait in a page."""
-        left = [each for each in batches if each.perhaps_lost()]
-        while left:
-            self._note_dead(topic, left)
-            seen = self._note_paged(left)
-            left = [each for each in left if each.perhaps_lost()]
+        while batches:
+            seen = {page_id for batch in batches for page_id in batch.cursor.pages}
+            self._note_dead(batches)
+            self._note_paged(batches)
+            left = [batch for batch in batches if batch.perhaps_lost()]
             for batch, cursor in zip(left, read_again(self._store, [batch.cursor.key for batch in left]), strict=True):
-                batch.know(cursor)
+                batch.learn(cursor)
             # A page written since may hold the missing messages.
-            left = [each for each in left if each.perhaps_lost() and each.cursor.pages.keys() - seen]
+            batches = [batch for batch in left if batch.perhaps_lost() and batch.cursor.pages.keys() - seen]
 
-    def _note_dead(self, topic: Topic, batches: Sequence[ReceiptBatch]) -> None:
-        places = [
-            {
-                keys.dead(topic.id, each.group_id, each.queue, receipt.offset, each.consumer): receipt
-                for receipt in each.perhaps_lost()
-            }
-            for each in batches
-        ]
-        found = self._store.read([Keys(list(asked), strong=True) for asked in places])
-        for each, asked, letters in zip(batches, places, found, strict=True):
-            died = [(asked[key_of(letter)], letter["epoch"]) for letter in letters]
-            each.lost |= {receipt.offset for receipt, epoch in died if epoch == receipt.epoch}
+    def _note_dead(self, batches: Sequence[ReceiptBatch]) -> None:
+        late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
+        for letter in self._store.read([Keys(list(late), strong=True)])[0]:
+            batch, receipt = late[key_of(letter)]
+            if letter["epoch"] == receipt.epoch:
+                batch.lost.add(receipt.offset)
 
-    def _note_paged(self, batches: Sequence[ReceiptBatch]) -> set[str]:
-        """Returns the ids of the pages that were read or need not be."""
+    def _note_paged(self, batches: Sequence[ReceiptBatch]) -> None:
         asked = []
-        seen: set[str] = set()
-        for each in batches:
-            last = max((receipt.offset for receipt in each.perhaps_lost()), default=-1)
-            near = [page for page in each.cursor.pages.values() if page.low <= last]
-            seen |= each.cursor.pages.keys() - {page.id for page in near}
-            asked.append((each.cursor, near))
-        for each, held in zip(batches, self._retries.read(asked), strict=True):
-            waiting = {offset for retries in held.values() for retry in retries for offset in retry.offsets}
-            each.lost |= waiting & {receipt.offset for receipt in each.perhaps_lost()}
-            seen |= held.keys()
-        return seen
+        for batch in batches:
+            last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
+            asked.append((batch.cursor, [page for page in batch.cursor.pages.values() if page.low <= last]))
+        for batch, pages in zip(batches, self._retries.read(asked), strict=True):
+            waiting = {offset for retries in pages.values() for retry in retries for offset in retry.offsets}
+            batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+
+
+def _letter_key(receipt: Receipt) -> Key:
+    return keys.dead(receipt.topic_id, receipt.group_id, receipt.queue, receipt.offset, receipt.consumer)

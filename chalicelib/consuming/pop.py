@@ -204,8 +204,8 @@ class Consumer:
         oldest = min(waiting.values())
         until = oldest + min(HOME_MS, (now - oldest) // 2)
         for batch in acks:
-            if batch.queue in waiting and waiting[batch.queue] <= until:
-                return batch.queue
+            if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
+                return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 
 

@@ -27,7 +27,7 @@ from chalicelib.cursors.cursor_writes import (
 )
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt
-from chalicelib.table.writes import Item, Key
+from chalicelib.table.writes import Key
 
 ACKED_TOGETHER_MAX = 10
 """Further leases of which one write acks messages."""
@@ -38,11 +38,32 @@ RECEIPT_INVALID = "ReceiptInvalid"
 Moved = dict[tuple[str, int], Lease]
 """The token and offset of a message that left its lease, and the lease it moved to."""
 
-Plan = tuple[Change, Moved]
-"""The change (empty: done), and the messages that it moves."""
+Owed = tuple[Lease, list[int]]
+"""A lease, and the indexes of those of its messages that a plan is about."""
 
 Split = Callable[[Lease, range], Lease]
-"""Makes the lease to which a run of a lease's messages moves."""
+"""Makes the lease to which a run of a lease's offsets moves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`change`: of the cursor; empty when nothing is left to do. `acked`, `moved`: the messages that it settles, and
+    those that it moves."""
+
+    change: Change = field(default_factory=Change)
+    acked: Sequence[Owed] = ()
+    moved: Moved = field(default_factory=dict)
+
+    def freed(self, now: int) -> int:
+        """How many messages in flight it acks."""
+        return sum(len(indexes) for lease, indexes in self.acked if lease.deadline > now)
+
+    def emptied(self) -> set[str]:
+        """Tokens of the leases that owe nothing after its acks."""
+        return {lease.token for lease, indexes in self.acked if set(lease.owed) <= set(indexes)}
+
+
+NOTHING = Plan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +85,7 @@ class Seen(Enum):
 
 @dataclass(slots=True)
 class ReceiptBatch:
-    """The receipts of one call for one cursor, with what is known of the cursor so far."""
+    """The receipts of one call for one cursor, and the cursor as far as it is known."""
 
     cursor: Cursor
     receipts: list[tuple[str, Receipt]]
@@ -76,10 +97,17 @@ class ReceiptBatch:
     lost: set[int] = field(default_factory=set)
     """Offsets of these receipts that are dead letters or wait in a retry page."""
 
+    @classmethod
+    def of(cls, key: Key, receipts: list[tuple[str, Receipt]], cached: Cursor | None) -> ReceiptBatch:
+        """Starts from the cached cursor, unless the receipts are newer: then from one of which only their contents are
+        known."""
+        epoch = max(receipt.epoch for _, receipt in receipts)
+        if cached is None or not cached.stands or cached.epoch < epoch:
+            cached = Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})
+        return cls(assume(cached, receipts), receipts)
+
     def standing(self, receipt: Receipt) -> Standing:
-        if receipt.epoch != self.cursor.epoch:
-            return Standing.LOST
-        if receipt.offset in self.lost:
+        if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
         return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
 
@@ -96,89 +124,72 @@ class ReceiptBatch:
         return {receipt.token for _, receipt in self.receipts}
 
     @property
-    def queue(self) -> int:
-        return self.receipts[0][1].queue
-
-    @property
     def group_id(self) -> str:
         return self.receipts[0][1].group_id
-
-    @property
-    def consumer(self) -> str:
-        return self.receipts[0][1].consumer
 
     def is_late(self, cursor: Cursor, now: int) -> bool:
         """Whether a lease of these receipts has expired, so that its other messages can be taken over."""
         return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
 
-    def freed(self, now: int) -> int:
-        """How many messages in flight `acks` settles."""
-        acked = self.owed()[:ACKED_TOGETHER_MAX]
-        return sum(len(indexes) for lease, indexes in acked if lease.deadline > now)
-
-    def owed(self) -> list[tuple[Lease, list[int]]]:
+    def owed(self) -> list[Owed]:
         """The leases that owe messages of these receipts, and which messages."""
         if self.is_missing:
             return []
-        found: dict[str, set[int]] = {}
+        by_token: dict[str, set[int]] = {}
         for _, receipt in self.receipts:
             if self.standing(receipt) is Standing.OWED:
-                found.setdefault(receipt.token, set()).add(receipt.index)
-        return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in found.items()]
+                by_token.setdefault(receipt.token, set()).add(receipt.index)
+        return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in by_token.items()]
 
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
         completely."""
-        owed = self.owed()[:ACKED_TOGETHER_MAX]
+        acked = self.owed()[:ACKED_TOGETHER_MAX]
         change = Change()
-        for lease, indexes in owed:
+        for lease, indexes in acked:
             change += ack(lease, indexes)
         mine = map(self.cursor.leases.get, self.tokens)
         done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return change + forget(done[: ACKED_TOGETHER_MAX - len(owed)]), {}
+        return Plan(change + forget(done[: ACKED_TOGETHER_MAX - len(acked)]), acked)
 
     def moves(self, split: Split) -> Plan:
         """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same
         write removes surplus ones, or heartbeats would fill the cursor."""
         owed = self.owed()
         if owed and len(self.cursor.inert) > INERT_MAX:
-            return prune(self.cursor, 0, (), PRUNED_ALONE_MAX), {}
+            return Plan(prune(self.cursor, 0, (), PRUNED_ALONE_MAX))
         if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
-            raise StoreUnavailable(f"queue {self.queue} has as many leases and retries under way as a cursor can hold")
+            raise StoreUnavailable(
+                f"queue {self.cursor.queue} has as many leases and retries under way as a cursor can hold"
+            )
         change = Change()
         moved: Moved = {}
         for lease, indexes in owed:
             chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
             if not chosen:
                 break
-            new = [split(lease, run) for run in chosen]
-            change += move(lease, [index for run in chosen for index in run], new)
-            moved |= {(lease.token, offset): each for each in new for offset in each.owed_offsets}
-        return (change + has_room() + prune(self.cursor, 0, self.tokens) if change else change), moved
-
-    def settled(self) -> set[str]:
-        """Tokens of the leases that owe nothing after `acks`."""
-        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if set(lease.owed) <= set(indexes)}
-
-    def ended(self) -> set[str]:
-        """Tokens of the leases that `acks` removes."""
-        return {lease.token for lease, indexes in self.owed()[:ACKED_TOGETHER_MAX] if ends(lease, indexes)}
+            made = [split(lease, lease.offsets[run.start : run.stop]) for run in chosen]
+            change += move(lease, [index for run in chosen for index in run], made)
+            moved |= {(lease.token, offset): new for new in made for offset in new.offsets}
+        if not change:
+            return NOTHING
+        return Plan(change + has_room() + prune(self.cursor, 0, self.tokens), moved=moved)
 
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
         acked, are dead, or wait in a page."""
         if self.is_missing or not (self.cursor.dead or self.cursor.pages):
             return []
-        gone = [each for _, each in self.receipts if each.token not in self.cursor.leases.keys() | self.closed]
-        return [receipt for receipt in gone if self.standing(receipt) is Standing.ACKED]
+        known = self.cursor.leases.keys() | self.closed
+        late = [receipt for _, receipt in self.receipts if receipt.token not in known]
+        return [receipt for receipt in late if self.standing(receipt) is Standing.ACKED]
 
-    def learn(self, item: Item | None) -> None:
-        """Records the cursor after a write, or the one it found."""
-        self.know(Cursor.of(item) if item else None)
-
-    def know(self, cursor: Cursor | None) -> None:
+    def learn(self, cursor: Cursor | None, written: Plan = NOTHING) -> None:
+        """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
+        self.closed |= {lease.token for lease, indexes in written.acked if ends(lease, indexes)}
+        self.moved |= written.moved
 
     def unacked(self) -> list[Failure]:
         return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
@@ -201,9 +212,3 @@ def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
         if receipt.epoch == known.epoch
     }
     return replace(known, leases={**told, **known.leases})
-
-
-def cursor_from(key: Key, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
-    """A cursor of which only the receipts' contents are known."""
-    epoch = max(receipt.epoch for _, receipt in receipts)
-    return Cursor(key, epoch, max(receipt.offset for _, receipt in receipts) + 1, {})

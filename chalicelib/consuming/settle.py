@@ -12,27 +12,26 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.late_acks import LateAcks
 from chalicelib.consuming.receipt_batch import (
+    NOTHING,
     RECEIPT_INVALID,
     Failure,
-    Moved,
     Plan,
     ReceiptBatch,
     Seen,
-    assume,
-    cursor_from,
 )
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, read_again
-from chalicelib.cursors.cursor_writes import Change, write
+from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.store import Outcome, raise_trouble
+from chalicelib.store import raise_trouble
 from chalicelib.table import keys
-from chalicelib.table.writes import Key, Refused
+from chalicelib.table.writes import Item, Key, Refused
 
 Planner = Callable[[ReceiptBatch], Plan]
+"""Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,8 @@ class Settler:
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
-        self._late_acks.resolve(topic, batches)
+        if late := [batch for batch in batches if batch.perhaps_lost()]:
+            self._late_acks.resolve(late)
         return [failure for batch in batches for failure in batch.unacked()]
 
     def nack(
@@ -64,22 +64,24 @@ class Settler:
     ) -> list[Failure]:
         """Returns messages to be delivered again after `delay_ms` (None: the backoff of their attempt); after the last
         attempt they become dead letters."""
-        settings = self._catalogue.group(topic, group_name)
+        group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
-        for batch in batches:
-            self._bury(settings, batch, reason, settings.max_attempts)
-        now = self._runtime.now()
 
-        def waiting(lease: Lease, run: range) -> Lease:
-            wait_ms = settings.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
-            return self._parked(lease, run, now + wait_ms)
+        def waiting(lease: Lease, offsets: range) -> Lease:
+            wait_ms = group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
+            return parked(self._runtime, offsets, self._runtime.now() + wait_ms, lease.attempt)
 
-        self._settle(topic, group_name, batches, lambda batch: batch.moves(waiting))
-        if not settings.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
+        def plan(batch: ReceiptBatch) -> Plan:
+            self._bury(group, batch, reason, attempts_min=group.max_attempts)
+            return batch.moves(waiting)
+
+        self._settle(topic, group_name, batches, plan)
+        if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        return failed + [failure for batch in batches for failure in batch.unmoved()]
+        return failed + _unmoved(batches)
 
     def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
+        """Moves retries with a long wait into pages."""
         for batch in batches:
             if batch.seen is Seen.FOUND:
                 lighter = self._retries.lighten(batch.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
@@ -87,17 +89,17 @@ class Settler:
 
     def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
-        settings = self._catalogue.group(topic, group_name)
+        group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
-        self.give_up(topic, settings, batches, reason)
-        return failed + [failure for batch in batches for failure in batch.unmoved()]
+        self.give_up(topic, group, batches, reason)
+        return failed + _unmoved(batches)
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> None:
-        for batch in batches:
+        def plan(batch: ReceiptBatch) -> Plan:
             self._bury(group, batch, reason, attempts_min=0)
-        self._settle(topic, group.name, batches, lambda _: (Change(), {}))
-        for batch in batches:  # messages wrongly cached as settled were read by now
-            self._bury(group, batch, reason, attempts_min=0)
+            return NOTHING
+
+        self._settle(topic, group.name, batches, plan)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
@@ -106,107 +108,98 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
 
-        def extended(lease: Lease, run: range) -> Lease:
-            return self._extended(lease, run, deadline)
+        def longer(lease: Lease, offsets: range) -> Lease:
+            token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
+            return Lease(token, offsets.start, len(offsets), deadline, lease.attempt)
 
-        self._settle(topic, group_name, batches, lambda batch: batch.moves(extended))
-        return self._extensions(batches, deadline), failed + [
-            failure for batch in batches for failure in batch.unmoved()
-        ]
-
-    def _extensions(self, batches: Sequence[ReceiptBatch], deadline: int) -> list[Extended]:
-        return [
+        self._settle(topic, group_name, batches, lambda batch: batch.moves(longer))
+        extended = [
             Extended(text, self._moved_receipt(receipt, batch.moved[receipt.token, receipt.offset]), deadline)
             for batch in batches
             for text, receipt in batch.receipts
             if (receipt.token, receipt.offset) in batch.moved
         ]
+        return extended, failed + _unmoved(batches)
+
+    def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
+        index = receipt.offset - lease.start
+        return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
 
     def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
         by_key: dict[Key, list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
         signed = self._signed(topic, texts)
-        if any(receipt is None or receipt.topic_id != topic.id for _, receipt in signed):
+        if any(receipt is None for _, receipt in signed):
             topic = self._catalogue.current_topic(topic.name)  # it may have been created again a moment ago
             signed = self._signed(topic, texts)
         for text, receipt in signed:
-            if receipt is None or receipt.topic_id != topic.id:
+            if receipt is None:
                 failed.append(Failure(text, RECEIPT_INVALID))
                 continue
             key = keys.cursor(topic.id, group_name, receipt.group_id, receipt.queue, receipt.consumer)
             by_key.setdefault(key, []).append((text, receipt))
         if not by_key:
             self._catalogue.group(topic, group_name)
-        batches = [ReceiptBatch(self._assumed(key, found), found) for key, found in by_key.items()]
-        return batches, failed
+        return [ReceiptBatch.of(key, receipts, self._cache.get(key)) for key, receipts in by_key.items()], failed
 
     def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
         return [(text, self._receipts.read(text, topic.id)) for text in texts]
 
-    def _assumed(self, key: Key, receipts: list[tuple[str, Receipt]]) -> Cursor:
-        known = self._cache.get(key)
-        nothing = cursor_from(key, receipts)
-        return assume(known if known and known.stands and known.epoch >= nothing.epoch else nothing, receipts)
-
-    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], plan: Planner) -> None:
+    def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
-        while planned := self._planned(batches, plan):
-            outcomes = self._store.write_each([write(each.cursor, change) for each, change, _ in planned])
-            for (batch, _, moved), outcome in zip(planned, outcomes, strict=True):
-                self._learn(batch, moved, outcome)
-            raise_trouble(outcomes)
-        self._tell_forgotten(topic, group_name, [each for each in batches if each.is_missing], len(batches))
+        while planned := self._planned(batches, planner):
+            outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
+            troubles = []
+            for (batch, plan), outcome in zip(planned, outcomes, strict=True):
+                if isinstance(outcome, StoreUnavailable):
+                    troubles.append(outcome)
+                else:
+                    self._learn(batch, plan, outcome)
+            if troubles:
+                raise_trouble(troubles)
+        if missing := [batch for batch in batches if batch.is_missing]:
+            self._tell_forgotten(topic, group_name, missing, is_all=len(missing) == len(batches))
 
-    def _tell_forgotten(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], count: int) -> None:
-        """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
-        if len(missing) == count:
-            found = [self._catalogue.group(topic, group_name)] if missing else []
-        else:
-            found = self._catalogue.groups_named(topic, [group_name]) if any(each.consumer for each in missing) else []
-        for each in missing:
-            if any(each.group_id == standing.id for standing in found):
-                each.seen = Seen.FORGOTTEN
-
-    def _planned(self, batches: Sequence[ReceiptBatch], plan: Planner) -> list[tuple[ReceiptBatch, Change, Moved]]:
+    def _planned(self, batches: Sequence[ReceiptBatch], planner: Planner) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
-            planned = [(each, *plan(each)) for each in batches if not each.is_missing]
-            assumed = [each for each, change, _ in planned if not change and not each.is_seen]
+            planned = [(batch, planner(batch)) for batch in batches if not batch.is_missing]
+            assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
-                return [(each, change, moved) for each, change, moved in planned if change]
+                return [(batch, plan) for batch, plan in planned if plan.change]
             cursors = read_again(self._store, [batch.cursor.key for batch in assumed])
             for batch, cursor in zip(assumed, cursors, strict=True):
-                batch.know(cursor)
+                batch.learn(cursor)
 
-    def _learn(self, batch: ReceiptBatch, moved: Moved, outcome: Outcome) -> None:
-        if isinstance(outcome, StoreUnavailable):
-            return
+    def _learn(self, batch: ReceiptBatch, plan: Plan, outcome: Item | Refused) -> None:
         if isinstance(outcome, Refused):
-            batch.learn(outcome.before)
+            batch.learn(Cursor.or_none(outcome.before))
         else:
-            batch.closed |= batch.ended()
-            batch.learn(outcome)
-            batch.moved |= moved
+            batch.learn(Cursor.of(outcome), plan)
         if not batch.is_missing:
             self._cache.keep(batch.cursor.key, batch.cursor)
 
+    def _tell_forgotten(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], is_all: bool) -> None:
+        """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
+        groups: Sequence[Group] = []
+        if is_all:
+            groups = [self._catalogue.group(topic, group_name)]
+        elif any(batch.cursor.consumer for batch in missing):
+            groups = self._catalogue.groups_named(topic, [group_name])
+        for batch in missing:
+            if any(batch.group_id == group.id for group in groups):
+                batch.seen = Seen.FORGOTTEN
+
     def _bury(self, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often."""
-        while exhausted := [each for each in batch.owed() if each[0].attempt >= attempts_min]:
-            cursor, buried = self._burial.bury(group, batch.queue, batch.cursor, exhausted, reason)
-            batch.moved |= {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
-            batch.know(cursor)
+        while exhausted := [owed for owed in batch.owed() if owed[0].attempt >= attempts_min]:
+            cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
+            moved = {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
+            batch.learn(cursor, Plan(moved=moved))
 
-    def _parked(self, lease: Lease, run: range, due: int) -> Lease:
-        return parked(self._runtime, range(lease.start + run.start, lease.start + run.stop), due, lease.attempt)
 
-    def _extended(self, lease: Lease, run: range, deadline: int) -> Lease:
-        token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
-        return Lease(token, lease.start + run.start, len(run), deadline, lease.attempt)
-
-    def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
-        index = receipt.offset - lease.start
-        return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
+def _unmoved(batches: Sequence[ReceiptBatch]) -> list[Failure]:
+    return [failure for batch in batches for failure in batch.unmoved()]

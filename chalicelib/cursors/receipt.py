@@ -86,8 +86,9 @@ class Receipts:
         return sign(made, self._key(made.topic_id))
 
     def read(self, text: str, topic_id: str) -> Receipt | None:
-        """The receipt, or None if this service did not sign it, with the key of the table that has this topic."""
-        return read(text, self._key(topic_id))
+        """The receipt, or None if this service did not sign it for this topic."""
+        receipt = read(text, self._key(topic_id))
+        return receipt if receipt and receipt.topic_id == topic_id else None
 
     def _key(self, topic_id: str) -> bytes:
         key = self._configured or self._kept.get(topic_id)

@@ -27,32 +27,32 @@ class Burial:
         self._store, self._runtime = env.store, env.runtime
 
     def bury_exhausted(
-        self, group: Group, queue: int, cursor: Cursor, now: int, skip: Collection[str] = ()
+        self, group: Group, cursor: Cursor, now: int, skip: Collection[str] = ()
     ) -> tuple[Cursor | None, int]:
         """Buries messages whose last attempt expired, except those of the leases to `skip`. Returns the cursor after
         that (None: there is none), and the number of buried messages."""
         count = 0
         while True:
             due = cursor.due(now)
-            exhausted = [each for each in due if each.attempt >= group.max_attempts and each.token not in skip]
+            exhausted = [lease for lease in due if lease.attempt >= group.max_attempts and lease.token not in skip]
             if not exhausted:
                 return cursor, count
-            found, buried = self.bury(group, queue, cursor, [(lease, lease.owed) for lease in exhausted], _EXPIRED)
+            after, buried = self.bury(group, cursor, [(lease, lease.owed) for lease in exhausted], _EXPIRED)
             count += sum(len(indexes) for _, indexes in buried)
-            if found is None:
+            if after is None:
                 return None, count
-            cursor = found
+            cursor = after
 
     def bury(
-        self, group: Group, queue: int, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
+        self, group: Group, cursor: Cursor, exhausted: Sequence[tuple[Lease, Sequence[int]]], reason: str
     ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
         """Buries these messages of these leases, as many as one transaction holds: none is ever both dead and alive.
 
         Returns the cursor after that (None: there is none), and the buried messages (none: a lease had changed)."""
-        chosen = _first(exhausted)
+        chosen = together(exhausted)
         now = self._runtime.now()
         letters = [
-            DeadLetter.new(group, cursor, queue, lease.start + index, lease.attempt, reason, now)
+            DeadLetter.new(group, cursor, lease.start + index, lease.attempt, reason, now)
             for lease, indexes in chosen
             for index in indexes
         ]
@@ -73,7 +73,7 @@ class Burial:
         return {key_of(item) for item in found}
 
 
-def _first(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:
+def together(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:
     """As many messages and leases as one transaction can name; each message once, even if a stale cursor shows two
     leases for it."""
     chosen: list[tuple[Lease, list[int]]] = []

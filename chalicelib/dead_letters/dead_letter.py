@@ -33,11 +33,9 @@ class DeadLetter:
         return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
 
     @classmethod
-    def new(
-        cls, group: Group, cursor: Cursor, queue: int, offset: int, attempts: int, reason: str, now: int
-    ) -> DeadLetter:
-        key = keys.dead(group.topic_id, group.id, queue, offset, cursor.consumer)
-        return cls(key, queue, offset, cursor.epoch, attempts, reason, now)
+    def new(cls, group: Group, cursor: Cursor, offset: int, attempts: int, reason: str, now: int) -> DeadLetter:
+        key = keys.dead(group.topic_id, group.id, cursor.queue, offset, cursor.consumer)
+        return cls(key, cursor.queue, offset, cursor.epoch, attempts, reason, now)
 
     @property
     def consumer(self) -> str:

@@ -98,9 +98,7 @@ class Sweeps:
         for page in self._rounds.pages("revive", self._until()):
             for _, group, cursors in self._groups(page):
                 for cursor in cursors:
-                    buried = self._burial.bury_exhausted(group, keys.queue_of(cursor.key), cursor, self._runtime.now())[
-                        1
-                    ]
+                    _, buried = self._burial.bury_exhausted(group, cursor, self._runtime.now())
                     swept += Swept(1, buried)
         return swept
 

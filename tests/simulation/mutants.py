@@ -241,7 +241,7 @@ def acks_by_offset() -> Any:
             for each in self.cursor.owing:
                 if each.owes(shown.offset) and each.path not in [effect.path for effect in change.effects]:
                     change += cursor_writes.ack(each, [shown.offset - each.start])
-        return change, {}
+        return receipt_batch.Plan(change)
 
     return together(
         patch.object(receipt_batch.ReceiptBatch, "standing", standing),
@@ -280,8 +280,7 @@ def nacks_that_settle() -> Any:
 @planted
 def nacks_that_come_back_at_once() -> Any:
     """The delay of a nack is forgotten."""
-    true = settle.Settler._parked
-    return patch.object(settle.Settler, "_parked", lambda self, old, run, _due: true(self, old, run, 0))
+    return patch.object(settle, "parked", lambda *args: dataclasses.replace(lease.parked(*args), deadline=0))
 
 
 @planted
@@ -409,8 +408,8 @@ def resets_that_do_nothing() -> Any:
 def burials_in_two_writes() -> Any:
     """A message leaves the cursor, and its dead letter comes after."""
 
-    def bury_in_two(self: Any, group: Any, queue: int, seen: Any, exhausted: Any, reason: str) -> Any:
-        chosen = bury._first(exhausted)
+    def bury_in_two(self: Any, group: Any, seen: Any, exhausted: Any, reason: str) -> Any:
+        chosen = bury.together(exhausted)
         now = self._runtime.now()
         try:
             self._store.write(
@@ -418,9 +417,9 @@ def burials_in_two_writes() -> Any:
             )
             for old, indexes in chosen:
                 for index in indexes:
-                    place = (group, seen, queue, old.start + index, old.attempt, reason, now)
+                    place = (group, seen, old.start + index, old.attempt, reason, now)
                     letter = bury.DeadLetter.new(*place)
-                    self._store.write(bury.dead.put(letter, letter.key in self._there(seen, [letter])))
+                    self._store.write(bury.dead_letter.put(letter, letter.key in self._there(seen, [letter])))
         except bury.Refused:
             chosen = []
         found = self._store.read([Keys([seen.key], strong=True)])[0]
@@ -442,13 +441,12 @@ def burials_without_a_fence() -> Any:
 @planted
 def one_attempt_too_many() -> Any:
     """A message that was delivered often enough is delivered once more."""
-    true = claim.Claimer._without_exhausted
+    true = bury.Burial.bury_exhausted
 
-    def without_exhausted(self: Any, view: Any, *args: Any) -> Any:
-        lenient = dataclasses.replace(view.group, max_attempts=view.group.max_attempts + 1)
-        return true(self, dataclasses.replace(view, group=lenient), *args)
+    def bury_exhausted(self: Any, group: Any, *args: Any) -> Any:
+        return true(self, dataclasses.replace(group, max_attempts=group.max_attempts + 1), *args)
 
-    return patch.object(claim.Claimer, "_without_exhausted", without_exhausted)
+    return patch.object(bury.Burial, "bury_exhausted", bury_exhausted)
 
 
 @planted
