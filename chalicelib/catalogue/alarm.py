@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import orjson
-
+from chalicelib.base.fields import Label, given
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
-from chalicelib.base.schema import integer, optional
+from chalicelib.base.schema import integer, optional, request
+from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table.writes import Item
 
 TOPIC = "decant.alarms"
 """The topic of alarms, created with the first one; otherwise like any other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
+@request
+class Thresholds:
     """When the backlog is too long: as soon as it reaches one of these thresholds, a message goes to the topic
     `decant.alarms`, and another one when the backlog is below all of them. Backlogs are checked every minute. The topic
     is created when it is first needed, and is like any other. The messages have the tag `raised` or `cleared`, the key
@@ -29,28 +29,18 @@ class Alarm:
     ready: int | None = optional(integer(1, OFFSET_MAX, examples=[10000]))
     age_ms: int | None = optional(integer(1, RETENTION_MS_MAX, examples=[600000]))
 
-    @classmethod
-    def of(cls, text: str) -> Alarm:
-        return cls(**orjson.loads(text))
 
-    @property
-    def text(self) -> str:
-        return orjson.dumps(self._thresholds).decode()
-
-    @property
-    def given(self) -> dict[str, int] | None:
-        """The thresholds that are set, or None without any."""
-        return self._thresholds or None
-
-    @property
-    def _thresholds(self) -> dict[str, int]:
-        found = {"ready": self.ready, "age_ms": self.age_ms}
-        return {name: value for name, value in found.items() if value is not None}
+class Alarm(AsGiven):
+    """`given`: the thresholds that are set, by their names."""
 
     def is_crossed(self, ready: int, age_ms: int) -> bool:
         """Whether either threshold is reached."""
-        is_long = self.ready is not None and ready >= self.ready
-        return is_long or (self.age_ms is not None and age_ms >= self.age_ms)
+        backlog = {"ready": ready, "age_ms": age_ms}
+        return any(backlog[name] >= threshold for name, threshold in self.given.items())
+
+
+def parse(data: object, label: Label) -> Alarm:
+    return Alarm(given(Thresholds, data, label))
 
 
 RAISED, CLEARED = "raised", "cleared"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
-
-import orjson
 
 from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
 from chalicelib.base.schema import array, integer, number, one_of, required
+from chalicelib.catalogue.settings import AsGiven
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +27,8 @@ _WAITS = array(integer(most=NACK_DELAY_MS_MAX), minItems=1, maxItems=BACKOFF_STE
 BACKOFF = one_of(_WAITS, Growing, default=list(BACKOFF_MS))
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """`given`: as the client wrote it, a list or an object."""
-
-    given: Any
-
-    @classmethod
-    def of(cls, text: str) -> Backoff:
-        return cls(orjson.loads(text))
-
-    @property
-    def text(self) -> str:
-        return orjson.dumps(self.given).decode()
+class Backoff(AsGiven):
+    """`given`: a list or an object."""
 
     def wait_ms(self, attempt: int) -> int:
         """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats."""

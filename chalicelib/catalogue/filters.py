@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import orjson
 
 from chalicelib.base.errors import InvalidField, InvalidFilter
 from chalicelib.base.fields import Label, encodable, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
 from chalicelib.base.schema import array, declarations, either, optional, request, string
+from chalicelib.catalogue.settings import AsGiven
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'
 
@@ -33,19 +31,8 @@ class FilterForms:
     expression: str | None = optional(string(EXPRESSION_CHARS_MAX))
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """`given`: as the client wrote it, `{"tags": [...]}` or `{"expression": "..."}`."""
-
-    given: Any
-
-    @classmethod
-    def of(cls, text: str) -> Filter:
-        return cls(orjson.loads(text))
-
-    @property
-    def text(self) -> str:
-        return orjson.dumps(self.given).decode()
+class Filter(AsGiven):
+    """`given`: `{"tags": [...]}` or `{"expression": "..."}`."""
 
     def wants(self, message: Message) -> bool:
         """Whether the group receives this message."""

@@ -7,24 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import shown
-from chalicelib.base.limits import (
-    ATTEMPTS_DEFAULT,
-    ATTEMPTS_MAX,
-    IN_FLIGHT_DEFAULT,
-    IN_FLIGHT_MAX,
-    INVISIBLE_MS_DEFAULT,
-    INVISIBLE_MS_MAX,
-)
 from chalicelib.base.schema import defaults, flag, instant, integer, one_of, optional, string
-from chalicelib.catalogue import backoff, filters, rate
-from chalicelib.catalogue.alarm import Alarm
+from chalicelib.catalogue import alarm, backoff, filters, rate, settings
+from chalicelib.catalogue.alarm import Alarm, Thresholds
 from chalicelib.catalogue.backoff import Backoff
 from chalicelib.catalogue.filters import Filter, FilterForms
 from chalicelib.catalogue.rate import Rate
+from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Equals, Item, Key, RemoveItem, Set, Write
+from chalicelib.table.writes import Item, Key, RemoveItem, Set, Write
 
 CLUSTERING, BROADCAST = "clustering", "broadcast"
 
@@ -55,28 +49,25 @@ class GroupSettings:
 
     start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))
     mode: str = optional(string(enum=[CLUSTERING, BROADCAST], default=CLUSTERING))
-    invisible_ms: int = optional(integer(1, INVISIBLE_MS_MAX, default=INVISIBLE_MS_DEFAULT, examples=[60000]))
-    max_attempts: int = optional(integer(1, ATTEMPTS_MAX, default=ATTEMPTS_DEFAULT, examples=[5]))
-    max_in_flight: int = optional(integer(1, IN_FLIGHT_MAX, default=IN_FLIGHT_DEFAULT))
+    invisible_ms: int = optional(
+        integer(1, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
+    )
+    max_attempts: int = optional(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
+    max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
     paused: bool = optional(flag(default=False))
     ordered: bool = optional(flag(default=False))
     rate_limit: Rate | None = optional(rate.RATE, rate.parse)
     filter: Filter | None = optional(FilterForms, filters.parse)
-    alarm: Alarm | None = optional(Alarm)
+    alarm: Alarm | None = optional(Thresholds, alarm.parse)
 
 
 DEFAULTS = defaults(GroupSettings)
 FIXED = frozenset({"mode", "ordered"})
 """Settings that cannot be changed after creation."""
 
-_TEXTS: dict[str, type[Backoff | Filter | Rate | Alarm]] = {
-    "backoff_ms": Backoff,
-    "rate_limit": Rate,
-    "filter": Filter,
-    "alarm": Alarm,
-}
-"""Settings stored as JSON text, as the client wrote them; None is not stored."""
+_TEXTS: dict[str, type[AsGiven]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter, "alarm": Alarm}
+"""Settings stored as JSON text."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +84,10 @@ class Group(GroupSettings):
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
-        settings: dict[str, Any] = {field: item.get(field, default) for field, default in DEFAULTS.items()}
-        settings |= {field: noun.of(item[field]) for field, noun in _TEXTS.items() if field in item}
-        made = (topic_id, name, item["id"], item["starts"])
-        return cls(*made, created_at_ms=item["created_at_ms"], version=item["version"], **settings)
+        given = {field: item[field] for field in DEFAULTS if field in item}
+        given |= {field: kind.of(given[field]) for field, kind in _TEXTS.items() if field in given}
+        about = (item["id"], item["starts"], item["created_at_ms"], item["version"])
+        return cls(topic_id, name, *about, **{**DEFAULTS, **given})
 
     @classmethod
     def new(
@@ -105,9 +96,9 @@ class Group(GroupSettings):
         return cls(topic_id, name, group_id, starts, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {field: getattr(self, field) for field in DEFAULTS}
-        settings |= {field: settings[field] and settings[field].given for field in _TEXTS}
-        return {"group": self.name, **settings, "created_at_ms": self.created_at_ms}
+        values = {field: getattr(self, field) for field in DEFAULTS}
+        given = {field: values[field].given or None for field in _TEXTS if values[field] is not None}
+        return {"group": self.name, **values, **given, "created_at_ms": self.created_at_ms}
 
     @cached_property
     def key(self) -> Key:
@@ -128,7 +119,7 @@ class Group(GroupSettings):
 
     @property
     def has_alarm(self) -> bool:
-        return self.alarm is not None and self.alarm.given is not None
+        return self.alarm is not None and bool(self.alarm.given)
 
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
         return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)
@@ -141,14 +132,9 @@ class Group(GroupSettings):
 def create(group: Group) -> list[Write]:
     """Creates the group and lists it in the topic's directory, unless one of this name exists: then the rejected write
     returns it. A transaction."""
-    settings = {field: getattr(group, field) for field in ("id", "starts", "created_at_ms", "version", *DEFAULTS)}
-    making = Write(
-        group.key,
-        (Absent(("id",)),),
-        _set(settings),
-        landed=lambda before: before is not None and before["id"] == group.id,
-    )
-    return [making, Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))]
+    made = {field: getattr(group, field) for field in ("starts", "created_at_ms", "version", *DEFAULTS)}
+    listing = Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))
+    return [settings.create(group.key, group.id, made), listing]
 
 
 def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
@@ -161,31 +147,12 @@ def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
 
 
 def change(group: Group, given: Mapping[str, Any]) -> Write:
-    """Changes the given settings if none has changed since: a late write must not undo a newer one. `start` counts at
-    creation only."""
-    new = {field: value for field, value in given.items() if field != "start"} | {"version": group.version + 1}
-    return Write(
-        group.key,
-        (Equals(("id",), group.id), Equals(("version",), group.version)),
-        _set(new),
-        landed=lambda before: before is not None and _stored(new).items() <= before.items(),
-    )
-
-
-def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
-    return tuple(Set((field,), value) for field, value in _stored(settings).items())
-
-
-def _stored(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {field: value.text if field in _TEXTS else value for field, value in settings.items() if value is not None}
+    """Changes the given settings. `start` counts at creation only."""
+    new = {field: value for field, value in given.items() if field != "start"}
+    return settings.change(group.key, group.id, group.version, new)
 
 
 def remove(group: Group) -> list[Write]:
     """Deletes the group and its directory item. A transaction."""
-    gone = Write(
-        group.key,
-        (Equals(("id",), group.id),),
-        (RemoveItem(),),
-        landed=lambda before: before is None,
-    )
-    return [gone, Write(keys.directory(group.topic_id, group.name), (), (RemoveItem(),))]
+    unlisting = Write(keys.directory(group.topic_id, group.name), (), (RemoveItem(),))
+    return [settings.remove(group.key, group.id), unlisting]

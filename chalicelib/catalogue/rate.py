@@ -9,27 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import orjson
-
 from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
 from chalicelib.base.schema import number
+from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(AsGiven):
     """`given`: messages a second, an integer or not."""
 
     given: float
-
-    @classmethod
-    def of(cls, text: str) -> Rate:
-        return cls(orjson.loads(text))
-
-    @property
-    def text(self) -> str:
-        return orjson.dumps(self.given).decode()
 
     @property
     def count(self) -> int:

@@ -7,25 +7,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.limits import (
-    EXPIRED_KEPT_MS,
-    MINUTE_MS,
-    QUEUES_DEFAULT,
-    QUEUES_MAX,
-    RETENTION_MS_DEFAULT,
-    RETENTION_MS_MAX,
-    RETENTION_MS_MIN,
-    SECOND_MS,
-)
 from chalicelib.base.schema import defaults, flag, integer, optional
+from chalicelib.catalogue import settings
 from chalicelib.table import keys
-from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
+from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
 
 RAISES_MAX = 50
 """The most raises of the retention that a topic records: a pop reads them with the other settings."""
 
-_UNAWARE_MS = MINUTE_MS
+_UNAWARE_MS = limits.MINUTE_MS
 """How long after a raise a call that began with the old settings may still store messages with their time to live: some
 15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and room for clocks that differ."""
 
@@ -39,8 +31,10 @@ class TopicSettings:
         stored from then on.
     index_keys: Whether messages can be looked up by `key`, from some seconds after this is set."""
 
-    queues: int = optional(integer(1, QUEUES_MAX, default=QUEUES_DEFAULT, examples=[2]))
-    retention_ms: int = optional(integer(RETENTION_MS_MIN, RETENTION_MS_MAX, default=RETENTION_MS_DEFAULT))
+    queues: int = optional(integer(1, limits.QUEUES_MAX, default=limits.QUEUES_DEFAULT, examples=[2]))
+    retention_ms: int = optional(
+        integer(limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX, default=limits.RETENTION_MS_DEFAULT)
+    )
     index_keys: bool = optional(flag(default=False))
 
 
@@ -62,18 +56,22 @@ class Topic(TopicSettings):
 
     @classmethod
     def of(cls, item: Item) -> Topic:
-        settings = {field: item.get(field, default) for field, default in DEFAULTS.items()}
-        about = {"created_at_ms": item["created_at_ms"], "version": item["version"], "delays": "delays" in item}
+        given = {field: item[field] for field in DEFAULTS if field in item}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
-        return cls(item["sk"], item["id"], **about, **settings, past_retentions=past)
+        about = (item["id"], item["created_at_ms"], item["version"], "delays" in item, past)
+        return cls(item["sk"], *about, **{**DEFAULTS, **given})
 
     @classmethod
     def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
         return cls(name, topic_id, created_at_ms=now, **{**DEFAULTS, **given})
 
     def as_json(self) -> dict[str, Any]:
-        settings = {field: getattr(self, field) for field in DEFAULTS}
-        return {"topic": self.name, **settings, "created_at_ms": self.created_at_ms}
+        values = {field: getattr(self, field) for field in DEFAULTS}
+        return {"topic": self.name, **values, "created_at_ms": self.created_at_ms}
+
+    @cached_property
+    def key(self) -> Key:
+        return keys.topic(self.name)
 
     @cached_property
     def logs(self) -> list[str]:
@@ -91,7 +89,7 @@ class Topic(TopicSettings):
 
     def gone_ms(self, now: int) -> int:
         """Messages stored at this instant or before may have been removed."""
-        return self.expired_ms(now - EXPIRED_KEPT_MS)
+        return self.expired_ms(now - limits.EXPIRED_KEPT_MS)
 
     def _expired_ms(self, now: int, later_ms: int) -> int:
         """Retention only grows along the log, so expired messages are always its beginning."""
@@ -100,19 +98,12 @@ class Topic(TopicSettings):
 
     def ttl(self, stored_at_ms: int) -> int:
         """When DynamoDB may remove items stored at this time, in seconds since the epoch."""
-        return (stored_at_ms + self.retention_ms + EXPIRED_KEPT_MS) // SECOND_MS + 1
+        return (stored_at_ms + self.retention_ms + limits.EXPIRED_KEPT_MS) // limits.SECOND_MS + 1
 
 
 def create(topic: Topic) -> Write:
-    """Creates the topic, unless one of this name exists: then the rejected write returns it. Send it as a transaction;
-    otherwise a late repeat could restore a deleted topic under its old id."""
-    made = {field: getattr(topic, field) for field in ("id", "created_at_ms", "version", *DEFAULTS)}
-    return Write(
-        keys.topic(topic.name),
-        (Absent(("id",)),),
-        _set(made),
-        landed=lambda before: before is not None and before["id"] == topic.id,
-    )
+    made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
+    return settings.create(topic.key, topic.id, made)
 
 
 def demand_unchanged(topic: Topic, queues: int | None) -> None:
@@ -124,16 +115,10 @@ def demand_unchanged(topic: Topic, queues: int | None) -> None:
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
-    """Changes the given settings if none has changed since: a late write must not undo a newer one."""
-    new = {**given, "version": topic.version + 1}
+    past = {}
     if "retention_ms" in given:
-        new["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)
-    return Write(
-        keys.topic(topic.name),
-        (Equals(("id",), topic.id), Equals(("version",), topic.version)),
-        _set(new),
-        landed=lambda before: before is not None and before["id"] == topic.id and new.items() <= before.items(),
-    )
+        past["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)
+    return settings.change(topic.key, topic.id, topic.version, {**given, **past})
 
 
 def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
@@ -151,18 +136,13 @@ def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int
     return past
 
 
-def _set(settings: Mapping[str, Any]) -> tuple[Set, ...]:
-    return tuple(Set((field,), value) for field, value in settings.items())
-
-
 def begin_delays(topic: Topic) -> Write:
     """Records permanently that this incarnation may have delayed messages. A repeat changes nothing."""
-    return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (Set(("delays",), True),))
+    return Write(topic.key, (Equals(("id",), topic.id),), (Set(("delays",), True),))
 
 
 def remove(topic: Topic) -> Write:
-    """Deletes this incarnation; everything that carries its id becomes unreachable."""
-    return Write(keys.topic(topic.name), (Equals(("id",), topic.id),), (RemoveItem(),))
+    return settings.remove(topic.key, topic.id)
 
 
 def bury(topic: Topic) -> Write:

@@ -151,7 +151,7 @@ def message(topic_name: str, group: Group, state: AlarmState, ready: int, age_ms
         "state": state.state,
         "ready": ready,
         "age_ms": age_ms,
-        "thresholds": group.alarm.given if group.alarm else None,
+        "thresholds": group.as_json()["alarm"],
         "at_ms": state.at_ms,
     }
     place = {"topic": topic_name, "group": group.name}

@@ -50,7 +50,7 @@ class Scene(Stage):
         service = self.instance()
         self.topic, _ = service.admin.topics.put("t", {"queues": 1})
         service.admin.topics.put(alarm.TOPIC, {"queues": 1})
-        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm(1)})
+        service.admin.groups.put(self.topic, "g", {"max_attempts": 2, "alarm": alarm.Alarm({"ready": 1})})
         service.admin.groups.put(self.topic, "spare", {"max_attempts": 2})
         self.history.rules["g"] = Rules(2, 1_000)
         caller = self.caller(service)

@@ -121,7 +121,7 @@ class World:
             "ordered": plan.ordered,
         }
         if plan.alarm_ready:
-            settings["alarm"] = Alarm(plan.alarm_ready)
+            settings["alarm"] = Alarm({"ready": plan.alarm_ready})
         if plan.unwanted_key is None:
             return settings
         return {**settings, "filter": Filter({"expression": f"key != '{plan.unwanted_key}'"})}
