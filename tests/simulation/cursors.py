@@ -41,10 +41,12 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
 
 
 def _given_back(versions: Versions) -> Iterator[tuple[str, Place]]:
-    for key, _, item in versions:
-        for lease in Cursor.of(item).leases.values():
-            if not lease.attempt:  # or redriven
-                yield from ((_group(key), (queue_of(key), offset)) for offset in lease.owed_offsets)
+    """Messages in leases of no attempt, which a pop made that could not read them. A redrive makes such leases too."""
+    for key, of_one in groupby(versions, key=lambda version: version[0]):
+        for change in _changes(list(of_one)):
+            for lease in change.new if not change.is_redrive else ():
+                if not lease.attempt:
+                    yield from ((_group(key), (queue_of(key), offset)) for offset in lease.owed_offsets)
 
 
 class _Change(NamedTuple):
@@ -59,13 +61,17 @@ class _Change(NamedTuple):
         return self.after.claims > self.before.claims
 
     @property
+    def is_redrive(self) -> bool:
+        return bool(self.new) and self.after.dead < self.before.dead
+
+    @property
     def new(self) -> list[Lease]:
         return [lease for token, lease in self.after.leases.items() if token not in self.before.leases]
 
 
 def _crowded(versions: Versions, history: History) -> Iterator[str]:
     """Claims that left more in flight than allowed, at the instants when the store carried them out."""
-    for key, of_one in groupby(versions, key=lambda each: each[0]):
+    for key, of_one in groupby(versions, key=lambda version: version[0]):
         if rules := history.rules.get(_group(key)):
             for change, count in _claims(list(of_one)):
                 if count > rules.max_in_flight:
@@ -76,17 +82,22 @@ def _crowded(versions: Versions, history: History) -> Iterator[str]:
                     break
 
 
+def _changes(versions: Versions) -> Iterator[_Change]:
+    """`versions`: of one cursor."""
+    for (_, _, before), (_, at_ms, after) in zip(versions, versions[1:], strict=False):
+        yield _Change(Cursor.of(before), at_ms, Cursor.of(after))
+
+
 def _claims(versions: Versions) -> Iterator[tuple[_Change, int]]:
     """Each claim, and how many messages were in flight after it, by whichever clock.
 
     A lease that had run out before its holder extended it does not count: that needs no room, and takes none from
     those who have claimed since."""
     counted: set[str] = set()
-    for (_, _, before), (_, at_ms, after) in zip(versions, versions[1:], strict=False):
-        change = _Change(Cursor.of(before), at_ms, Cursor.of(after))
-        until_ms = at_ms + checker.SKEW_MS // 2
+    for change in _changes(versions):
+        until_ms = change.at_ms + checker.SKEW_MS // 2
         held = {offset for lease in _running(change.before, counted, until_ms) for offset in lease.owed_offsets}
-        counted |= {each.token for each in change.new if change.is_claim or held.issuperset(each.owed_offsets)}
+        counted |= {lease.token for lease in change.new if change.is_claim or held.issuperset(lease.owed_offsets)}
         if change.is_claim:
             running = _running(change.after, counted, until_ms)
             yield change, len({offset for lease in running for offset in lease.owed_offsets})

@@ -128,7 +128,7 @@ def promotions_before_they_are_due() -> Any:
     return patch.object(
         chain.DecisionChain,
         "standing",
-        lambda self, topic, queue, until_ms: true(self, topic, queue, until_ms + 800),
+        lambda self, topic, queue, until_ms: true(self, topic, queue, until_ms + 600),
     )
 
 

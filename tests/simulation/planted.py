@@ -32,7 +32,7 @@ from tests.simulation.plans import (
 )
 from tests.simulation.world import play
 
-SEEDS = 1_000
+SEEDS = 300
 """A bug that no history of so many finds counts as missed."""
 
 PLANS = {
