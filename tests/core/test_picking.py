@@ -18,7 +18,6 @@ from local.memory.evaluate import after, holds
 
 NOW = 1_000_000
 KEY = Key("group", "cursor")
-SOME = st.integers(0, 2_000)
 
 
 @st.composite

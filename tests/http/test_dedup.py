@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -115,8 +114,6 @@ def test_messages_without_an_id_are_stored_each_time(topic: Topic) -> None:
 
 
 # -- what is lost on the way ------------------------------------------------------------------------------------------
-
-Losing = Callable[[int], Trouble]
 
 
 def lost_reply(number: int) -> Trouble:

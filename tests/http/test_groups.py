@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.base.limits import BACKOFF_MS
-from tests.support.client import Client, Group, Topic, bodies, failed
+from tests.support.client import FRESH_QUEUE, Client, Group, Topic, bodies, failed
 from tests.support.clock import START_MS, Clock
 
 DEFAULTS = {
@@ -25,17 +25,6 @@ DEFAULTS = {
     "alarm_state": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
-FRESH_QUEUE = {
-    "queue": 0,
-    "committed_offset": 0,
-    "next_offset": 0,
-    "end_offset": 0,
-    "ready": 0,
-    "in_flight": 0,
-    "oldest_ready_at_ms": None,
-    "last_pop_at_ms": None,
-    "last_consumer_id": None,
-}
 
 
 # -- create, change, delete --------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.producing.hooks import SendHooks
 from tests.support.client import Client, Topic, bodies
+from tests.support.hooks import refuse_secrets
 from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
 
 Calls = list[tuple[Any, ...]]
@@ -36,11 +37,6 @@ def texts(messages: Sequence[Message]) -> list[str]:
     return [message.body.decode() for message in messages]
 
 
-def refuse(_topic: str, messages: Sequence[Message]) -> None:
-    if any(message.tag == "secret" for message in messages):
-        raise InvalidField("field 'tag' must not be \"secret\"")
-
-
 def fail(*_about: Any) -> None:
     raise RuntimeError("the inside of a hook")
 
@@ -61,7 +57,7 @@ def test_nothing_is_stored_when_a_hook_before_is_called(topic: Topic, hooks: Sen
 
 
 def test_a_hook_before_refuses_a_send_and_hooks_after_hear_of_it(topic: Topic, hooks: SendHooks, calls: Calls) -> None:
-    hooks.before.append(refuse)
+    hooks.before.append(refuse_secrets)
     answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}, {"body": "b", "tag": "secret"}])
     assert answer.problem == (400, "InvalidField")
     assert "secret" in answer.json["detail"]

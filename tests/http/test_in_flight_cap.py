@@ -6,10 +6,8 @@ import random
 
 import pytest
 
-from tests.support.client import Client, Group, Topic, bodies, offsets, receipts
+from tests.support.client import EMPTY, Client, Group, Topic, bodies, offsets, receipts
 from tests.support.clock import Clock
-
-EMPTY = {"messages": [], "acked": 0, "failed": []}
 
 
 def test_a_pop_that_meets_the_cap_gets_fewer_and_says_so(topic: Topic) -> None:

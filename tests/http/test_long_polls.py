@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.client import Group, Topic, bodies, receipts
+from tests.support.client import EMPTY, Group, Topic, bodies, receipts
 from tests.support.clock import START_MS, Clock
-
-EMPTY = {"messages": [], "acked": 0, "failed": []}
 
 
 def test_a_long_poll_ends_empty_after_its_time(group: Group, clock: Clock) -> None:

@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.base.errors import InvalidField, StoreUnavailable
-from chalicelib.base.message import Message
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb import outbox
 from chalicelib.store.dynamodb.store import DynamoStore
@@ -20,6 +19,7 @@ from chalicelib.table.writes import Item, Write
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
+from tests.support.hooks import refuse_secrets
 from tests.support.troubled_store import Trouble, throttled_queue, unavailable
 
 __all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
@@ -241,12 +241,8 @@ def test_messages_are_found_by_key_and_end_with_their_retention(client: Client, 
 
 
 def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, group: Group) -> None:
-    def refuse(_topic: str, messages: Sequence[Message]) -> None:
-        if any(message.tag == "secret" for message in messages):
-            raise InvalidField("field 'tag' must not be \"secret\"")
-
     seen: list[int] = []
-    client.api.service.producing.hooks.before.append(refuse)
+    client.api.service.producing.hooks.before.append(refuse_secrets)
     client.api.service.producing.hooks.after.append(lambda _topic, messages, _outcome: seen.append(len(messages)))
     topic.produce("a", "b")
     secret = [{"body": "c"}, {"body": "d", "tag": "secret"}]

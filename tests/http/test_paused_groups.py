@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.client import Group, Topic, bodies, failed, receipts
-
-EMPTY = {"messages": [], "acked": 0, "failed": []}
+from tests.support.client import EMPTY, Group, Topic, bodies, failed, receipts
 
 
 def test_a_paused_group_delivers_nothing_from_the_next_pop_on(topic: Topic, group: Group) -> None:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.client import Client, Group, Topic, bodies, offsets
+from tests.support.client import EMPTY, Client, Group, Topic, bodies, offsets
 from tests.support.clock import START_MS, Clock
-
-EMPTY = {"messages": [], "acked": 0, "failed": []}
-
 
 # -- what is taken -----------------------------------------------------------------------------------------------------
 

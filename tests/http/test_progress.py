@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.client import Client, Group, Topic
+from tests.support.client import FRESH_QUEUE, Client, Group, Topic
 from tests.support.clock import START_MS, Clock
-
-NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
-FRESH_QUEUE = {
-    "queue": 0,
-    "committed_offset": 0,
-    "next_offset": 0,
-    "end_offset": 0,
-    "ready": 0,
-    "in_flight": 0,
-    "oldest_ready_at_ms": None,
-    "last_pop_at_ms": None,
-    "last_consumer_id": None,
-}
 
 
 def test_progress_follows_a_message_through_all_its_states(topic: Topic, clock: Clock) -> None:

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -176,16 +177,19 @@ def test_no_two_claims_overlap_and_none_passes_the_end(store: Store, key: Key) -
     assert Cursor.of(after).owing == leases
 
 
+def is_taken_over(store: Store, place: Cursor, old: Lease, number: int) -> bool:
+    """Whether this caller is the one that moves all of the lease into its own."""
+    new = Lease(f"new-{number}", 0, old.count, NOW + 1, 2)
+    return is_applied(store, cursor_writes.write(place, cursor_writes.move(old, old.owed, [new])))
+
+
 def test_one_of_many_takes_over_a_lease(store: Store, key: Key) -> None:
     for round_number in range(6):
         old = Lease("old", 0, 3, NOW, 1)
         place = standing(store, Key(key.pk, str(round_number)), old, start=3)
 
-        def take(number: int, place: Cursor = place, old: Lease = old) -> bool:
-            new = Lease(f"new-{number}", 0, 3, NOW + 1, 2)
-            return is_applied(store, cursor_writes.write(place, cursor_writes.move(old, old.owed, [new])))
-
-        winners = [number for number, won in enumerate(at_once(take)) if won]
+        won = at_once(partial(is_taken_over, store, place, old))
+        winners = [number for number, has_won in enumerate(won) if has_won]
         item = found(store, place.key)
         assert item is not None
         assert len(winners) == 1
@@ -195,12 +199,7 @@ def test_one_of_many_takes_over_a_lease(store: Store, key: Key) -> None:
 def test_one_of_many_takes_over_a_parked_lease(store: Store, key: Key) -> None:
     old = Lease("~old", 0, 3, NOW, 1)
     place = standing(store, key, old, start=3)
-
-    def take(number: int) -> bool:
-        new = Lease(f"new-{number}", 0, 3, NOW + 1, 2)
-        return is_applied(store, cursor_writes.write(place, cursor_writes.move(old, old.owed, [new])))
-
-    assert at_once(take).count(True) == 1
+    assert at_once(partial(is_taken_over, store, place, old)).count(True) == 1
     item = found(store, key)
     assert item is not None
     assert "~old" not in item["leases"]
@@ -226,7 +225,6 @@ def test_an_ack_and_a_takeover_never_both_win_a_message(store: Store, key: Key) 
         def act(number: int, place: Cursor = place, lease: Lease = lease) -> bool:
             if number % 2:
                 return is_applied(store, cursor_writes.write(place, cursor_writes.ack(lease, lease.owed)))
-            new = Lease(f"new-{number}", 0, 4, NOW + 1, 2)
-            return is_applied(store, cursor_writes.write(place, cursor_writes.move(lease, lease.owed, [new])))
+            return is_taken_over(store, place, lease, number)
 
         assert at_once(act).count(True) == 1

@@ -19,6 +19,22 @@ from tests.support.clock import Clock
 
 Json = dict[str, Any]
 
+EMPTY = {"messages": [], "acked": 0, "failed": []}
+"""The answer to a pop that finds nothing."""
+
+FRESH_QUEUE = {
+    "queue": 0,
+    "committed_offset": 0,
+    "next_offset": 0,
+    "end_offset": 0,
+    "ready": 0,
+    "in_flight": 0,
+    "oldest_ready_at_ms": None,
+    "last_pop_at_ms": None,
+    "last_consumer_id": None,
+}
+"""The progress of a queue where nothing has happened."""
+
 _gateway = ChaliceClient(app)
 
 
