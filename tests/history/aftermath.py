@@ -37,7 +37,7 @@ def take_all(caller: Caller, group: str) -> set[Place]:
     """Takes and acks what there is, until nothing comes."""
     came: set[Place] = set()
     while got := caller.pop(group, Pop(256, _LEASE_MS)):
-        came |= {each.place for each in got}
+        came |= {delivered.place for delivered in got}
         caller.ack(got)
     return came
 

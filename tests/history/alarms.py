@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.history.facts import AlarmChange, History
 
 
-def every_change_of_an_alarm_is_told_once(history: History) -> Iterator[str]:
+def every_change_of_an_alarm_is_sent_once(history: History) -> Iterator[str]:
     """In the order of the changes; nothing else is told."""
     for group, changes in history.alarms_changed.items():
         told = history.alarms_told.get(group, [])
@@ -17,7 +17,7 @@ def every_change_of_an_alarm_is_told_once(history: History) -> Iterator[str]:
 
 def alarms_are_raised_and_cleared_in_turn(history: History) -> Iterator[str]:
     for group, told in history.alarms_told.items():
-        states = [each.state for each in told]
+        states = [change.state for change in told]
         if states != [("raised", "cleared")[place % 2] for place in range(len(states))]:
             yield f"{group} was told of {_shown(told)}"
 
@@ -34,4 +34,4 @@ def an_alarm_fits_the_backlog(history: History) -> Iterator[str]:
 
 
 def _shown(changes: list[AlarmChange]) -> str:
-    return ", ".join(f"{each.state} at {each.at_ms}" for each in changes) or "nothing"
+    return ", ".join(f"{change.state} at {change.at_ms}" for change in changes) or "nothing"

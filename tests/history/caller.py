@@ -68,7 +68,7 @@ class Caller:
             fact.due_ms = due
         self._record.begin(facts)
         try:
-            results = self._service.producing.produce(self._topic, [(_message(each, padding), None) for each in facts])
+            results = self._service.producing.produce(self._topic, [(_message(sent, padding), None) for sent in facts])
         except StoreUnavailable as trouble:
             for fact in facts:
                 fact.is_unknown = trouble.outcome_unknown
@@ -106,12 +106,12 @@ class Caller:
             popped = self._service.consuming.pop(self._topic, group, ask)
         except StoreUnavailable:
             return None
-        self._answered(acks, {each.receipt: each.code for each in popped.failed})
+        self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
         got = self._delivered(group, popped, began, first, first + ask.invisible_ms if ask.invisible_ms else 0)
         self._record.begin(got)
         if ask.attempt_id:
-            receipts = [each.receipt for each in got]
+            receipts = [delivered.receipt for delivered in got]
             self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts, ask.wait_ms)])
         return got
 
@@ -120,29 +120,31 @@ class Caller:
         group = group or messages[0].group
         facts = self._asked("ack", group, messages)
         try:
-            failed = self._service.consuming.ack(self._topic, group, [each.receipt for each in messages])
+            failed = self._service.consuming.ack(self._topic, group, [message.receipt for message in messages])
         except StoreUnavailable:
             return
-        self._answered(facts, {each.receipt: each.code for each in failed})
+        self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
     def nack(self, messages: Sequence[Delivered], delay_ms: int) -> None:
         group = messages[0].group
         facts = self._asked("nack", group, messages, self._now() + delay_ms)
-        receipts = [each.receipt for each in messages]
+        receipts = [message.receipt for message in messages]
         try:
             failed = self._service.consuming.nack(self._topic, group, receipts, delay_ms, "because")
         except StoreUnavailable:
             return
-        self._answered(facts, {each.receipt: each.code for each in failed})
+        self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
     def bury(self, messages: Sequence[Delivered]) -> None:
         group = messages[0].group
         facts = self._asked("bury", group, messages, NEVER_MS)
         try:
-            failed = self._service.consuming.bury(self._topic, group, [each.receipt for each in messages], "no use")
+            failed = self._service.consuming.bury(
+                self._topic, group, [message.receipt for message in messages], "no use"
+            )
         except StoreUnavailable:
             return
-        self._answered(facts, {each.receipt: each.code for each in failed})
+        self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
     def extend(self, messages: Sequence[Delivered], invisible_ms: int) -> list[Delivered]:
         """Those that are extended, with the receipts under which they go on."""
@@ -150,18 +152,20 @@ class Caller:
         facts = self._asked("extend", group, messages)
         for fact in facts:
             fact.asked_ms = fact.began_ms + invisible_ms
-        receipts = [each.receipt for each in messages]
+        receipts = [message.receipt for message in messages]
         try:
             extended, failed = self._service.consuming.extend(self._topic, group, receipts, invisible_ms)
         except StoreUnavailable:
             return []
-        renewed = {each.receipt: each for each in extended}
+        renewed = {lease.receipt: lease for lease in extended}
         for fact in facts:
             if new := renewed.get(fact.receipt):
                 fact.new_receipt, fact.until_ms = new.new_receipt, new.invisible_until_ms
-        self._answered(facts, {each.receipt: each.code for each in failed})
+        self._answered(facts, {failure.receipt: failure.code for failure in failed})
         return [
-            replace(each, receipt=renewed[each.receipt].new_receipt) for each in messages if each.receipt in renewed
+            replace(message, receipt=renewed[message.receipt].new_receipt)
+            for message in messages
+            if message.receipt in renewed
         ]
 
     def reset(self, group: str, to: str | int | OneQueue) -> None:
@@ -176,7 +180,9 @@ class Caller:
 
     def _asked(self, verb: str, group: str, messages: Sequence[Delivered], until_ms: int = 0) -> list[Settled]:
         now = self._now()
-        facts = [Settled(verb, group, each.place, each.receipt, now, now, "unknown", until_ms) for each in messages]
+        facts = [
+            Settled(verb, group, message.place, message.receipt, now, now, "unknown", until_ms) for message in messages
+        ]
         self._record.begin(facts)
         return facts
 
@@ -191,20 +197,20 @@ class Caller:
         return [
             Delivered(
                 group,
-                (each.stored.queue, each.stored.offset),
-                each.stored.message.body.decode().split(PADDED)[0],
-                each.stored.message_id,
-                each.attempt,
+                (delivered.stored.queue, delivered.stored.offset),
+                delivered.stored.message.body.decode().split(PADDED)[0],
+                delivered.stored.message_id,
+                delivered.attempt,
                 began,
-                max(began, min(now, each.invisible_until_ms - 1)),
-                each.invisible_until_ms,
-                each.receipt,
+                max(began, min(now, delivered.invisible_until_ms - 1)),
+                delivered.invisible_until_ms,
+                delivered.receipt,
                 now,
                 number,
                 asked_ms,
                 first,
             )
-            for number, each in enumerate(popped.deliveries)
+            for number, delivered in enumerate(popped.deliveries)
         ]
 
 

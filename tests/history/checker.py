@@ -31,8 +31,10 @@ class Case:
         self.cancels: dict[str, list[Cancelled]] = defaultdict(list)
         self.ids_seen: dict[str, int] = {}
         """When a message was first delivered to anybody."""
-        for each in history.delivered:
-            self.ids_seen[each.message_id] = min(each.answered_ms, self.ids_seen.get(each.message_id, NEVER_MS))
+        for delivery in history.delivered:
+            self.ids_seen[delivery.message_id] = min(
+                delivery.answered_ms, self.ids_seen.get(delivery.message_id, NEVER_MS)
+            )
         for cancel in history.cancels:
             self.cancels[cancel.message_id].append(cancel)
         for reset in history.resets:
@@ -43,15 +45,15 @@ class Case:
             self.settled[settled.group, settled.place].append(settled)
         for (group, _), deliveries in self.delivered.items():
             begins_anew = group in self.resets or self.redriven_after(group, 0)
-            deliveries.sort(key=lambda each: (0 if begins_anew else each.attempt, each.at_ms))
+            deliveries.sort(key=lambda lease: (0 if begins_anew else lease.attempt, lease.at_ms))
 
     def leases(self) -> Iterator[tuple[Message, list[Delivered]]]:
         """For each message the leases it was delivered in, each as it was first seen: a repeated attempt shows one
         again, perhaps when the next is known already."""
         for message, deliveries in self.delivered.items():
             first: dict[str, Delivered] = {}
-            for each in deliveries:
-                first.setdefault(each.receipt, each)
+            for delivered in deliveries:
+                first.setdefault(delivered.receipt, delivered)
             yield message, list(first.values())
 
     def wants(self, group: str, body: str) -> bool:
@@ -59,7 +61,7 @@ class Case:
         return rules is None or rules.unwanted_key is None or self.keys.get(body) != rules.unwanted_key
 
     def redriven_after(self, group: str, ms: int) -> bool:
-        return any(each.group == group and each.at_ms >= ms for each in self.history.redrives)
+        return any(redrive.group == group and redrive.at_ms >= ms for redrive in self.history.redrives)
 
     def sent_ms(self, place: Place) -> int:
         """When its produce began; it is stored later."""
@@ -97,7 +99,7 @@ def _cursors_stay_within_the_log(case: Case) -> Iterator[str]:
     yield from case.history.passed
 
 
-def _what_was_acknowledged_is_stored(case: Case) -> Iterator[str]:
+def _acknowledged_messages_are_stored(case: Case) -> Iterator[str]:
     ids = case.history.ids
     for sent in case.history.sent:
         if sent.place is None:
@@ -131,18 +133,22 @@ def _ended_ms(sent: Sent) -> int:
 
 def _is_free_again(case: Case, several: list[Sent]) -> bool:
     """Whether a dedup id that was used by all of these may have stood for one message first, and then for another."""
-    lasted_ms = max(map(_ended_ms, several)) - min(each.began_ms for each in several)
+    lasted_ms = max(map(_ended_ms, several)) - min(sent.began_ms for sent in several)
     return lasted_ms + SKEW_MS >= case.history.dedup_ms
 
 
-def _repeats_hear_the_same(case: Case) -> Iterator[str]:
+def _a_repeat_gets_the_same_answer(case: Case) -> Iterator[str]:
     """While a dedup id stands, all who use it hear the same id, queue and offset, and the same time if it waits."""
     users = defaultdict(list)
     for sent in case.history.sent:
         if sent.dedup_id is not None:
             users[sent.dedup_id].append(sent)
     for dedup_id, several in users.items():
-        told = {(each.message_id, each.place, each.told_due_ms) for each in several if each.message_id is not None}
+        told = {
+            (message.message_id, message.place, message.told_due_ms)
+            for message in several
+            if message.message_id is not None
+        }
         if len(told) > 1 and not _is_free_again(case, several):
             yield f"{dedup_id} was told to be {sorted(told, key=str)}"
 
@@ -152,10 +158,10 @@ def _look_ups_match_the_log(case: Case) -> Iterator[str]:
     yield from case.history.look_ups
 
 
-def _what_waits_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
+def _a_delayed_message_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
     there = set(case.history.ids.values())
-    for message_id in {each.message_id for each in case.history.sent if each.message_id and each.told_due_ms}:
-        told = [each.outcome for each in case.cancels.get(message_id, ())]
+    for message_id in {sent.message_id for sent in case.history.sent if sent.message_id and sent.told_due_ms}:
+        told = [asked.outcome for asked in case.cancels.get(message_id, ())]
         if message_id in there and {"ok", "MessageNotFound"} & set(told):
             yield f"{message_id} was delivered, and cancelling it was answered {told}"
         if message_id not in there and "AlreadyDelivered" in told:
@@ -170,13 +176,14 @@ def _what_waits_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
             yield f"{cancel.message_id} came at {known}, and cancelling it was answered {cancel.outcome} later"
 
 
-def _nothing_comes_early(case: Case) -> Iterator[str]:
-    for each in case.history.delivered:
-        if each.body in case.sent and each.answered_ms + SKEW_MS < case.sent[each.body].due_ms:
-            yield f"{each.group} got {each.body} at {each.answered_ms}, due at {case.sent[each.body].due_ms}"
+def _no_message_comes_before_it_is_due(case: Case) -> Iterator[str]:
+    for delivered in case.history.delivered:
+        due_ms = case.sent[delivered.body].due_ms if delivered.body in case.sent else 0
+        if delivered.answered_ms + SKEW_MS < due_ms:
+            yield f"{delivered.group} got {delivered.body} at {delivered.answered_ms}, due at {due_ms}"
 
 
-def _nothing_is_stored_twice_or_from_nowhere(case: Case) -> Iterator[str]:
+def _no_message_is_stored_twice_or_unsent(case: Case) -> Iterator[str]:
     known = {sent.body: sent for sent in case.history.sent}
     for body, count in Counter(case.history.log.values()).items():
         if body not in known:
@@ -209,40 +216,42 @@ def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
     """What one pop brings for the first time comes by ascending offsets in each queue, as long as there is no reset: a
     pop that meets lost messages claims once more."""
     last: dict[int, int] = {}
-    for each in case.history.delivered:
-        if each.number == 0:
+    for delivered in case.history.delivered:
+        if delivered.number == 0:
             last = {}
-        queue, offset = each.place
-        if each.attempt == 1:
-            is_reset = case.reset_between(each.group, each.began_ms, each.answered_ms)
+        queue, offset = delivered.place
+        if delivered.attempt == 1:
+            is_reset = case.reset_between(delivered.group, delivered.began_ms, delivered.answered_ms)
             if offset <= last.get(queue, -1) and not is_reset:
-                yield f"{each.group} got {each.place} after offset {last[queue]} in the answer of {each.answered_ms}"
+                answer = f"the answer of {delivered.answered_ms}"
+                yield f"{delivered.group} got {delivered.place} after offset {last[queue]} in {answer}"
             last[queue] = offset
 
 
 def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
     ids: dict[Place, str] = {}
-    for each in case.history.delivered:
-        if case.history.log.get(each.place) != each.body:
-            yield f"{each.group} got {each.body} at {each.place}, where lies {case.history.log.get(each.place)}"
-        if ids.setdefault(each.place, each.message_id) != each.message_id:
-            yield f"{each.place} had the ids {ids[each.place]} and {each.message_id}"
+    for delivered in case.history.delivered:
+        body = case.history.log.get(delivered.place)
+        if body != delivered.body:
+            yield f"{delivered.group} got {delivered.body} at {delivered.place}, where lies {body}"
+        if ids.setdefault(delivered.place, delivered.message_id) != delivered.message_id:
+            yield f"{delivered.place} had the ids {ids[delivered.place]} and {delivered.message_id}"
 
 
-def _nothing_is_lost(case: Case) -> Iterator[str]:
+def _no_message_is_lost(case: Case) -> Iterator[str]:
     """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet. What a
     reset brings back counts as new: no ack from before it settles the message."""
     for group, drained in case.history.drained.items():
         wanted = {place for place, body in case.history.log.items() if case.wants(group, body)}
         for place in sorted(wanted - drained - case.history.dead.get(group, {}).keys()):
             resets = case.resets.get(group, ())
-            since = max((each.began_ms for each in resets if _surely_returns(case, each, place)), default=0)
-            acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
-            is_settled = any(each.outcome in ("ok", "unknown") and each.at_ms >= since for each in acks)
+            since = max((reset.began_ms for reset in resets if _surely_returns(case, reset, place)), default=0)
+            acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
+            is_settled = any(ack.outcome in ("ok", "unknown") and ack.at_ms >= since for ack in acks)
             if is_settled or _may_be_purged(case, group, place) or _may_be_expired(case, group, place):
                 continue
-            if not any(each.at_ms >= since and _may_skip(case, each, place) for each in resets):
-                yield f"{group} never gets {place}; its acks were {[each.outcome for each in acks]}, new from {since}"
+            if not any(reset.at_ms >= since and _may_skip(case, reset, place) for reset in resets):
+                yield f"{group} never gets {place}; its acks were {[ack.outcome for ack in acks]}, new from {since}"
 
 
 def _may_be_expired(case: Case, group: str, place: Place) -> bool:
@@ -255,37 +264,38 @@ def _may_have_died_unseen(case: Case, group: str, place: Place) -> bool:
     if not case.history.retention_ms or not _may_be_expired(case, group, place):
         return False
     rules = case.history.rules.get(group)
-    is_buried = any(each.verb == "bury" for each in case.settled.get((group, place), ()))
+    is_buried = any(settled.verb == "bury" for settled in case.settled.get((group, place), ()))
     return is_buried or rules is None or rules.max_attempts <= len(case.history.delivered)
 
 
-def _what_has_not_expired_stays(case: Case) -> Iterator[str]:
-    yield from expiry.what_has_not_expired_stays(case.history, case.expires_ms, SKEW_MS)
+def _unexpired_messages_stay(case: Case) -> Iterator[str]:
+    yield from expiry.unexpired_messages_stay(case.history, case.expires_ms, SKEW_MS)
 
 
-def _what_has_expired_does_not_come(case: Case) -> Iterator[str]:
-    yield from expiry.what_has_expired_does_not_come(case.history, SKEW_MS)
+def _expired_messages_are_not_delivered(case: Case) -> Iterator[str]:
+    yield from expiry.expired_messages_are_not_delivered(case.history, SKEW_MS)
 
 
 def _may_be_purged(case: Case, group: str, place: Place) -> bool:
     """Whether the message may have died before what was dead was forgotten. Deaths after attempts that no caller heard
     of leave no trace, so only where attempts have no end it is known that a message did not die."""
-    purges = [each for each in case.history.purges if each.group == group]
+    purges = [purge for purge in case.history.purges if purge.group == group]
     if not purges or (rules := case.history.rules.get(group)) is None:
         return bool(purges)
-    last_ms = max(each.at_ms for each in purges)
-    buried = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
-    is_buried = any(each.outcome in ("ok", "unknown") and each.began_ms <= last_ms for each in buried)
+    last_ms = max(purge.at_ms for purge in purges)
+    buried = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "bury"]
+    is_buried = any(burial.outcome in ("ok", "unknown") and burial.began_ms <= last_ms for burial in buried)
     return is_buried or place in case.history.lost or rules.max_attempts <= len(case.history.delivered)
 
 
-def _what_is_purged_is_gone(case: Case) -> Iterator[str]:
+def _purged_dead_letters_are_gone(case: Case) -> Iterator[str]:
     for purge in case.history.purges:
         if _comes_back(case, purge.group):
             continue
         for place in case.history.dead.get(purge.group, ()):
-            burials = [each for each in case.settled.get((purge.group, place), ()) if each.verb == "bury"]
-            if purge.at_ms < NEVER_MS and any(each.outcome == "ok" and each.at_ms < purge.began_ms for each in burials):
+            burials = [settled for settled in case.settled.get((purge.group, place), ()) if settled.verb == "bury"]
+            was_dead = any(burial.outcome == "ok" and burial.at_ms < purge.began_ms for burial in burials)
+            if purge.at_ms < NEVER_MS and was_dead:
                 yield f"{purge.group} {place} was dead when all was purged at {purge.began_ms}, and is dead still"
 
 
@@ -308,14 +318,14 @@ def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
     return case.sent_ms(place) <= reset.at_ms
 
 
-def _a_filter_holds_back_what_is_not_wanted(case: Case) -> Iterator[str]:
+def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
     """What has lost its payload cannot be told apart from what is wanted; somebody may still keep it in a cache."""
-    for each in case.history.delivered:
-        if not case.wants(each.group, each.body) and each.place not in case.history.lost:
-            yield f"{each.group} got {each.body} at {each.place}, which it does not want"
+    for delivered in case.history.delivered:
+        if not case.wants(delivered.group, delivered.body) and delivered.place not in case.history.lost:
+            yield f"{delivered.group} got {delivered.body} at {delivered.place}, which it does not want"
 
 
-def _an_ordered_queue_waits_for_what_is_not_settled(case: Case) -> Iterator[str]:
+def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
     """Nothing is delivered past a message that was neither acked, dead, nor in the same answer. A repeated attempt
     shows once more what it holds, though others have taken a part meanwhile: seed 1578."""
     for delivered in (lease for _, leases in case.leases() for lease in leases):
@@ -333,20 +343,20 @@ def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
     group, answered_ms = delivered.group, max(delivered.at_ms, delivered.answered_ms)
     if place in case.history.dead.get(group, {}) or _may_be_purged(case, group, place):
         return True
-    acks = [each for each in case.settled.get((group, place), ()) if each.verb == "ack"]
-    if any(each.outcome in ("ok", "unknown") and each.began_ms <= answered_ms for each in acks):
+    acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
+    if any(ack.outcome in ("ok", "unknown") and ack.began_ms <= answered_ms for ack in acks):
         return True
     if case.expires_ms(place) <= answered_ms + SKEW_MS or _may_have_died_unseen(case, group, place):
         return True
     same = (delivered.began_ms, delivered.answered_ms)
-    return any((each.began_ms, each.answered_ms) == same for each in case.delivered.get((group, place), ()))
+    return any((delivery.began_ms, delivery.answered_ms) == same for delivery in case.delivered.get((group, place), ()))
 
 
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
     for (group, place), leases in case.leases():
-        renewed = {each.new_receipt for each in case.settled.get((group, place), ())}  # shown to who asks again
-        for first, second in pairwise(each for each in leases if each.receipt not in renewed):
+        renewed = {settled.new_receipt for settled in case.settled.get((group, place), ())}  # shown to who asks again
+        for first, second in pairwise(delivered for delivered in leases if delivered.receipt not in renewed):
             end = _end_of_lease(case, first)
             is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
             if is_early and not case.reset_between(group, first.began_ms, second.at_ms + SKEW_MS):
@@ -360,10 +370,11 @@ def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
 
 
 def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
-    renewed = {each.new_receipt for each in case.history.settled}  # by a holder that asked for another length
-    for each in case.history.delivered:
-        if each.until_ms + SKEW_MS < each.asked_ms and each.receipt not in renewed:
-            yield f"{each.group} got {each.place} until {each.until_ms}, and asked for it until {each.asked_ms}"
+    renewed = {settled.new_receipt for settled in case.history.settled}  # by a holder that asked for another length
+    for delivered in case.history.delivered:
+        if delivered.until_ms + SKEW_MS < delivered.asked_ms and delivered.receipt not in renewed:
+            asked = f"asked for it until {delivered.asked_ms}"
+            yield f"{delivered.group} got {delivered.place} until {delivered.until_ms}, and {asked}"
     for extend in case.history.settled:
         if extend.outcome == "ok" and extend.until_ms + SKEW_MS < extend.asked_ms:
             yield f"{extend.group} extended {extend.place} to {extend.until_ms}, and asked for {extend.asked_ms}"
@@ -372,18 +383,18 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
 def _end_of_lease(case: Case, delivered: Delivered) -> int:
     """Until when the message is away at the least: its deadline, that of an extension, or the delay of a nack."""
     end, receipts = delivered.until_ms, {delivered.receipt}
-    for each in case.settled.get((delivered.group, delivered.place), ()):
-        if each.receipt not in receipts or each.outcome not in ("ok", "unknown") or each.verb == "ack":
+    for settled in case.settled.get((delivered.group, delivered.place), ()):
+        if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":
             continue
-        if each.outcome == "unknown":
+        if settled.outcome == "unknown":
             return 0
-        if each.verb in ("bury", "nack") and case.redriven_after(delivered.group, each.began_ms):
+        if settled.verb in ("bury", "nack") and case.redriven_after(delivered.group, settled.began_ms):
             return 0  # a nack may have been its last
-        end, receipts = each.until_ms, receipts | {each.new_receipt}
+        end, receipts = settled.until_ms, receipts | {settled.new_receipt}
     return end
 
 
-def _what_is_acked_stays_acked(case: Case) -> Iterator[str]:
+def _acked_messages_stay_acked(case: Case) -> Iterator[str]:
     for (group, place), settled in case.settled.items():
         dead = case.history.dead.get(group, {})
         for ack in settled:
@@ -410,13 +421,19 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
         for settled in settlements:
             if settled.outcome != "ok":
                 continue
-            given = [max(each.at_ms, each.answered_ms) for each in deliveries if each.receipt == settled.receipt]
-            given += [each.at_ms for each in settlements if each.new_receipt == settled.receipt]
+            given = [
+                max(delivered.at_ms, delivered.answered_ms)
+                for delivered in deliveries
+                if delivered.receipt == settled.receipt
+            ]
+            given += [other.at_ms for other in settlements if other.new_receipt == settled.receipt]
             since = max(given, default=settled.began_ms)
             newer = [
-                each
-                for each in deliveries
-                if each.began_ms > since and each.receipt != settled.receipt and _made_by_ms(each) < settled.began_ms
+                delivered
+                for delivered in deliveries
+                if delivered.began_ms > since
+                and delivered.receipt != settled.receipt
+                and _made_by_ms(delivered) < settled.began_ms
             ]
             if (newer or _is_spent(settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
@@ -432,8 +449,8 @@ def _made_by_ms(delivered: Delivered) -> int:
 def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     """Whether its message may be acked already, and so many leases of the queue were given up since the receipt was
     given: lost to the next pop, or replaced by an extend or a nack."""
-    others = [each for each in case.settled[ack.group, ack.place] if each.verb == "ack" and each is not ack]
-    is_acked = any(each.outcome in ("ok", "unknown") and each.began_ms <= ack.at_ms for each in others)
+    others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
+    is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
     given_up: set[object] = set()
     for (group, place), deliveries in case.delivered.items():
         if (group, place[0]) != (ack.group, ack.place[0]):
@@ -441,9 +458,9 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
         for lost, by in pairwise(deliveries):
             if lost.receipt != by.receipt and since_ms < by.at_ms <= ack.at_ms:
                 given_up.add((lost.began_ms, lost.at_ms))
-        for each in case.settled.get((group, place), ()):
-            if each.verb in ("extend", "nack") and since_ms < each.at_ms and each.began_ms <= ack.at_ms:
-                given_up.add(each.receipt)
+        for settled in case.settled.get((group, place), ()):
+            if settled.verb in ("extend", "nack") and since_ms < settled.at_ms and settled.began_ms <= ack.at_ms:
+                given_up.add(settled.receipt)
     return ack.verb == "ack" and is_acked and len(given_up) >= WITNESSES_MAX
 
 
@@ -452,42 +469,42 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
     for (group, place), settlements in case.settled.items():
         if group in case.resets or case.redriven_after(group, 0) or place in case.history.dead.get(group, {}):
             continue
-        ends = {each.receipt: each.until_ms for each in case.delivered.get((group, place), ())}
-        ends |= {each.new_receipt: each.until_ms for each in settlements if each.new_receipt}
-        for each in settlements:
-            is_refused = each.outcome in ("LeaseLost", "ReceiptInvalid") and each.verb != "bury"
-            is_live = each.at_ms + SKEW_MS < ends.get(each.receipt, 0) and not _may_be_purged(case, group, place)
-            if is_refused and is_live and not _was_shown(each, settlements):
-                yield f"{group} {place}: {each.verb} at {each.at_ms} was refused, before {ends[each.receipt]}"
+        ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
+        ends |= {settled.new_receipt: settled.until_ms for settled in settlements if settled.new_receipt}
+        for settled in settlements:
+            is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.verb != "bury"
+            is_live = settled.at_ms + SKEW_MS < ends.get(settled.receipt, 0) and not _may_be_purged(case, group, place)
+            if is_refused and is_live and not _was_shown(settled, settlements):
+                yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, before {ends[settled.receipt]}"
 
 
 def _was_shown(settled: Settled, settlements: list[Settled]) -> bool:
     """Whether the receipt was shown already. An ack may repeat an ack."""
     return any(
-        each is not settled
-        and each.receipt == settled.receipt
-        and each.began_ms <= settled.at_ms
-        and not each.verb == settled.verb == "ack"
-        for each in settlements
+        other is not settled
+        and other.receipt == settled.receipt
+        and other.began_ms <= settled.at_ms
+        and not other.verb == settled.verb == "ack"
+        for other in settlements
     )
 
 
 def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
     return any(
-        each.receipt == settled.receipt
-        and each.verb in ("extend", "nack", "bury")
-        and each.outcome == "ok"
-        and each.at_ms < settled.began_ms
-        for each in settlements
+        other.receipt == settled.receipt
+        and other.verb in ("extend", "nack", "bury")
+        and other.outcome == "ok"
+        and other.at_ms < settled.began_ms
+        for other in settlements
     )
 
 
-def _a_group_takes_its_own_receipts_alone(case: Case) -> Iterator[str]:
-    own = {(each.group, each.receipt) for each in case.history.delivered}
-    own |= {(each.group, each.new_receipt) for each in case.history.settled}
-    for each in case.history.settled:
-        if each.outcome == "ok" and (each.group, each.receipt) not in own:
-            yield f"{each.group} took a receipt for {each.place} that it never gave"
+def _a_group_accepts_only_its_own_receipts(case: Case) -> Iterator[str]:
+    own = {(delivered.group, delivered.receipt) for delivered in case.history.delivered}
+    own |= {(settled.group, settled.new_receipt) for settled in case.history.settled}
+    for settled in case.history.settled:
+        if settled.outcome == "ok" and (settled.group, settled.receipt) not in own:
+            yield f"{settled.group} took a receipt for {settled.place} that it never gave"
 
 
 def _attempts_count_up(case: Case) -> Iterator[str]:
@@ -495,28 +512,28 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
     for (group, place), leases in case.leases():
         if group in case.resets or case.redriven_after(group, 0):
             continue
-        renewed = {each.new_receipt for each in case.settled.get((group, place), ())}
-        for first, second in pairwise(sorted(leases, key=lambda each: each.at_ms)):
+        renewed = {settled.new_receipt for settled in case.settled.get((group, place), ())}
+        for first, second in pairwise(sorted(leases, key=lambda lease: lease.at_ms)):
             is_later = second.began_ms > max(first.at_ms, first.answered_ms)
             is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)
             if is_wrong and second.receipt not in renewed:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 
-def _attempts_have_an_end(case: Case) -> Iterator[str]:
+def _attempts_stay_within_the_maximum(case: Case) -> Iterator[str]:
     for (group, place), deliveries in case.delivered.items():
         most = case.history.rules[group].max_attempts if group in case.history.rules else _FOR_EVER_MS
-        for each in deliveries:
-            if each.attempt > most:
-                yield f"{group} {place} was delivered {each.attempt} times, and at most {most} were allowed"
+        for delivered in deliveries:
+            if delivered.attempt > most:
+                yield f"{group} {place} was delivered {delivered.attempt} times, and at most {most} were allowed"
 
 
-def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
+def _dead_letters_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
     for group, dead in case.history.dead.items():
         rules = case.history.rules.get(group)
         for place, attempts in dead.items():
-            burials = [each for each in case.settled.get((group, place), ()) if each.verb == "bury"]
-            buried = any(each.outcome in ("ok", "unknown") for each in burials)
+            burials = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "bury"]
+            buried = any(burial.outcome in ("ok", "unknown") for burial in burials)
             is_lost = deaths.is_of_a_lost_message(case.history, group, place)
             if rules and attempts != rules.max_attempts and not buried and not is_lost:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
@@ -524,12 +541,12 @@ def _the_dead_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
                 yield f"{group} {place} is dead, and came again"
 
 
-def _what_nobody_got_does_not_die(case: Case) -> Iterator[str]:
-    yield from deaths.what_nobody_got_does_not_die(case.history)
+def _undelivered_messages_do_not_die(case: Case) -> Iterator[str]:
+    yield from deaths.undelivered_messages_do_not_die(case.history)
 
 
-def _what_is_dead_as_lost_is_lost(case: Case) -> Iterator[str]:
-    yield from deaths.what_is_dead_as_lost_is_lost(case.history)
+def _only_lost_messages_die_as_lost(case: Case) -> Iterator[str]:
+    yield from deaths.only_lost_messages_die_as_lost(case.history)
 
 
 def _comes_back(case: Case, group: str) -> bool:
@@ -537,7 +554,7 @@ def _comes_back(case: Case, group: str) -> bool:
     return group in case.resets or case.redriven_after(group, 0)
 
 
-def _the_dead_are_counted(case: Case) -> Iterator[str]:
+def _dead_letters_are_counted(case: Case) -> Iterator[str]:
     for group, counted in case.history.counted.items():
         if counted != len(case.history.dead[group]):
             yield f"{group} counts {counted} dead letters, and has {len(case.history.dead[group])}"
@@ -563,16 +580,16 @@ def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
 
 
 def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) -> Iterator[tuple[int, int]]:
-    for each in leases:
-        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == each.receipt]
-        ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= each.began_ms]
-        end = min([each.until_ms - SKEW_MS, *ends])
-        if end > each.at_ms:
-            yield each.at_ms, end
+    for delivered in leases:
+        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == delivered.receipt]
+        ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= delivered.began_ms]
+        end = min([delivered.until_ms - SKEW_MS, *ends])
+        if end > delivered.at_ms:
+            yield delivered.at_ms, end
 
 
-def _every_change_of_an_alarm_is_told_once(case: Case) -> Iterator[str]:
-    yield from alarms.every_change_of_an_alarm_is_told_once(case.history)
+def _every_change_of_an_alarm_is_sent_once(case: Case) -> Iterator[str]:
+    yield from alarms.every_change_of_an_alarm_is_sent_once(case.history)
 
 
 def _alarms_are_raised_and_cleared_in_turn(case: Case) -> Iterator[str]:
@@ -591,8 +608,8 @@ def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
     yield from pops.a_pop_waits_no_longer_than_asked(case.history)
 
 
-def _an_attempt_gets_the_same_again(case: Case) -> Iterator[str]:
-    yield from pops.an_attempt_gets_the_same_again(case.history, SKEW_MS)
+def _a_repeated_attempt_gets_the_same_messages(case: Case) -> Iterator[str]:
+    yield from pops.a_repeated_attempt_gets_the_same_messages(case.history, SKEW_MS)
 
 
 _FOR_EVER_MS = 10**15
@@ -604,39 +621,39 @@ CHECKS = (
     _no_caller_meets_a_defect,
     _offsets_are_dense,
     _cursors_stay_within_the_log,
-    _what_was_acknowledged_is_stored,
+    _acknowledged_messages_are_stored,
     _a_dedup_id_is_stored_once,
-    _repeats_hear_the_same,
+    _a_repeat_gets_the_same_answer,
     _look_ups_match_the_log,
-    _what_waits_comes_once_or_is_cancelled,
-    _nothing_comes_early,
-    _nothing_is_stored_twice_or_from_nowhere,
+    _a_delayed_message_comes_once_or_is_cancelled,
+    _no_message_comes_before_it_is_due,
+    _no_message_is_stored_twice_or_unsent,
     _keys_keep_their_order,
     _an_answer_keeps_the_order_of_a_queue,
     _deliveries_are_what_is_stored,
-    _nothing_is_lost,
-    _what_has_not_expired_stays,
-    _what_has_expired_does_not_come,
-    _a_filter_holds_back_what_is_not_wanted,
-    _an_ordered_queue_waits_for_what_is_not_settled,
+    _no_message_is_lost,
+    _unexpired_messages_stay,
+    _expired_messages_are_not_delivered,
+    _a_filter_holds_back_unwanted_messages,
+    _an_ordered_queue_waits_for_unsettled_messages,
     _two_leases_never_live_at_once,
     _a_lease_lasts_as_long_as_asked,
-    _what_is_acked_stays_acked,
+    _acked_messages_stay_acked,
     _stale_receipts_are_refused,
     _live_receipts_are_accepted,
-    _a_group_takes_its_own_receipts_alone,
+    _a_group_accepts_only_its_own_receipts,
     _attempts_count_up,
-    _attempts_have_an_end,
-    _the_dead_were_tried_and_stay_dead,
-    _what_nobody_got_does_not_die,
-    _what_is_dead_as_lost_is_lost,
-    _the_dead_are_counted,
-    _what_is_purged_is_gone,
+    _attempts_stay_within_the_maximum,
+    _dead_letters_were_tried_and_stay_dead,
+    _undelivered_messages_do_not_die,
+    _only_lost_messages_die_as_lost,
+    _dead_letters_are_counted,
+    _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
-    _every_change_of_an_alarm_is_told_once,
+    _every_change_of_an_alarm_is_sent_once,
     _alarms_are_raised_and_cleared_in_turn,
     _an_alarm_fits_the_backlog,
     _a_paused_group_delivers_nothing,
     _a_pop_waits_no_longer_than_asked,
-    _an_attempt_gets_the_same_again,
+    _a_repeated_attempt_gets_the_same_messages,
 )

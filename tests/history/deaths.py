@@ -10,18 +10,18 @@ _GONE = "payload is gone"
 """What the reason of a letter says where the message was lost."""
 
 
-def what_nobody_got_does_not_die(history: History) -> Iterator[str]:
+def undelivered_messages_do_not_die(history: History) -> Iterator[str]:
     """A message that no pop delivered, and nobody buried, is not dead, however often it could not be read; but for one
     that has lost its payload. Where answers are lost, it cannot be told whether a pop delivered it."""
-    got = {(each.group, each.place) for each in history.delivered}
-    got |= {(each.group, each.place) for each in history.settled if each.verb == "bury"}
+    got = {(delivered.group, delivered.place) for delivered in history.delivered}
+    got |= {(settled.group, settled.place) for settled in history.settled if settled.verb == "bury"}
     for group, dead in history.dead.items() if history.are_all_answered else ():
         for place in dead:
             if (group, place) not in got and not is_of_a_lost_message(history, group, place):
                 yield f"{group} {place} died, and nobody was ever given it: {history.reasons[group][place]}"
 
 
-def what_is_dead_as_lost_is_lost(history: History) -> Iterator[str]:
+def only_lost_messages_die_as_lost(history: History) -> Iterator[str]:
     for group, reasons in history.reasons.items():
         for place, reason in reasons.items():
             if _GONE in reason and place not in history.lost:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from tests.history.facts import History, Place
 
 
-def what_has_not_expired_stays(history: History, expires_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
+def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int], skew_ms: int) -> Iterator[str]:
     """`expires_ms`: the earliest that a message can have expired. What stands before an entry that came late, and has
     expired, may be passed by a read with it: reads begin where a search by time says."""
     known: dict[Place, int] = {}
@@ -23,15 +23,15 @@ def what_has_not_expired_stays(history: History, expires_ms: Callable[[Place], i
         known |= dict.fromkeys(look.places, look.at_ms)
 
 
-def what_has_expired_does_not_come(history: History, skew_ms: int) -> Iterator[str]:
+def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterator[str]:
     """Of messages that are known to be stored by the time that their produce ended. One that a pop has leased in time,
     and could not read, comes for the first time after that."""
-    ended = {each.body: each.at_ms for each in history.sent if not each.due_ms and each.dedup_id is None}
-    for each in history.delivered if history.retention_ms else ():
+    ended = {sent.body: sent.at_ms for sent in history.sent if not sent.due_ms and sent.dedup_id is None}
+    for delivered in history.delivered if history.retention_ms else ():
         if (
-            each.attempt == 1
-            and (each.group, each.place) not in history.given_back
-            and each.body in ended
-            and ended[each.body] + history.retention_ms + skew_ms < each.began_ms
+            delivered.attempt == 1
+            and (delivered.group, delivered.place) not in history.given_back
+            and delivered.body in ended
+            and ended[delivered.body] + history.retention_ms + skew_ms < delivered.began_ms
         ):
-            yield f"{each.group} got {each.place} at {each.began_ms}, stored by {ended[each.body]}"
+            yield f"{delivered.group} got {delivered.place} at {delivered.began_ms}, stored by {ended[delivered.body]}"

@@ -228,7 +228,7 @@ class History:
 
     def copy(self) -> History:
         """Another one, which goes on from here by itself."""
-        return History(**{each.name: _copied(getattr(self, each.name)) for each in fields(self)})
+        return History(**{attribute.name: _copied(getattr(self, attribute.name)) for attribute in fields(self)})
 
     def begin(self, facts: Sequence[Fact]) -> None:
         for fact in facts:

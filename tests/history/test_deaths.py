@@ -9,7 +9,7 @@ from tests.history.facts import Attempted, Redrive, Rules
 from tests.history.pops import REQUESTS_MS_MAX
 
 GONE = "the message was lost: its payload is gone from the store"
-NOBODY_GOT_IT = "what_nobody_got_does_not_die"
+NOBODY_GOT_IT = "undelivered_messages_do_not_die"
 
 
 @pytest.mark.parametrize(
@@ -21,13 +21,13 @@ NOBODY_GOT_IT = "what_nobody_got_does_not_die"
         ({"delivered": [delivered("r", 100, 900)]}, set()),
         ({"lost": {PLACE}}, {NOBODY_GOT_IT}),
         ({"lost": {PLACE}, "reasons": {"g": {PLACE: GONE}}}, set()),
-        ({"reasons": {"g": {PLACE: GONE}}}, {NOBODY_GOT_IT, "what_is_dead_as_lost_is_lost"}),
+        ({"reasons": {"g": {PLACE: GONE}}}, {NOBODY_GOT_IT, "only_lost_messages_die_as_lost"}),
     ],
 )
 def test_an_undelivered_message_dies_only_when_its_payload_is_lost(more: dict[str, object], wrong: set[str]) -> None:
     died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
     judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
-    assert found(judged) - {"a_group_takes_its_own_receipts_alone"} == wrong
+    assert found(judged) - {"a_group_accepts_only_its_own_receipts"} == wrong
 
 
 def test_the_lost_die_whatever_their_attempts() -> None:
@@ -35,7 +35,7 @@ def test_the_lost_die_whatever_their_attempts() -> None:
     judged.rules = {"g": Rules(5, 10)}
     assert found(judged) == set()
     judged.reasons = {"g": {PLACE: "the lease expired"}}
-    assert found(judged) == {"the_dead_were_tried_and_stay_dead"}
+    assert found(judged) == {"dead_letters_were_tried_and_stay_dead"}
 
 
 @pytest.mark.parametrize(("took_ms", "wrong"), [(0, set()), (1, {"a_pop_waits_no_longer_than_asked"})])
