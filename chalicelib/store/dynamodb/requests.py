@@ -12,19 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    CredentialRetrievalError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore import exceptions
+from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
@@ -52,54 +41,41 @@ _THROTTLED = frozenset(
 )
 """Codes of requests that were certainly not applied."""
 
+_NEVER_SENT = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)
+
 _WITHOUT_CREDENTIALS = (
-    NoCredentialsError,
-    PartialCredentialsError,
-    CredentialRetrievalError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.ProfileNotFound,
+    exceptions.SSOError,
+    exceptions.TokenRetrievalError,
 )
-
-_NEVER_SENT = (EndpointConnectionError, ConnectTimeoutError)
-
 _NO_CREDENTIALS = "the service has no usable credentials for the store: configure some"
-_EXPIRED = "the service's credentials for the store have expired: renew them"
-_REFUSED = "the store does not accept the service's credentials: correct them"
-_NO_RIGHTS = "the service's credentials do not allow this request to the store: grant the right"
-_NO_KEY = "the encryption key of the store cannot be used: enable it, or grant its use"
-_OTHER_REGION = "the bucket is in another region: set AWS_REGION to that one"
-_LASTING = {
-    "ResourceNotFoundException": "the table does not exist: create it, or set DECANT_TABLE to one that does",
-    "NoSuchBucket": "the bucket does not exist: create it, or set DECANT_BUCKET to one that does",
-    "AccessDeniedException": _NO_RIGHTS,
-    "AccessDenied": _NO_RIGHTS,
-    "ExpiredTokenException": _EXPIRED,
-    "ExpiredToken": _EXPIRED,
-    "UnrecognizedClientException": _REFUSED,
-    "InvalidSignatureException": _REFUSED,
-    "IncompleteSignatureException": _REFUSED,
-    "MissingAuthenticationTokenException": _REFUSED,
-    "MissingAuthenticationToken": _REFUSED,
-    "RequestExpired": _EXPIRED,
-    "TokenRefreshRequired": _EXPIRED,
-    "RequestTimeTooSkewed": "the clock of this machine is wrong: set it",
-    "OptInRequired": _NO_RIGHTS,
-    "AllAccessDisabled": _NO_RIGHTS,
-    "KMSAccessDeniedException": _NO_RIGHTS,
-    "KMSDisabledException": _NO_KEY,
-    "KMSNotFoundException": _NO_KEY,
-    "KMS.DisabledException": _NO_KEY,
-    "InaccessibleEncryptionCredentialsException": _NO_KEY,
-    "InvalidObjectState": "an object in the bucket is archived: restore it",
-    "PermanentRedirect": _OTHER_REGION,
-    "AuthorizationHeaderMalformed": _OTHER_REGION,
-    "InvalidClientTokenId": _REFUSED,
-    "InvalidAccessKeyId": _REFUSED,
-    "InvalidToken": _REFUSED,
-    "SignatureDoesNotMatch": _REFUSED,
+
+_CODES = {
+    "the table does not exist: create it, or set DECANT_TABLE to one that does": "ResourceNotFoundException",
+    "the bucket does not exist: create it, or set DECANT_BUCKET to one that does": "NoSuchBucket",
+    "the service's credentials do not allow this request to the store: grant the right": (
+        "AccessDeniedException AccessDenied OptInRequired AllAccessDisabled KMSAccessDeniedException"
+    ),
+    "the service's credentials for the store have expired: renew them": (
+        "ExpiredTokenException ExpiredToken RequestExpired TokenRefreshRequired"
+    ),
+    "the store does not accept the service's credentials: correct them": (
+        "UnrecognizedClientException InvalidSignatureException IncompleteSignatureException "
+        "MissingAuthenticationTokenException MissingAuthenticationToken InvalidClientTokenId InvalidAccessKeyId "
+        "InvalidToken SignatureDoesNotMatch"
+    ),
+    "the encryption key of the store cannot be used: enable it, or grant its use": (
+        "KMSDisabledException KMSNotFoundException KMS.DisabledException InaccessibleEncryptionCredentialsException"
+    ),
+    "the clock of this machine is wrong: set it": "RequestTimeTooSkewed",
+    "an object in the bucket is archived: restore it": "InvalidObjectState",
+    "the bucket is in another region: set AWS_REGION to that one": "PermanentRedirect AuthorizationHeaderMalformed",
 }
-"""Codes of requests that fail until something is fixed, with the remedy. None of them was applied."""
+_REMEDIES = {code: remedy for remedy, codes in _CODES.items() for code in codes.split()}
+"""For each code of requests that fail until something is fixed, the remedy. None of these was applied."""
 
 
 class Requests:
@@ -188,7 +164,7 @@ def _lasting(trouble: ClientError | BotoCoreError) -> str | None:
     """The remedy without which no retry of this call succeeds, or None if there is none."""
     if isinstance(trouble, _WITHOUT_CREDENTIALS):
         return _NO_CREDENTIALS
-    return "an item would become too large" if _is_too_large(trouble) else _LASTING.get(_code(trouble))
+    return "an item would become too large" if _is_too_large(trouble) else _REMEDIES.get(_code(trouble))
 
 
 def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
@@ -196,7 +172,7 @@ def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
     if isinstance(trouble, ClientError):
         status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
         return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
-    return not isinstance(trouble, ParamValidationError)
+    return not isinstance(trouble, exceptions.ParamValidationError)
 
 
 def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:
