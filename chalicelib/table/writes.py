@@ -126,7 +126,8 @@ class RemoveItem:
     """Deletes the whole item; must be the only effect."""
 
 
-Effect = Set | Add | Append | Remove | RemoveItem
+Assignment = Set | Add | Append
+Effect = Assignment | Remove | RemoveItem
 
 # -- writes -----------------------------------------------------------------------------------------------------------
 

@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.table.writes import (
-    Absent,
-    Add,
-    All,
-    Append,
-    AtMost,
-    Effect,
-    Either,
-    Equals,
-    Exists,
-    Guard,
-    Item,
-    Lacks,
-    Path,
-    Remove,
-    RemoveItem,
-    Set,
-    SizeBelow,
-    SizeIs,
-    Write,
-)
+from chalicelib.table import writes
 
 _NOTHING = object()
 
 
-def _find(item: Item | None, path: Path) -> Any:
+def _find(item: writes.Item | None, path: writes.Path) -> Any:
     place: Any = item or {}
     for step in path:
         try:
@@ -39,33 +19,33 @@ def _find(item: Item | None, path: Path) -> Any:
     return place
 
 
-def holds(guard: Guard, item: Item | None) -> bool:
+def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
     match guard:
-        case All(guards):
+        case writes.All(guards):
             return all(holds(each, item) for each in guards)
-        case Either(first, second):
+        case writes.Either(first, second):
             return holds(first, item) or holds(second, item)
     found = _find(item, guard.path)
     match guard:
-        case Exists():
+        case writes.Exists():
             return found is not _NOTHING
-        case Absent():
+        case writes.Absent():
             return found is _NOTHING
-        case Equals(_, value):
+        case writes.Equals(_, value):
             return bool(found == value)
-        case AtMost(_, value):
+        case writes.AtMost(_, value):
             return found is not _NOTHING and found <= value
-        case SizeIs(_, size):
+        case writes.SizeIs(_, size):
             return found is not _NOTHING and len(found) == size
-        case SizeBelow(_, size):
+        case writes.SizeBelow(_, size):
             return found is not _NOTHING and len(found) < size
-        case Lacks(_, element):
+        case writes.Lacks(_, element):
             return found is _NOTHING or element not in found
 
 
-def after(before: Item | None, write: Write) -> Item | None:
+def after(before: writes.Item | None, write: writes.Write) -> writes.Item | None:
     """The item after the effects. It shares all parts that no effect touches with the old item."""
-    if isinstance(write.effects[0], RemoveItem):
+    if isinstance(write.effects[0], writes.RemoveItem):
         return None
     item: dict[str, Any] = dict(before or {"pk": write.key.pk, "sk": write.key.sk})
     for effect in write.effects:
@@ -73,21 +53,21 @@ def after(before: Item | None, write: Write) -> Item | None:
     return item
 
 
-def _apply(effect: Effect, before: Item | None, after: dict[str, Any]) -> None:
+def _apply(effect: writes.Effect, before: writes.Item | None, after: dict[str, Any]) -> None:
     match effect:
-        case Set(path, value):
+        case writes.Set(path, value):
             _set(after, path, value)
-        case Add(path, amount, start):
+        case writes.Add(path, amount, start):
             found = _find(before, path)
             _set(after, path, (start if found is _NOTHING else found) + amount)
-        case Append(path, elements, onto):
+        case writes.Append(path, elements, onto):
             found = _find(before, onto or path)
             _set(after, path, [*([] if found is _NOTHING else found), *elements])
-        case Remove(path):
+        case writes.Remove(path):
             _set(after, path, _NOTHING)
 
 
-def _set(place: Any, path: Path, value: Any) -> None:
+def _set(place: Any, path: writes.Path, value: Any) -> None:
     """Sets a path, copying each container on the way, since readers may hold the old item."""
     for step in path[:-1]:
         place[step] = place[step].copy()

@@ -9,26 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.store.dynamodb.values import typed
-from chalicelib.table.writes import (
-    Absent,
-    Add,
-    All,
-    Append,
-    AtMost,
-    Effect,
-    Either,
-    Equals,
-    Exists,
-    Guard,
-    Lacks,
-    Path,
-    Remove,
-    RemoveItem,
-    Set,
-    SizeBelow,
-    SizeIs,
-    Write,
-)
+from chalicelib.table import writes
 
 
 class Expressions:
@@ -38,60 +19,60 @@ class Expressions:
         self._names: dict[str, str] = {}
         self._values: dict[str, Any] = {}
 
-    def parameters(self, write: Write) -> dict[str, Any]:
+    def parameters(self, write: writes.Write) -> dict[str, Any]:
         """The expression parameters of an update, or of a deletion."""
         condition = " AND ".join(self._guard(guard) for guard in write.guards)
-        is_removal = isinstance(write.effects[0], RemoveItem)
+        is_removal = isinstance(write.effects[0], writes.RemoveItem)
         update = None if is_removal else self._update(write.effects)
-        found = {
+        parameters = {
             "ConditionExpression": condition,
             "UpdateExpression": update,
             "ExpressionAttributeNames": {placeholder: name for name, placeholder in self._names.items()},
             "ExpressionAttributeValues": self._values,
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in parameters.items() if value}
 
-    def _update(self, effects: tuple[Effect, ...]) -> str:
-        removed = [self._path(effect.path) for effect in effects if isinstance(effect, Remove)]
-        assigned = [self._assignment(effect) for effect in effects if isinstance(effect, Set | Add | Append)]
+    def _update(self, effects: tuple[writes.Effect, ...]) -> str:
+        removed = [self._path(effect.path) for effect in effects if isinstance(effect, writes.Remove)]
+        assigned = [self._assignment(effect) for effect in effects if isinstance(effect, writes.Assignment)]
         parts = [f"SET {', '.join(assigned)}"] if assigned else []
         return " ".join(parts + ([f"REMOVE {', '.join(removed)}"] if removed else []))
 
-    def _assignment(self, effect: Set | Add | Append) -> str:
+    def _assignment(self, effect: writes.Assignment) -> str:
         path = self._path(effect.path)
         match effect:
-            case Set(_, value):
+            case writes.Set(_, value):
                 return f"{path} = {self._value(value)}"
-            case Add(_, amount, start):
+            case writes.Add(_, amount, start):
                 return f"{path} = if_not_exists({path}, {self._value(start)}) + {self._value(amount)}"
-            case Append(_, elements, onto):
+            case writes.Append(_, elements, onto):
                 before = f"if_not_exists({path}, {self._value([])})" if onto is None else self._path(onto)
                 return f"{path} = list_append({before}, {self._value(elements)})"
 
-    def _guard(self, guard: Guard) -> str:
+    def _guard(self, guard: writes.Guard) -> str:
         match guard:
-            case All(guards):
-                return "(" + " AND ".join(self._guard(each) for each in guards) + ")"
-            case Either(first, second):
+            case writes.All(guards):
+                return "(" + " AND ".join(self._guard(part) for part in guards) + ")"
+            case writes.Either(first, second):
                 return f"({self._guard(first)} OR {self._guard(second)})"
         path = self._path(guard.path)
         match guard:
-            case Exists():
+            case writes.Exists():
                 return f"attribute_exists({path})"
-            case Absent():
+            case writes.Absent():
                 return f"attribute_not_exists({path})"
-            case Equals(_, value):
+            case writes.Equals(_, value):
                 return f"{path} = {self._value(value)}"
-            case AtMost(_, value):
+            case writes.AtMost(_, value):
                 return f"{path} <= {self._value(value)}"
-            case SizeIs(_, size):
+            case writes.SizeIs(_, size):
                 return f"(attribute_exists({path}) AND size({path}) = {self._value(size)})"
-            case SizeBelow(_, size):
+            case writes.SizeBelow(_, size):
                 return f"(attribute_exists({path}) AND size({path}) < {self._value(size)})"
-            case Lacks(_, element):
+            case writes.Lacks(_, element):
                 return f"NOT contains({path}, {self._value(element)})"
 
-    def _path(self, path: Path) -> str:
+    def _path(self, path: writes.Path) -> str:
         text = ""
         for step in path:
             if isinstance(step, int):
