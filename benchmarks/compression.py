@@ -64,5 +64,5 @@ def _entries(size: int, batch: int, count: int) -> list[bytes]:
 
 
 def _lines(bodies: list[str]) -> bytes:
-    packed = pack([Message(body, None, None, None, {}) for body in bodies])
-    return packed.data if packed.codec == PLAIN else zstandard.ZstdDecompressor().decompress(packed.data)
+    codec, data, _ = pack([Message(body, None, None, None, {}) for body in bodies])
+    return data if codec == PLAIN else zstandard.ZstdDecompressor().decompress(data)

@@ -8,8 +8,8 @@ from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic, unbury
-from chalicelib.delays.decision import blob_names, payload_keys
 from chalicelib.log import segment
+from chalicelib.log.payloads import blob_names, payload_keys
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, found_items, raise_trouble
 from chalicelib.table import keys

@@ -11,10 +11,8 @@ from chalicelib.delays.decision import (
     PROMOTED_MAX,
     Decision,
     Slot,
-    blob_names,
     is_cancelled,
     mark_cancelled,
-    payload_keys,
     slot_of,
 )
 from chalicelib.log import Log
@@ -33,7 +31,7 @@ _PAGE = 32
 class DecisionChain:
     def __init__(self, store: Store, log: Log) -> None:
         self._store = store
-        self._joiner = log.joiner
+        self._joiner, self._payloads = log.joiner, log.payloads
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
         """The newest decision of each of these queues. One round trip, one read unit per queue."""
@@ -57,7 +55,7 @@ class DecisionChain:
         return newest, [item for item in rest if slot_of(item).due_ms <= until_ms]
 
     def carry_out(
-        self, topic: Topic, queue: int, decision: Decision, waiting: Iterable[Item], tail: Tail | None = None
+        self, topic: Topic, queue: int, decision: Decision, waiting: Sequence[Item], tail: Tail | None = None
     ) -> None:
         """Carries a decision out; `waiting` are its remaining items. Repeating this changes nothing. `tail`: where the
         decision's entry is tried first, if the log was seen to end there."""
@@ -68,7 +66,7 @@ class DecisionChain:
             self._joiner.append(topic, queue, decision.entry, tail)
         else:
             self._joiner.append_from(topic, queue, decision.entry, decision.base)
-        self._remove(topic, waiting, decision.entry)
+        self.remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:
         """The decision that delivers the message of this slot.
@@ -86,28 +84,19 @@ class DecisionChain:
                 return None
         return None
 
-    def remove(self, topic: Topic, waiting: Sequence[Item]) -> None:
-        """Removes items that are no longer needed, with their payloads."""
-        self._remove(topic, waiting, None)
+    def remove(self, topic: Topic, waiting: Sequence[Item], delivered: Entry | None = None) -> None:
+        """Removes items that are no longer needed, with their payloads, except that of an entry that is delivered as it
+        is."""
+        entries = [entry for entry in map(Entry.of, waiting) if delivered is None or entry.id != delivered.id]
+        self._payloads.remove(topic.id, entries, [key_of(item) for item in waiting])
 
-    def _remove(self, topic: Topic, waiting: Iterable[Item], delivered: Entry | None) -> None:
-        """Keeps the payload of an entry that is delivered as it is."""
-        items = list(waiting)
-        entries = [entry for entry in map(Entry.of, items) if delivered is None or entry.id != delivered.id]
-        found = [key_of(item) for item in items]
-        self._store.remove_all(found + payload_keys(topic.id, entries))
-        self._store.remove_blobs(blob_names(topic.id, entries))
-
-    def _cancel(self, topic: Topic, queue: int, decision: Decision, waiting: Iterable[Item]) -> None:
+    def _cancel(self, topic: Topic, queue: int, decision: Decision, waiting: Sequence[Item]) -> None:
         for write in [mark_cancelled(topic.id, queue, slot) for slot in decision.slots]:
             try:
                 self._store.write(write)
             except Refused:
                 pass  # it became due since, and is removed
-        entries = [Entry.of(item) for item in waiting]
-        if pieces := payload_keys(topic.id, entries):
-            self._store.remove_all(pieces)
-        self._store.remove_blobs(blob_names(topic.id, entries))
+        self._payloads.remove(topic.id, [Entry.of(item) for item in waiting])
 
     def _reads(self, topic: Topic, queue: int, newest: Decision, until_ms: int) -> list[Read]:
         """Now, or the latest due time of the newest decision, whose clock may have been ahead."""

@@ -132,15 +132,6 @@ def waiting_ttl(due_ms: int) -> int:
     return (due_ms + DUE_KEPT_MS) // SECOND_MS
 
 
-def payload_keys(topic_id: str, entries: Iterable[Entry]) -> list[Key]:
-    pieces = ((entry, piece) for entry in entries for piece in range(entry.pieces))
-    return [keys.payload(topic_id, entry.id, piece) for entry, piece in pieces]
-
-
-def blob_names(topic_id: str, entries: Iterable[Entry]) -> list[str]:
-    return [keys.blob(topic_id, entry.id) for entry in entries if entry.data is None and not entry.pieces]
-
-
 def _packed(slot: Slot) -> bytes:
     return slot.due_ms.to_bytes(_DUE_BYTES, "big") + slot.entry_id
 

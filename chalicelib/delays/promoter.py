@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from chalicelib.base import deadline
@@ -12,8 +13,7 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together, waiting_ttl
-from chalicelib.log import Log, segment
-from chalicelib.log.packing import pack
+from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.store import Range, Read
 from chalicelib.table import keys
@@ -28,7 +28,7 @@ def first_due(glanced: Sequence[Sequence[Item]]) -> list[int | None]:
 class Promoter:
     def __init__(self, env: Env, log: Log, decisions: DecisionChain) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
-        self._writer, self._payloads, self._index = log.writer, log.payloads, log.key_index
+        self._writer, self._payloads = log.writer, log.payloads
         self._decisions = decisions
 
     def glances(self, topic: Topic) -> list[Read]:
@@ -45,8 +45,8 @@ class Promoter:
         while self._runtime.uptime() <= until_ms:
             now = self._runtime.now()
             newest, due = self._decisions.standing(topic, queue, now if due_ms is None else due_ms)
-            if gone := [item for item in due if is_cancelled(item)]:
-                self._decisions.remove(topic, gone)
+            if cancelled := [item for item in due if is_cancelled(item)]:
+                self._decisions.remove(topic, cancelled)
                 continue
             if not due:
                 return 0
@@ -58,7 +58,7 @@ class Promoter:
         """Returns the number of messages; 0: another caller has decided meanwhile."""
         waiting, entry = self._entry(topic, waiting, now)
         if topic.index_keys:
-            self._index.note(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
+            self._writer.index(topic, [(queue, entry, self._payloads.messages(topic.id, [entry])[entry.id])])
         tail = self._writer.tail(topic, topic.logs[queue])
         slots = tuple(slot_of(item) for item in waiting)
         decision = Decision(newest.number + 1, max(now, newest.at_ms), entry.id, slots, entry, tail.base)
@@ -79,10 +79,9 @@ class Promoter:
         readable = [*takewhile(lambda entry: LOST not in by_id.get(entry.id, []), entries)]
         entries = readable or entries[:1]
         if len(entries) == 1 and entries[0].data is None and (is_kept or not readable):
-            return waiting[:1], entries[0].at(now)
+            return waiting[:1], replace(entries[0], stored_at_ms=now)
         by_id = by_id or self._payloads.messages(topic.id, entries)
         messages = [message for entry in entries for message in by_id[entry.id]]
-        made = segment.entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), now)
-        if made.fits(inline_bytes_max(len(entries))):
-            return waiting[: len(entries)], made
-        return waiting[: len(entries)], self._payloads.put(topic.id, [made], topic.ttl(now))[0]
+        made = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now)
+        [made] = self._payloads.spill(topic.id, [(made, inline_bytes_max(len(entries)))], topic.ttl(now))
+        return waiting[: len(entries)], made

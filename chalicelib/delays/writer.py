@@ -11,8 +11,6 @@ from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_i
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic, begin_delays
 from chalicelib.delays.decision import wait, waiting_ttl
-from chalicelib.log import segment
-from chalicelib.log.packing import pack
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
@@ -56,19 +54,17 @@ class DelayWriter:
             entries.append(entry)
         try:
             self._demand(topic)
-            spilling = [entry for entry in entries if not entry.fits(INLINE_BYTES_MAX)]
-            ttl = waiting_ttl(max((each.due_ms for each in waiting), default=0))
-            pointing = {entry.id: entry for entry in self._payloads.put(topic.id, spilling, ttl)}
+            ttl = waiting_ttl(max(each.due_ms for each in waiting))
+            entries = self._payloads.spill(topic.id, [(entry, INLINE_BYTES_MAX) for entry in entries], ttl)
         except StoreUnavailable as trouble:  # before any message was sent
             return [Produced(each.queue, error=StoreUnavailable(trouble.detail)) for each in waiting]
-        return self._stored(topic, waiting, [pointing.get(entry.id, entry) for entry in entries])
+        return self._stored(topic, waiting, entries)
 
     def item(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
         self._demand(topic)
         waiting, entry = self._named(queue, message, entry_id)
-        if not entry.fits(INLINE_BYTES_MAX):
-            entry = self._payloads.put(topic.id, [entry], waiting_ttl(waiting.due_ms))[0]
+        [entry] = self._payloads.spill(topic.id, [(entry, INLINE_BYTES_MAX)], waiting_ttl(waiting.due_ms))
         key = keys.delayed(topic.id, queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
 
@@ -87,7 +83,7 @@ class DelayWriter:
     def _named(self, queue: int, message: Message, entry_id: bytes) -> tuple[Waiting, Entry]:
         due_ms = message.deliver_at_ms or 0
         named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
-        return Waiting(named, queue, due_ms, entry_id), segment.entry(entry_id, 1, pack([named]), self._runtime.now())
+        return Waiting(named, queue, due_ms, entry_id), Entry.packed(entry_id, [named], self._runtime.now())
 
     def _stored(self, topic: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
         """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was

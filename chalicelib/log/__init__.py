@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from chalicelib.catalogue.env import Env
 from chalicelib.log.joiner import LogJoiner
-from chalicelib.log.key_index import KeyIndex
 from chalicelib.log.offsets import Offsets
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.reader import LogReader
@@ -20,4 +19,3 @@ class Log:
         self.writer = LogWriter(env, self.payloads)
         self.joiner = LogJoiner(env, self.writer)
         self.offsets = Offsets(env.store, self.reader)
-        self.key_index = KeyIndex(env.store, self.writer)

@@ -14,7 +14,7 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.segment import Entry, Segment, append
 from chalicelib.log.writer import LogWriter, Tail
-from chalicelib.store import Keys, Range
+from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -24,7 +24,7 @@ _FIRST_PAGE, _PAGE = 2, 64
 
 class LogJoiner:
     def __init__(self, env: Env, writer: LogWriter) -> None:
-        self._store, self._runtime = env.store, env.runtime
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._writer = writer
 
     def append(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
@@ -34,55 +34,47 @@ class LogJoiner:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             try:
-                item = self._store.write(append(log, tail.base, entry, tail.may_create))
+                segment = Segment.of(self._store.write(append(log, tail.base, entry, tail.may_create)))
             except Refused as refused:
                 if refused.before is None:  # the segment of an old tail was removed
                     return self.append_from(topic, queue, entry, tail.base)
                 tail = self._writer.met(topic, Segment.of(refused.before))
             else:
-                segment = Segment.of(item)
-                self._writer.saw(segment)
-                return {each.id: offset for offset, each in segment.placed}[entry.id]
+                tail = self._writer.saw(segment)
+                if (first := segment.offset_of(entry.id)) is not None:
+                    return first
         raise StoreUnavailable("too many writers compete for one queue")
 
     def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
         """The same without knowing the end of the log: the entry is at or after `base`."""
-        found = self._found(topic, topic.logs[queue], entry, base)
-        return found if isinstance(found, int) else self.append(topic, queue, entry, found)
+        if self._catalogue.current_topic(topic.name).id != topic.id:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        first, last = self._search(topic.logs[queue], entry, base)
+        if first is not None:
+            return first
+        # without a segment there never was one: the last segment of a log is never removed
+        tail = self._writer.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
+        return self.append(topic, queue, entry, tail)
 
     def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
         """The first offset of the entry, searched from `base` on, or None if it is not in the log yet."""
-        for segments in self._pages(topic.logs[queue], base):
-            for segment in segments:
-                if (offset := segment.offset_of(entry.id)) is not None:
-                    return offset
-        return None
+        return self._search(topic.logs[queue], entry, base)[0]
 
-    def _found(self, topic: Topic, log: str, entry: Entry, base: int) -> int | Tail:
-        """The entry's first offset, or the end of the log without it. Verifies that the topic exists.
+    def _search(self, log: str, entry: Entry, base: int) -> tuple[int | None, Segment | None]:
+        """The first offset of the entry, or None and the last segment of the log, both searched from `base` on."""
+        segment = None
+        for segment in self._segments(log, base):
+            if (first := segment.offset_of(entry.id)) is not None:
+                return first, segment
+        return None, segment
 
-        No segment at or after `base` means that there never was one: the last segment of a log is never removed."""
-        if not self._is_there(topic):
-            raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        tail = Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
-        for segments in self._pages(log, base):
-            for segment in segments:
-                if (first := segment.offset_of(entry.id)) is not None:
-                    return first
-            tail = self._writer.saw(segments[-1])
-        return tail
-
-    def _pages(self, log: str, base: int) -> Iterator[list[Segment]]:
-        low, limit = keys.segment(log, base).sk, _FIRST_PAGE
+    def _segments(self, log: str, base: int) -> Iterator[Segment]:
+        limit = _FIRST_PAGE
         while True:
-            found = self._store.read([Range(log, low, keys.LAST, limit=limit, strong=True)])[0]
-            segments = [Segment.of(item) for item in found]
-            if segments:
-                yield segments
+            low = keys.segment(log, base).sk
+            items = self._store.read([Range(log, low, keys.LAST, limit=limit, strong=True)])[0]
+            segments = [Segment.of(item) for item in items]
+            yield from segments
             if not segments or not segments[-1].is_sealed:
                 return
-            low, limit = keys.segment(log, segments[-1].end).sk, _PAGE
-
-    def _is_there(self, topic: Topic) -> bool:
-        found = self._store.read([Keys([keys.topic(topic.name)], strong=True)])[0]
-        return bool(found) and found[0]["id"] == topic.id
+            base, limit = segments[-1].end, _PAGE

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -34,20 +34,12 @@ class _Zstd(threading.local):
 _zstd = _Zstd()
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """`wire_bytes`: the most that the messages occupy in a response."""
-
-    codec: str
-    data: bytes
-    wire_bytes: int
-
-
-def pack(messages: list[Message]) -> Packed:
+def pack(messages: Sequence[Message]) -> tuple[str, bytes, int]:
+    """The codec, the data, and the most bytes that the messages occupy in a response."""
     lines = b"\n".join(orjson.dumps(_line(message)) for message in messages)
     small = _zstd.compressor.compress(lines)
     codec, data = (ZSTD, small) if len(small) < len(lines) else (PLAIN, lines)
-    return Packed(codec, data, carried_bytes(lines))
+    return codec, data, carried_bytes(lines)
 
 
 def unpack(codec: str, data: bytes) -> list[Message]:

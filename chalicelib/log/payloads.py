@@ -7,7 +7,7 @@ their messages have expired.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import INSTANCE_CACHE_BYTES_MAX
@@ -26,47 +26,59 @@ class Payloads:
             INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
         )
 
-    def put(self, topic_id: str, entries: Iterable[Entry], ttl: int) -> list[Entry]:
-        """Stores the messages of these entries until `ttl` (seconds since the epoch), and returns entries that point to
-        them. One round trip, and one more for each payload in S3."""
-        pointing: list[Entry] = []
+    def spill(self, topic_id: str, entries: Iterable[tuple[Entry, int]], ttl: int) -> list[Entry]:
+        """Stores the messages of those entries that are larger than the number of bytes given with them until `ttl`
+        (seconds since the epoch), and returns all entries, these pointing to their payloads. One round trip if there
+        are any, and one more for each payload in S3."""
+        spilled: list[Entry] = []
         items: list[Item] = []
-        for entry in entries:
-            data = entry.data or b""
-            pieces = pieces_of(data)
+        for entry, bytes_max in entries:
+            if entry.data is None or entry.size <= bytes_max:
+                spilled.append(entry)
+                continue
+            pieces = pieces_of(entry.data)
             if len(pieces) > 1 and self._store.keeps_blobs:
-                self._store.put_blob(keys.blob(topic_id, entry.id), data)
+                self._store.put_blob(keys.blob(topic_id, entry.id), entry.data)
                 pieces = []
-            items += [_item(topic_id, entry, number, piece, ttl) for number, piece in enumerate(pieces)]
-            pointing.append(entry.pointing(len(pieces)))
+            spilled.append(entry.pointing(len(pieces)))
+            places = payload_keys(topic_id, spilled[-1:])
+            items += [
+                {**place._asdict(), "data": piece, "ttl": ttl} for place, piece in zip(places, pieces, strict=True)
+            ]
         if items:
             self._store.put_all(items)
-        return pointing
+        return spilled
 
     def messages(self, topic_id: str, entries: Iterable[Entry], expired_ms: int = 0) -> dict[bytes, list[Message]]:
         """The messages of each entry by its id: inline, cached, or read in one round trip (S3: one each). Missing
         entries stored by `expired_ms` have expired and are omitted. The messages of other entries that are missing or
         cannot be decoded are `LOST`."""
-        found: dict[bytes, list[Message]] = {}
+        messages: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:
             kept = self._kept.get(entry.id)
             if entry.data is not None:
-                found[entry.id] = _unpacked(entry, entry.data)
+                messages[entry.id] = _unpacked(entry, entry.data)
             elif kept is not None:
-                found[entry.id] = kept[1]
+                messages[entry.id] = kept[1]
             else:
                 missing.append(entry)
         for entry, data in zip(missing, self._read(topic_id, missing), strict=True):
             if data is not None:
-                found[entry.id] = _unpacked(entry, data)
-                self._kept.keep(entry.id, (entry.wire_bytes, found[entry.id]))
+                messages[entry.id] = _unpacked(entry, data)
+                self._kept.keep(entry.id, (entry.wire_bytes, messages[entry.id]))
             elif entry.stored_at_ms > expired_ms:
-                found[entry.id] = [LOST] * entry.count
-        return found
+                messages[entry.id] = [LOST] * entry.count
+        return messages
+
+    def remove(self, topic_id: str, entries: Sequence[Entry], others: Sequence[Key] = ()) -> None:
+        """Deletes the payloads of these entries together with other items."""
+        if items := [*others, *payload_keys(topic_id, entries)]:
+            self._store.remove_all(items)
+        self._store.remove_blobs(blob_names(topic_id, entries))
 
     def _read(self, topic_id: str, entries: list[Entry]) -> list[bytes | None]:
-        wanted = [keys.payload(topic_id, entry.id, number) for entry in entries for number in range(entry.pieces)]
+        wanted = payload_keys(topic_id, entries)
         pieces = self._pieces(wanted, strong=False)
         pieces |= self._pieces([key for key in wanted if key not in pieces], strong=True)
         return [self._data(topic_id, entry, pieces) for entry in entries]
@@ -76,12 +88,19 @@ class Payloads:
         return {key_of(item): item["data"] for item in items}
 
     def _data(self, topic_id: str, entry: Entry, pieces: dict[Key, bytes]) -> bytes | None:
-        if entry.pieces:
-            found = [pieces.get(keys.payload(topic_id, entry.id, number)) for number in range(entry.pieces)]
-        else:
-            found = [self._store.get_blob(keys.blob(topic_id, entry.id))]
-        there = [piece for piece in found if piece is not None]
-        return b"".join(there) if len(there) == len(found) else None
+        if not entry.pieces:
+            return self._store.get_blob(keys.blob(topic_id, entry.id))
+        places = payload_keys(topic_id, [entry])
+        return b"".join(pieces[place] for place in places) if all(place in pieces for place in places) else None
+
+
+def payload_keys(topic_id: str, entries: Iterable[Entry]) -> list[Key]:
+    return [keys.payload(topic_id, entry.id, number) for entry in entries for number in range(entry.pieces)]
+
+
+def blob_names(topic_id: str, entries: Iterable[Entry]) -> list[str]:
+    """The objects in S3 that hold the payloads of these entries."""
+    return [keys.blob(topic_id, entry.id) for entry in entries if entry.data is None and not entry.pieces]
 
 
 def _unpacked(entry: Entry, data: bytes) -> list[Message]:
@@ -89,8 +108,3 @@ def _unpacked(entry: Entry, data: bytes) -> list[Message]:
         return unpack(entry.codec, data)
     except ValueError:
         return [LOST] * entry.count
-
-
-def _item(topic_id: str, entry: Entry, number: int, data: bytes, ttl: int) -> Item:
-    key = keys.payload(topic_id, entry.id, number)
-    return {"pk": key.pk, "sk": key.sk, "data": data, "ttl": ttl}

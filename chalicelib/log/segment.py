@@ -6,31 +6,16 @@ writer computes the same key and offsets are dense without a head item. `docs/ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from chalicelib.base.limits import KIB
-from chalicelib.log.packing import Packed
-from chalicelib.table import keys
-from chalicelib.table.sizes import value_bytes
-from chalicelib.table.writes import (
-    Absent,
-    Add,
-    All,
-    Append,
-    AtMost,
-    Either,
-    Exists,
-    Guard,
-    Item,
-    Key,
-    Lacks,
-    Set,
-    SizeBelow,
-    Write,
-)
+from chalicelib.base.message import Message
+from chalicelib.log.packing import pack
+from chalicelib.table import keys, writes
+from chalicelib.table.writes import Item, Write
 
 SEGMENT_ENTRIES_MAX = 32
 SEGMENT_FULL_BYTES = 700
@@ -38,6 +23,8 @@ SEGMENT_FULL_BYTES = 700
 of one write unit, and it holds sixteen pointers, one for each of sixteen writers."""
 PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
+_HEAD_BYTES = 44
+"""An entry besides its data, to a few bytes: the names of its attributes, its id and its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +40,11 @@ class Entry:
     pieces: int = 0
 
     @classmethod
+    def packed(cls, entry_id: bytes, messages: Sequence[Message], now: int) -> Entry:
+        codec, data, wire_bytes = pack(messages)
+        return cls(entry_id, len(messages), now, codec, wire_bytes, data)
+
+    @classmethod
     def of(cls, item: Item) -> Entry:
         return cls(item["i"], item["n"], item["at"], item["c"], item["w"], item.get("d"), item.get("p", 0))
 
@@ -63,23 +55,12 @@ class Entry:
 
     @property
     def size(self) -> int:
-        return 1 + value_bytes(self.as_item())
-
-    def fits(self, size_max: int) -> bool:
-        """Whether it fits a segment as it is: its messages are elsewhere, or small enough."""
-        return self.data is None or self.size <= size_max
-
-    def at(self, now: int) -> Entry:
-        """The same entry, stored at another time."""
-        return replace(self, stored_at_ms=now)
+        """How much larger it makes a segment."""
+        return _HEAD_BYTES + len(self.data or b"")
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
         return replace(self, data=None, pieces=pieces)
-
-
-def entry(entry_id: bytes, count: int, packed: Packed, now: int) -> Entry:
-    return Entry(entry_id, count, now, packed.codec, packed.wire_bytes, packed.data)
 
 
 def pieces_of(data: bytes) -> list[bytes]:
@@ -97,12 +78,12 @@ class Segment:
 
     @classmethod
     def of(cls, item: Item) -> Segment:
-        entries = tuple(Entry.of(each) for each in item["entries"])
+        entries = tuple(Entry.of(entry) for entry in item["entries"])
         base = keys.base_of(item["sk"])
         return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> writes.Key:
         return keys.segment(self.log, self.base)
 
     @property
@@ -127,9 +108,11 @@ class Segment:
             offset += entry.count
 
 
-_HAS_ROOM: Guard = Either(
-    Absent(("end",)),
-    All((AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))),
+HAS_ROOM: writes.Guard = writes.Either(
+    writes.Absent(("end",)),
+    writes.All(
+        (writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), writes.SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))
+    ),
 )
 """Depends on the segment alone, never on the entry: once seen full, it is full for every late request."""
 
@@ -140,11 +123,15 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
     If the write is rejected, it returns a full segment, at whose `end` the log continues, or none if there had to be
     one. Only a writer that has just seen the previous segment full, or a queue without segments, may create one."""
     item = entry.as_item()
-    is_known: tuple[Guard, ...] = () if may_create else (Exists(("end",)),)
+    is_known: tuple[writes.Guard, ...] = () if may_create else (writes.Exists(("end",)),)
     return Write(
         keys.segment(log, base),
-        (*is_known, _HAS_ROOM, Lacks(("entries",), item)),
-        (Add(("end",), entry.count, start=base), Append(("entries",), [item]), Add(("bytes",), entry.size)),
+        (*is_known, HAS_ROOM, writes.Lacks(("entries",), item)),
+        (
+            writes.Add(("end",), entry.count, start=base),
+            writes.Append(("entries",), [item]),
+            writes.Add(("bytes",), entry.size),
+        ),
         landed=lambda before: before is not None and item in before["entries"],
     )
 
@@ -154,13 +141,13 @@ def close(log: str, base: int, ttl: int) -> Write:
     rejected, it returns a full segment, at whose `end` the log continues."""
     return Write(
         keys.segment(log, base),
-        (_HAS_ROOM,),
+        (HAS_ROOM,),
         (
-            Add(("end",), 0, start=base),
-            Append(("entries",), []),
-            Add(("bytes",), SEGMENT_FULL_BYTES),
-            Set(("closed",), True),
-            Set(("ttl",), ttl),
+            writes.Add(("end",), 0, start=base),
+            writes.Append(("entries",), []),
+            writes.Add(("bytes",), SEGMENT_FULL_BYTES),
+            writes.Set(("closed",), True),
+            writes.Set(("ttl",), ttl),
         ),
         landed=lambda before: before is not None and "closed" in before,
     )
@@ -170,6 +157,6 @@ def empty(segment: Segment, ttl: int) -> Write:
     """Empties a segment of a closed log, but keeps where the log continues or that it ends."""
     return Write(
         segment.key,
-        (Exists(("end",)),),
-        (Set(("entries",), []), Set(("bytes",), SEGMENT_FULL_BYTES), Set(("ttl",), ttl)),
+        (writes.Exists(("end",)),),
+        (writes.Set(("entries",), []), writes.Set(("bytes",), SEGMENT_FULL_BYTES), writes.Set(("ttl",), ttl)),
     )

@@ -1,21 +1,27 @@
-"""Appends entries to logs: finds each log's end, goes from full segments to the next, and caches the position."""
+"""Appends entries to logs: finds each log's end, goes from full segments to the next, and caches the position.
+
+In topics with `index_keys` each key of an entry first gets an item that names the segment from which to search for the
+entry. An entry in the log is therefore always indexed, even after a crash; `reading.by_key` skips index items whose
+entry is not in the log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
+from chalicelib.base.message import Message
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append
 from chalicelib.store import Keys, Outcome, Range
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused, Write
+from chalicelib.table.writes import Item, Refused, Write
 
 CROWDED_BYTES_MAX = 100
 """`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: twice a pointer."""
@@ -36,12 +42,15 @@ class Tail:
 
 @dataclass(slots=True)
 class _Pending:
-    """One entry on its way into one log."""
+    """One entry on its way into one log. `first`: its offset there, or why it was not stored, once that is known."""
 
     log: str
     entry: Entry
-    done: int | StoreUnavailable | None = None
-    crowded: bool = False
+    first: int | StoreUnavailable | None = None
+
+
+Packed = tuple[int, Entry, Sequence[Message]]
+"""A queue, the entry for it, and the messages that the entry holds."""
 
 
 class LogWriter:
@@ -50,49 +59,46 @@ class LogWriter:
         self._payloads = payloads
         self._tails: BoundedCache[Tail] = BoundedCache()
         self._crowded_until: BoundedCache[int] = BoundedCache()
+        self._numbers = itertools.count()
 
-    def append(self, topic: Topic, entries: Sequence[tuple[int, Entry]]) -> list[int | StoreUnavailable]:
-        """Appends an entry to each of these queues in parallel. Returns each entry's first offset, or the error why it
-        was not stored; unless the error's outcome is "unknown", it never will be.
+    def append(self, topic: Topic, entries: Sequence[Packed]) -> list[int | StoreUnavailable]:
+        """Appends each entry to its queue, in parallel. Returns each entry's first offset, or the error why it was not
+        stored; unless the error's outcome is "unknown", it never will be.
 
         Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
         unreachable."""
-        pending = [_Pending(topic.logs[queue], entry) for queue, entry in entries]
-        for each in pending:
-            each.crowded = self.is_crowded(each.log)
+        pending = [_Pending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
-        while waiting := [each for each in pending if each.done is None]:
-            try:
+        try:
+            self.index(topic, entries)
+            while waiting := [one for one in pending if one.first is None]:
                 self._round(topic, waiting, until_ms)
-            except StoreUnavailable as trouble:  # no append of this round was sent yet
-                for each in waiting:
-                    each.done = StoreUnavailable(trouble.detail)
-        return [each.done for each in pending if each.done is not None]
+        except StoreUnavailable as trouble:  # no append of this round was sent yet
+            return [StoreUnavailable(trouble.detail) if one.first is None else one.first for one in pending]
+        return [one.first for one in pending if one.first is not None]
 
-    def _round(self, topic: Topic, waiting: list[_Pending], until_ms: int) -> None:
-        """One attempt for each entry: first its payload, if it has one, then the entry."""
-        if self._runtime.uptime() > until_ms:
-            raise StoreUnavailable("too many writers compete for one queue")
-        self._spill(topic, waiting)
-        writes = [self._write(topic, each) for each in waiting]
-        for each, outcome in zip(waiting, self._store.write_each(writes), strict=True):
-            self._learn(topic, each, outcome)
+    def index(self, topic: Topic, entries: Iterable[Packed]) -> None:
+        """Indexes the keys of these entries, if the topic has an index. Call it before appending them. Raises
+        StoreUnavailable, TopicNotFound."""
+        if not topic.index_keys:
+            return
+        items: list[Item] = []
+        for queue, entry, messages in entries:
+            if with_key := dict.fromkeys(message.key for message in messages if message.key is not None):
+                base, number = self.tail(topic, topic.logs[queue]).base, next(self._numbers)
+                about = {"queue": queue, "base": base, "ttl": topic.ttl(entry.stored_at_ms)}
+                places = [keys.indexed(topic.id, key, entry.stored_at_ms, number, entry.id) for key in with_key]
+                items += [{**place._asdict(), **about} for place in places]
+        if items:
+            self._store.put_all(items)
+
+    def inline_bytes_max(self, log: str) -> int:
+        """The largest entry to store in a segment of this log now. A larger one would fill a contended one too soon."""
+        return CROWDED_BYTES_MAX if self.is_crowded(log) else INLINE_BYTES_MAX
 
     def is_crowded(self, log: str) -> bool:
         """Whether other writers were seen at this log lately."""
         return (self._crowded_until.get(log) or 0) > self._runtime.uptime()
-
-    def _spill(self, topic: Topic, waiting: list[_Pending]) -> None:
-        """Moves messages into payloads if their entry does not fit a segment, or would fill a contended one too
-        soon."""
-        spilling = [
-            each for each in waiting if not each.entry.fits(CROWDED_BYTES_MAX if each.crowded else INLINE_BYTES_MAX)
-        ]
-        if spilling:
-            ttl = topic.ttl(self._runtime.now())
-            pointing = self._payloads.put(topic.id, [each.entry for each in spilling], ttl)
-            for each, entry in zip(spilling, pointing, strict=True):
-                each.entry = entry
 
     def tail(self, topic: Topic, log: str) -> Tail:
         """Where this log continues. Raises TopicNotFound."""
@@ -118,32 +124,40 @@ class LogWriter:
         self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
         return self.saw(segment)
 
-    def _write(self, topic: Topic, pending: _Pending) -> Write:
-        tail = self.tail(topic, pending.log)
-        return append(pending.log, tail.base, pending.entry, tail.may_create)
+    def _round(self, topic: Topic, waiting: Sequence[_Pending], until_ms: int) -> None:
+        """One attempt for each entry: first its payload, if it needs one, then the entry."""
+        if self._runtime.uptime() > until_ms:
+            raise StoreUnavailable("too many writers compete for one queue")
+        sized = [(pending.entry, self.inline_bytes_max(pending.log)) for pending in waiting]
+        spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
+        tails = [self.tail(topic, pending.log) for pending in waiting]
+        writes: list[Write] = []
+        for pending, entry, tail in zip(waiting, spilled, tails, strict=True):
+            pending.entry = entry
+            writes.append(append(pending.log, tail.base, entry, tail.may_create))
+        for pending, outcome in zip(waiting, self._store.write_each(writes), strict=True):
+            pending.first = self._first(topic, pending, outcome)
+
+    def _first(self, topic: Topic, pending: _Pending, outcome: Outcome) -> int | StoreUnavailable | None:
+        """The first offset of the entry, the error why it was not stored, or None: it has to be tried again."""
+        if isinstance(outcome, StoreUnavailable):
+            return outcome
+        if isinstance(outcome, Refused):
+            if outcome.before is None:  # the segment of an old tail was removed: look again
+                self._tails.forget(pending.log)
+            else:
+                self.met(topic, Segment.of(outcome.before))
+            return None
+        segment = Segment.of(outcome)
+        self.saw(segment)
+        return segment.offset_of(pending.entry.id)
 
     def _find_tail(self, topic: Topic, log: str) -> Tail:
         """The end of the log of a topic that is verified to exist. An instance with a cached topic must not create
         segments for a deleted one."""
         newest = Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
-        found, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
+        segments, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
         if not topics or topics[0]["id"] != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        base = keys.base_of(found[0]["sk"]) if found else 0
-        return Tail(base, may_create=not found, seen_at_ms=self._runtime.uptime())
-
-    def _learn(self, topic: Topic, pending: _Pending, outcome: Outcome) -> None:
-        if isinstance(outcome, StoreUnavailable):
-            pending.done = outcome
-            return
-        item = outcome.before if isinstance(outcome, Refused) else outcome
-        if item is None:  # the segment of an old tail was removed: look again
-            self._tails.forget(pending.log)
-            return
-        segment = Segment.of(item)
-        if isinstance(outcome, Refused):
-            self.met(topic, segment)
-            pending.crowded = True
-        else:
-            self.saw(segment)
-            pending.done = segment.offset_of(pending.entry.id)
+        base = keys.base_of(segments[0]["sk"]) if segments else 0
+        return Tail(base, may_create=not segments, seen_at_ms=self._runtime.uptime())

@@ -26,9 +26,8 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
 from chalicelib.delays.writer import DelayWriter
 from chalicelib.log import Log
-from chalicelib.log.packing import pack
-from chalicelib.log.segment import Entry, entry
-from chalicelib.log.writer import CROWDED_BYTES_MAX, Tail
+from chalicelib.log.segment import Entry
+from chalicelib.log.writer import Tail
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
@@ -76,7 +75,7 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
 class Deduplication:
     def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._writer, self._joiner, self._payloads, self._index = log.writer, log.joiner, log.payloads, log.key_index
+        self._writer, self._joiner, self._payloads = log.writer, log.joiner, log.payloads
         self._delays = delays
 
     def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Produced]:
@@ -117,8 +116,7 @@ class Deduplication:
         self, topic: Topic, queue: int, messages: dict[int, Message], produced: dict[int, Produced]
     ) -> dict[int, Record]:
         """Stores these messages and records their places; if some ids are taken, returns their records instead."""
-        packed = pack([*messages.values()])
-        made = entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), packed, self._runtime.now())
+        made = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), [*messages.values()], self._runtime.now())
         first: int | StoreUnavailable
         try:
             record = self._intent(topic, queue, made, [*messages.values()])
@@ -137,9 +135,9 @@ class Deduplication:
         """The entry to append, and where. Its payload is already stored if it has one."""
         log = topic.logs[queue]
         try:
-            self._index.note(topic, [(queue, made, messages)])
-            if not made.fits(CROWDED_BYTES_MAX if self._writer.is_crowded(log) else DEDUP_INLINE_BYTES_MAX):
-                [made] = self._payloads.put(topic.id, [made], topic.ttl(made.stored_at_ms))
+            self._writer.index(topic, [(queue, made, messages)])
+            bytes_max = min(self._writer.inline_bytes_max(log), DEDUP_INLINE_BYTES_MAX)
+            [made] = self._payloads.spill(topic.id, [(made, bytes_max)], topic.ttl(made.stored_at_ms))
             tail = self._writer.tail(topic, log)
         except StoreUnavailable as trouble:  # nothing visible to other callers was sent
             raise StoreUnavailable(trouble.detail) from trouble

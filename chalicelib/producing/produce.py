@@ -14,8 +14,8 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.writer import DelayWriter
 from chalicelib.log import Log
-from chalicelib.log.packing import pack
-from chalicelib.log.segment import Entry, entry
+from chalicelib.log.segment import Entry
+from chalicelib.log.writer import Packed
 from chalicelib.producing.dedup import Deduplication
 from chalicelib.producing.new_message import Sent
 from chalicelib.producing.queue_choice import QueueChoice
@@ -47,7 +47,7 @@ class Sending:
 class Producer:
     def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
         self._runtime = env.runtime
-        self._writer, self._index = log.writer, log.key_index
+        self._writer = log.writer
         self._deduplication = Deduplication(env, log, delays)
         self._delays = delays
         self._choice = QueueChoice(env.runtime, log.writer.is_crowded)
@@ -124,28 +124,16 @@ class Producer:
 
     def _append_each(self, topic: Topic, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
         """Tries once. Returns the messages that were certainly not stored."""
-        contents = [[each.message for each in together] for together in by_queue.values()]
-        entries = [(queue, self._entry(content)) for queue, content in zip(by_queue, contents, strict=True)]
+        packed = [self._packed(queue, together) for queue, together in by_queue.items()]
+        firsts = self._writer.append(topic, packed)
         failed: list[Sending] = []
-        results = self._write(topic, entries, contents)
-        for (queue, made), together, first in zip(entries, by_queue.values(), results, strict=True):
+        for (queue, made, _), together, first in zip(packed, by_queue.values(), firsts, strict=True):
             error = first if isinstance(first, StoreUnavailable) else None
             self._note(topic, queue, error)
             for index, each in enumerate(together):
                 each.result = Produced.stored(queue, made.id, index, first)
             failed += together if error and not error.outcome_unknown else []
         return failed
-
-    def _write(
-        self, topic: Topic, entries: Sequence[tuple[int, Entry]], contents: Sequence[Sequence[Message]]
-    ) -> list[int | StoreUnavailable]:
-        try:
-            if topic.index_keys:
-                noted = zip(entries, contents, strict=True)
-                self._index.note(topic, [(queue, made, messages) for (queue, made), messages in noted])
-        except StoreUnavailable as trouble:  # no entry was sent
-            return [StoreUnavailable(trouble.detail)] * len(entries)
-        return self._writer.append(topic, entries)
 
     def _part_until_ms(self) -> int:
         now = self._runtime.uptime()
@@ -156,8 +144,9 @@ class Producer:
         note = self._choice.failed if error else self._choice.worked
         note(topic.logs[queue])
 
-    def _entry(self, messages: list[Message]) -> Entry:
-        return entry(self._runtime.entropy(ENTRY_ID_BYTES), len(messages), pack(messages), self._runtime.now())
+    def _packed(self, queue: int, together: Sequence[Sending]) -> Packed:
+        messages = [sending.message for sending in together]
+        return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now()), messages
 
 
 def queue_of_key(key: str, queues: int) -> int:

@@ -13,8 +13,9 @@ from itertools import takewhile
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.dead_letters.queue import DeadLetterQueue
-from chalicelib.delays.decision import Decision, blob_names
+from chalicelib.delays.decision import Decision
 from chalicelib.delays.promoter import Promoter
+from chalicelib.log.payloads import blob_names
 from chalicelib.log.segment import Segment
 from chalicelib.store import Range
 from chalicelib.table import keys

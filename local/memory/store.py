@@ -13,10 +13,10 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.store import Keys, Outcome, Range, Read
-from chalicelib.table.sizes import item_bytes, read_units, write_units
 from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 from local.memory.evaluate import after, holds
 from local.memory.meter import Meter
+from local.memory.sizes import item_bytes, read_units, write_units
 
 
 class MemoryStore:

@@ -17,8 +17,8 @@ from chalicelib.base.runtime import system
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb import table
 from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.table.sizes import item_bytes, read_units, write_units
 from chalicelib.table.writes import Key
+from local.memory.sizes import item_bytes, read_units, write_units
 from local.memory.store import MemoryStore
 from tests.budgets.shop import QUEUES
 from tests.support import emulators

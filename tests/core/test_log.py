@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from chalicelib.base.limits import OFFSET_MAX
 from chalicelib.log.segment import SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES, Entry, Segment, append
 from chalicelib.table import keys
-from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
 from local.memory.evaluate import after, holds
+from local.memory.sizes import item_bytes
 
 ENTRIES = st.builds(
     Entry,

@@ -11,7 +11,10 @@ from chalicelib.base.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_M
 from chalicelib.base.message import Message, Stored
 from chalicelib.base.response_size import Space
 from chalicelib.log.packing import PLAIN, ZSTD, pack, unpack
-from chalicelib.log.segment import Entry, entry, pieces_of
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry, pieces_of
+from local.memory.sizes import value_bytes
+from local.memory.store import MemoryStore
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 OPTIONAL = st.none() | TEXTS.filter(bool)
@@ -23,23 +26,23 @@ BATCHES = st.lists(TEXT_MESSAGES | DATA_MESSAGES, min_size=1, max_size=8)
 
 @given(BATCHES)
 def test_messages_come_out_as_they_went_in(messages: list[Message]) -> None:
-    packed = pack(messages)
-    assert unpack(packed.codec, packed.data) == messages
+    codec, data, _ = pack(messages)
+    assert unpack(codec, data) == messages
 
 
 @given(BATCHES, st.integers(1, 40))
 def test_repeated_messages_are_compressed(messages: list[Message], times: int) -> None:
-    packed = pack(messages * times)
-    assert unpack(packed.codec, packed.data) == messages * times
-    assert len(packed.data) <= packed.wire_bytes
-    assert packed.codec in (PLAIN, ZSTD)
+    codec, data, wire_bytes = pack(messages * times)
+    assert unpack(codec, data) == messages * times
+    assert len(data) <= wire_bytes
+    assert codec in (PLAIN, ZSTD)
 
 
 @given(BATCHES)
 def test_a_pipeline_can_read_it_line_by_line(messages: list[Message]) -> None:
-    packed = pack(messages)
-    lines = zstandard.decompress(packed.data) if packed.codec == ZSTD else packed.data
-    assert len(lines) + lines.count(b'"') + lines.count(b"\\") == packed.wire_bytes
+    codec, data, wire_bytes = pack(messages)
+    lines = zstandard.decompress(data) if codec == ZSTD else data
+    assert len(lines) + lines.count(b'"') + lines.count(b"\\") == wire_bytes
     parsed = [orjson.loads(line) for line in lines.split(b"\n")]
     assert [set(line) <= {"b", "B", "k", "t", "p"} for line in parsed] == [True] * len(messages)
     assert [line["b"].encode() for line in parsed if "b" in line] == [
@@ -57,13 +60,26 @@ def test_pieces_make_up_the_whole(data: bytes, megabytes: int) -> None:
 
 @given(BATCHES, st.binary(min_size=8, max_size=8), st.integers(0, 10**13))
 def test_an_entry_comes_back_from_its_item(messages: list[Message], entry_id: bytes, now: int) -> None:
-    made = entry(entry_id, len(messages), pack(messages), now)
+    made = Entry.packed(entry_id, messages, now)
     assert Entry.of(made.as_item()) == made
     pointing = made.pointing(2)
     assert Entry.of(pointing.as_item()) == pointing
-    assert pointing.fits(0)
-    assert made.fits(made.size)
-    assert not made.fits(made.size - 1)
+    bounded = [(made, made.size), (made, made.size - 1), (pointing, 0)]
+    assert Payloads(MemoryStore()).spill("topic", bounded, ttl=0) == [made, made.pointing(1), pointing]
+
+
+@given(
+    BATCHES,
+    st.binary(min_size=8, max_size=8),
+    st.integers(10**12, 10**13).filter(lambda now: now % 10),
+    st.integers(1, 16),
+)
+def test_an_entry_is_about_as_large_as_it_is_taken_for(
+    messages: list[Message], entry_id: bytes, now: int, pieces: int
+) -> None:
+    made = Entry.packed(entry_id, messages, now)
+    for entry in (made, made.pointing(pieces)):
+        assert abs(entry.size - (1 + value_bytes(entry.as_item()))) <= 4
 
 
 @given(BATCHES, st.integers(0, 3_000))
@@ -72,7 +88,7 @@ def test_messages_that_surely_fit_do_fit(messages: list[Message], room: int) -> 
     stored = [Stored(message, 0, offset, bytes(8), 0) for offset, message in enumerate(messages)]
     body_bytes = room + MESSAGE_OVERHEAD_BYTES * len(messages)
     space = Space(body_bytes, body_bytes * RESPONSE_JSON_BYTES_MAX // RESPONSE_BODY_BYTES_MAX)
-    if space.holds(pack(messages).wire_bytes, len(messages)):
+    if space.holds(Entry.packed(bytes(8), messages, 0).wire_bytes, len(messages)):
         assert space.fitting(stored) == len(messages)
 
 

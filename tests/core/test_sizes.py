@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.table.sizes import item_bytes, read_units, value_bytes, write_units
+from local.memory.sizes import item_bytes, read_units, value_bytes, write_units
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.text(max_size=9) | st.binary(max_size=9) | st.booleans() | st.integers(-(10**15), 10**15),

@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.consuming.settle import Settler
 from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
-from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item
+from local.memory.sizes import item_bytes
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Group, Json, Topic, failed, offsets, receipts
 from tests.support.clock import Clock

@@ -9,8 +9,8 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.cursors.cursor_writes import INERT_MAX, LEASES_ROOM, WITNESSES_MAX
 from chalicelib.cursors.retries import RETRY_SOON_MS
-from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item, Key, Set, Write
+from local.memory.sizes import item_bytes
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages

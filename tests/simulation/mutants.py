@@ -53,15 +53,13 @@ def appends_without_dedup() -> Any:
 @planted
 def appends_that_trust_the_tail() -> Any:
     """After a full segment the writer goes on at an offset of its own making."""
-    true = writer.LogWriter._learn
+    true = writer.LogWriter.tail
 
-    def learn(self: Any, topic: Any, pending: Any, outcome: Any) -> None:
-        true(self, topic, pending, outcome)
-        tail = self._tails.get(pending.log)
-        if tail is not None and tail.may_create:
-            self._tails.keep(pending.log, dataclasses.replace(tail, base=tail.base + 1))
+    def tail(self: Any, topic: Any, log: str) -> Any:
+        known = true(self, topic, log)
+        return dataclasses.replace(known, base=known.base + 1) if known.may_create and known.base else known
 
-    return patch.object(writer.LogWriter, "_learn", learn)
+    return patch.object(writer.LogWriter, "tail", tail)
 
 
 @planted
@@ -72,7 +70,7 @@ def fullness_that_depends_on_the_entry() -> Any:
         made = segment.append(name, base, entry, may_create)
         room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
         guards = [
-            dataclasses.replace(each, second=room) if each == segment._HAS_ROOM else each  # type: ignore[type-var]
+            dataclasses.replace(each, second=room) if each == segment.HAS_ROOM else each  # type: ignore[type-var]
             for each in made.guards
         ]
         return dataclasses.replace(made, guards=tuple(guards))
@@ -86,27 +84,29 @@ def fullness_that_depends_on_the_entry() -> Any:
 @planted
 def open_segments_that_expire() -> Any:
     """An open segment has a TTL: it goes while it is still the end of its log."""
-    true = writer.LogWriter._write
+    true = writer.LogWriter.tail
 
-    def write(self: Any, topic: Any, pending: Any) -> Write:
-        tail = self._tails.get(pending.log)
-        if tail is not None and not tail.may_create and self._runtime.now() - tail.seen_at_ms > 200:
-            self._store.remove_all([keys.segment(pending.log, tail.base)])
-        return true(self, topic, pending)
+    def tail(self: Any, topic: Any, log: str) -> Any:
+        known = true(self, topic, log)
+        if not known.may_create and self._runtime.now() - known.seen_at_ms > 200:
+            self._store.remove_all([keys.segment(log, known.base)])
+        return known
 
-    return patch.object(writer.LogWriter, "_write", write)
+    return patch.object(writer.LogWriter, "tail", tail)
 
 
 @planted
 def payloads_after_their_pointers() -> Any:
     """The entry is in the log before what it points to is stored."""
-    put, append = payloads.Payloads.put, writer.LogWriter.append
+    spill, append = payloads.Payloads.spill, writer.LogWriter.append
     late: list[Any] = []
 
-    def put_later(self: Any, topic_id: str, entries: Any, *ttl: Any) -> Any:
-        kept = list(entries)
-        late.append(lambda: put(self, topic_id, kept, *ttl))
-        return [each.pointing(len(segment.pieces_of(each.data))) for each in kept]
+    def spill_later(self: Any, topic_id: str, entries: Any, ttl: int) -> Any:
+        late.append(lambda: spill(self, topic_id, entries, ttl))
+        return [
+            entry.pointing(len(segment.pieces_of(entry.data))) if entry.data and entry.size > bytes_max else entry
+            for entry, bytes_max in entries
+        ]
 
     def append_first(self: Any, *args: Any) -> Any:
         done = append(self, *args)
@@ -115,7 +115,7 @@ def payloads_after_their_pointers() -> Any:
         return done
 
     return together(
-        patch.object(payloads.Payloads, "put", put_later), patch.object(writer.LogWriter, "append", append_first)
+        patch.object(payloads.Payloads, "spill", spill_later), patch.object(writer.LogWriter, "append", append_first)
     )
 
 

@@ -70,9 +70,8 @@ def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
     def first_of(self: Any, topic: Any, record: Record) -> int:
-        log = topic.logs[record.queue]
-        found = self._joiner._found(topic, log, record.entry, record.base)
-        return found if isinstance(found, int) else int(found.base)
+        first = self._joiner.offset(topic, record.queue, record.entry, record.base)
+        return record.base if first is None else int(first)
 
     return patch.object(Deduplication, "_first_of", first_of)
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from chalicelib.table import keys
-from chalicelib.table.sizes import item_bytes
+from local.memory.sizes import item_bytes
 from spark import schemas
 from spark.reading import dynamodb_export
 from spark.reading.data_file import FileReader, landed_rows

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.dynamodb.expressions import Expressions
-from chalicelib.table.sizes import item_bytes
 from chalicelib.table.writes import Item, Key, Path, RemoveItem, Write
+from local.memory.sizes import item_bytes
 from local.memory.store import MemoryStore
 
 EXPRESSION_BYTES_MAX = 4_096
