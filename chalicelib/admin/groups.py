@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
@@ -33,8 +33,6 @@ _ID_CHARS = 8
 class GroupDetails:
     group: Group
     queues: list[QueueProgress]
-    oldest_ready_at_ms: dict[int, int]
-    """Queue -> time of storing of its first ready message."""
     alarm_state: str | None
     """None: the group has no alarm."""
 
@@ -141,10 +139,9 @@ class Groups:
             [(group, all_cursors_of(group, topic, items)) for group, items in zip(groups, found, strict=True)]
         )
         queues = [_progress(*each, firsts, queue_ends, now) for each in zip(groups, cursors, strict=True)]
-        oldest = self._oldest(topic, queues)
         return [
-            GroupDetails(group, own, instants, _alarm_state(group, items))
-            for group, items, own, instants in zip(groups, found, queues, oldest, strict=True)
+            GroupDetails(group, own, _alarm_state(group, items))
+            for group, items, own in zip(groups, found, self._with_oldest(topic, queues), strict=True)
         ]
 
     def _unfolded(self, owned: Sequence[tuple[Group, list[Cursor]]]) -> list[list[Cursor]]:
@@ -152,14 +149,15 @@ class Groups:
         unfolded = iter(self._retries.unfolded([cursor for _, own in owned for cursor in own]))
         return [[next(unfolded) for _ in own] for _, own in owned]
 
-    def _oldest(self, topic: Topic, groups: Sequence[Sequence[QueueProgress]]) -> list[dict[int, int]]:
-        """For each group, the time of storing of the first ready message of each queue."""
+    def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:
+        """The progress of each group with the time of storing of the first ready message of each queue."""
         heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
         wants = {head: Want(topic.logs[head[0]], head[1], 1, None) for head in heads}
         chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
+        stored: dict[tuple[int, int | None], int]
         stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
         return [
-            {each.queue: stored[head] for each in queues if (head := (each.queue, each.first_ready)) in stored}
+            [replace(each, oldest_ready_at_ms=stored.get((each.queue, each.first_ready))) for each in queues]
             for queues in groups
         ]
 

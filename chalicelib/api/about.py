@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.api.operation import Answer, Family, Json
+from chalicelib.api.operation import Family, Json
+from chalicelib.base.fields import Answer
 from chalicelib.base.schema import mapping, string
 from chalicelib.service import Service
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from chalicelib.api.messages import Message
-from chalicelib.api.operation import GROUP, Answer, Family, Json, sometimes
+from chalicelib.api.operation import GROUP, Family, Json
+from chalicelib.base.fields import Answer, optional, request, required, sometimes
 from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
-from chalicelib.base.schema import array, batch, flag, instant, integer, optional, request, required, string
+from chalicelib.base.schema import array, batch, flag, integer, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.delivery import Delivery as Delivered
-from chalicelib.consuming.receipt_batch import LEASE_LOST, RECEIPT_INVALID
-from chalicelib.consuming.receipt_batch import Failure as Failed
-from chalicelib.consuming.request import RECEIPT, Pop
+from chalicelib.consuming.receipt_batch import Failure
+from chalicelib.consuming.request import LEASE_END, RECEIPT, Pop
+from chalicelib.consuming.settle import Extended
 from chalicelib.service import Service
 
 CONSUMING = Family("Consuming", __doc__)
@@ -27,7 +27,6 @@ _REASON = string(
     examples=["no stock"],
     description="The reason, for people. It stays with the message in the dead letters.",
 )
-_UNTIL = instant("When the lease ends, and the message can be delivered again.")
 
 
 @request
@@ -71,21 +70,8 @@ class Delivery(Message):
     attempt: 1 when the message is delivered to the group for the first time."""
 
     attempt = integer(1)
-    invisible_until_ms = _UNTIL
+    invisible_until_ms = LEASE_END
     receipt = RECEIPT
-
-
-class Failure(Answer):
-    """A receipt that did not count.
-
-    receipt: The receipt as it was given.
-    code: `LeaseLost`: the lease expired and another pop took the message, or the receipt is from before an extend or a
-        reset, or the message was nacked; for nack, bury and extend, also a message that is settled. `ReceiptInvalid`:
-        this service did not issue it for this group, or it was altered, or the topic or the group was deleted since.
-    """
-
-    receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
-    code = string(enum=[LEASE_LOST, RECEIPT_INVALID])
 
 
 class _Failures(Answer):
@@ -134,17 +120,6 @@ class BuryResult(_Failures):
     buried = integer(examples=[1])
 
 
-class Extended(Answer):
-    """A lease that was extended.
-
-    receipt: The receipt as it was given. It no longer counts.
-    new_receipt: The receipt to use from now on."""
-
-    receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"])
-    new_receipt = string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"])
-    invisible_until_ms = _UNTIL
-
-
 class ExtendResult(_Failures):
     """The outcome of the receipts.
 
@@ -186,9 +161,9 @@ def _delivery(topic: Topic, delivery: Delivered) -> Json:
     }
 
 
-def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failed]) -> Json:
+def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failure]) -> Json:
     """`counted`: under which name the answer says how many of the receipts count."""
-    return {counted: len(receipts) - len(failed), "failed": [asdict(failure) for failure in failed]}
+    return {counted: len(receipts) - len(failed), "failed": [failure.as_json() for failure in failed]}
 
 
 @CONSUMING.operation("POST", GROUP + "/ack", AckResult, AckRequest, is_frequent=True)
@@ -224,4 +199,4 @@ def extend(service: Service, topic: Topic, group_name: str, request: ExtendReque
 
     Each message gets a new receipt; the old one is then lost."""
     extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
-    return {"extended": [asdict(lease) for lease in extended], "failed": [asdict(failure) for failure in failed]}
+    return {"extended": [lease.as_json() for lease in extended], "failed": [failure.as_json() for failure in failed]}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from chalicelib.api.messages import Message
-from chalicelib.api.operation import GROUP, Answer, Family, Json, Page, page_of, sometimes
+from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
 from chalicelib.base.errors import InvalidField, MessageNotFound
-from chalicelib.base.fields import shown
+from chalicelib.base.fields import Answer, optional, request, shown, sometimes
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
-from chalicelib.base.schema import batch, instant, integer, optional, request, string
+from chalicelib.base.schema import batch, instant, integer, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.dead_letters.queue import BEGINNING, Position
+from chalicelib.dead_letters.redrive import RedriveResult
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 from chalicelib.table import keys
@@ -40,16 +41,6 @@ class RedriveRequest:
     message_ids: Messages in the dead letters."""
 
     message_ids: list[str] | None = optional(batch(string(ID_CHARS_MAX, examples=["5c0a7f3e91d2b8460111"])))
-
-
-class RedriveResult(Answer):
-    """The outcome of a redrive.
-
-    redriven: How many messages left the dead letters.
-    remaining: How many of the group's messages are still in the dead letters."""
-
-    redriven = integer(examples=[1])
-    remaining = integer()
 
 
 class PurgeResult(Answer):
@@ -86,10 +77,9 @@ def redrive_dead(service: Service, topic: Topic, group_name: str, request: Redri
     They are delivered to this group again, and to no other, from `attempt` 1 on. With `message_ids`, at most
     {BATCH_MESSAGES_MAX}, nothing is done unless all of them are in the dead letters. One call takes {DEAD_MS} ms at
     most, and brings back no more than a queue has room for: call again while `remaining` is not 0."""
-    ids = request.message_ids
-    redrive = service.dead_letters.redrive
-    done = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
-    return {"redriven": done.redriven, "remaining": done.remaining}
+    redrive, ids = service.dead_letters.redrive, request.message_ids
+    result = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
+    return result.as_json()
 
 
 @DEAD_LETTERS.operation("DELETE", _DEAD, PurgeResult)

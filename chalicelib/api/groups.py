@@ -5,26 +5,15 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from chalicelib.admin.groups import GroupDetails, OneQueue
-from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of
-from chalicelib.api.topics import END_OFFSET
+from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.fields import Label, check
+from chalicelib.base.fields import Answer, Label, check, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE
-from chalicelib.base.schema import (
-    array,
-    either,
-    instant,
-    integer,
-    nullable,
-    one_of,
-    optional,
-    request,
-    required,
-    string,
-)
+from chalicelib.base.schema import array, either, instant, integer, nullable, one_of, string
 from chalicelib.catalogue.alarm import CLEARED, RAISED
 from chalicelib.catalogue.group import EARLIEST, LATEST, GroupSettings
 from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.progress import QueueProgress
 from chalicelib.producing.new_message import parse_queue, unchecked
 from chalicelib.service import Service
 
@@ -33,50 +22,26 @@ GROUPS = Family("Groups", __doc__)
 # -- types ------------------------------------------------------------------------------------------------------------
 
 
-class _Counts(Answer):
-    """ready: Messages that a pop can take now, including those whose lease expired.
-    in_flight: Messages that are leased."""
-
-    ready = integer(examples=[3])
-    in_flight = integer(examples=[1])
-
-
-class Group(_Counts):
+class Group(Answer, GroupSettings):
     """A group, its settings and its progress over all queues.
 
     alarm_state: The state of the alarm as of the last check. Null: the group has no alarm.
     created_at_ms: When the group was created.
+    ready: Messages that a pop can take now, including those whose lease expired.
+    in_flight: Messages that are leased.
     retrying: Messages that wait for their retry after a nack; not part of `lag`.
     dead: Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.
     lag: `ready` and `in_flight` together."""
 
-    SETTINGS = GroupSettings
     group = GROUP_NAME
     topic = TOPIC_NAME
     alarm_state = nullable(string(enum=[RAISED, CLEARED]))
     created_at_ms = instant()
+    ready = integer(examples=[3])
+    in_flight = integer(examples=[1])
     retrying = integer()
     dead = integer()
     lag = integer(examples=[4])
-
-
-class QueueProgress(_Counts):
-    """How far the group is in one queue.
-
-    committed_offset: The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked
-        message, unless the group is ordered.
-    next_offset: The lowest offset that was never taken.
-    oldest_ready_at_ms: When the first ready message was stored. Null: none is ready.
-    last_pop_at_ms: When a pop last took messages. Null: none did yet.
-    last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
-
-    queue = QUEUE
-    committed_offset = integer(examples=[17])
-    next_offset = integer(examples=[18])
-    end_offset = END_OFFSET
-    oldest_ready_at_ms = nullable(instant())
-    last_pop_at_ms = nullable(instant())
-    last_consumer_id = nullable(string(examples=["worker-1"]))
 
 
 class GroupDetail(Group):
@@ -185,14 +150,7 @@ def _totals(topic: Topic, details: GroupDetails) -> Json:
 
 
 def _details(topic: Topic, details: GroupDetails) -> Json:
-    oldest = details.oldest_ready_at_ms
-    queues = [
-        {name: getattr(each, name) for name in _PROGRESS} | {"oldest_ready_at_ms": oldest.get(each.queue)}
-        for each in details.queues
-    ]
-    return {**_totals(topic, details), "queues": queues}
+    return {**_totals(topic, details), "queues": [queue.as_json() for queue in details.queues]}
 
 
 _COUNTS = ("ready", "in_flight", "retrying", "dead")
-_PLACES = ("queue", "committed_offset", "next_offset", "end_offset")
-_PROGRESS = (*_PLACES, "ready", "in_flight", "last_pop_at_ms", "last_consumer_id")

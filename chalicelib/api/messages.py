@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of, sometimes
+from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.fields import Label
+from chalicelib.base.fields import Answer, Label, declarations, optional, request, required, sometimes
 from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
-from chalicelib.base.schema import (
-    array,
-    batch,
-    declarations,
-    flag,
-    instant,
-    nullable,
-    one_of,
-    optional,
-    request,
-    required,
-    string,
-)
+from chalicelib.base.schema import array, batch, flag, instant, nullable, one_of, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing import trace
 from chalicelib.producing.new_message import NewMessage, Sent, parse_batch, parse_key, parse_queue, unchecked

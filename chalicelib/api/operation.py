@@ -5,36 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, GroupNotFound
-from chalicelib.base.fields import Label, checked, checked_name, given
-from chalicelib.base.schema import Schema, array, declarations, integer, nullable, optional, request, string
+from chalicelib.base.fields import Answer, Label, checked, checked_name, declarations, given, optional, request
+from chalicelib.base.schema import array, integer, nullable, string
 from chalicelib.service import Service
 
 Json = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Answer:
-    """An object that the service answers: each attribute is the schema of a field, or `sometimes` one. It is open, so
-    that a later release can add a field without breaking a client that was generated from this one."""
-
-    SETTINGS: ClassVar[type | None] = None
-    """A request type whose fields the answer has too."""
-    RULES: ClassVar[Any] = {}
-    """Further keywords of the object's schema."""
-
-
-class Sometimes(NamedTuple):
-    schema: Schema
-
-
-def sometimes(schema: Schema) -> Sometimes:
-    """A field that may be missing from an answer."""
-    return Sometimes(schema)
 
 
 class Operation(NamedTuple):

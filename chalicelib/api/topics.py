@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Answer, Family, Json, Page, page_of
+from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
+from chalicelib.base.fields import Answer
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import array, instant, integer
 from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
+from chalicelib.cursors.progress import END_OFFSET
 from chalicelib.service import Service
 
 TOPICS = Family("Topics", __doc__)
 
-END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
-
-class Topic(Answer):
+class Topic(Answer, TopicSettings):
     """A topic.
 
     created_at_ms: When the topic was created."""
 
-    SETTINGS = TopicSettings
     topic = TOPIC_NAME
     created_at_ms = instant()
 

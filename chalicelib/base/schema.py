@@ -1,7 +1,4 @@
-"""Declares each field of a request or an answer once: its type, its bounds, its default, and its text.
-
-A declaration is a JSON Schema (2020-12), which the OpenAPI document shows as it is. A type can stand in place of a
-schema: its object is nested. The docstring of a type says what its fields mean, in lines `name: text`.
+"""Writes JSON Schemas (2020-12), which the OpenAPI document shows as they are. A type in place of one is nested.
 
 JSON Schema counts characters, not bytes: where the contract limits bytes, `maxLength` is the loosest bound, the text
 has the true one, and the field's own `parse` checks it.
@@ -9,19 +6,12 @@ has the true one, and the field's own `parse` checks it.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from functools import cache
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Any
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, INSTANT_MS_MAX
 
 Schema = Any
 """A JSON Schema as a dict, or the type of a nested object."""
-Parse = Callable[[Any, Any], Any]
-"""Makes the value of a field of what JSON holds. Its second argument is the field's `Label`. Raises InvalidField, or
-another error of its own."""
-T = TypeVar("T")
 
 EPOCH = "In milliseconds since the Unix epoch."
 """The description of an instant, and the end of one that says more."""
@@ -81,38 +71,3 @@ def either(*choices: tuple[str, ...]) -> Schema:
     nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
     given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
     return {"oneOf": [{"required": [*each], "properties": given[each] | nulls[each]} for each in choices]}
-
-
-class Declaration(NamedTuple):
-    schema: Schema
-    parse: Parse | None
-    is_required: bool
-
-
-def required(schema: Schema, parse: Parse | None = None) -> Any:
-    """A field of a request type that must be given."""
-    return dataclasses.field(metadata={"is": Declaration(schema, parse, True)})
-
-
-def optional(schema: Schema, parse: Parse | None = None) -> Any:
-    """A field of a request type. Not given, it has the schema's default, parsed; without one, None."""
-    default = schema.get("default") if isinstance(schema, dict) else None
-    value = parse(default, None) if parse and default is not None else default
-    return dataclasses.field(default=value, metadata={"is": Declaration(schema, parse, False)})
-
-
-@dataclass_transform(field_specifiers=(required, optional))
-def request(kind: type[T]) -> type[T]:
-    """Makes a request type of a class of declared fields. A cold start pays a third of what a full dataclass costs."""
-    return dataclasses.dataclass(slots=True, eq=False, repr=False)(kind)
-
-
-@cache
-def declarations(kind: type) -> dict[str, Declaration]:
-    """The declared fields of a request type, by name."""
-    return {each.name: each.metadata["is"] for each in dataclasses.fields(kind) if "is" in each.metadata}
-
-
-def defaults(kind: type) -> dict[str, Any]:
-    """The value that each declared field has when it is not given."""
-    return {each.name: each.default for each in dataclasses.fields(kind) if each.name in declarations(kind)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chalicelib.base.fields import Label, given
+from chalicelib.base.fields import Label, given, optional, request
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
-from chalicelib.base.schema import integer, optional, request
+from chalicelib.base.schema import integer
 from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table.writes import Item
 

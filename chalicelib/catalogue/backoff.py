@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from chalicelib.base.fields import Label, check
+from chalicelib.base.fields import Label, check, required
 from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
-from chalicelib.base.schema import array, integer, number, one_of, required
+from chalicelib.base.schema import array, integer, number, one_of
 from chalicelib.catalogue.settings import AsGiven
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from chalicelib.base.errors import InvalidField, InvalidFilter
-from chalicelib.base.fields import Label, encodable, shown
+from chalicelib.base.fields import Label, declarations, encodable, optional, request, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
-from chalicelib.base.schema import array, declarations, either, optional, request, string
+from chalicelib.base.schema import array, either, string
 from chalicelib.catalogue.settings import AsGiven
 
 _FORMS = '{"tags": [tag, ...]} or {"expression": JMESPath over tag, key and properties}'

@@ -9,8 +9,8 @@ from typing import Any
 
 from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import shown
-from chalicelib.base.schema import defaults, flag, instant, integer, one_of, optional, string
+from chalicelib.base.fields import defaults, optional, shown
+from chalicelib.base.schema import flag, instant, integer, one_of, string
 from chalicelib.catalogue import alarm, backoff, filters, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
 from chalicelib.catalogue.backoff import Backoff

@@ -9,7 +9,8 @@ from typing import Any
 
 from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.schema import defaults, flag, integer, optional
+from chalicelib.base.fields import defaults, optional
+from chalicelib.base.schema import flag, integer
 from chalicelib.catalogue import settings
 from chalicelib.table import keys
 from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.schema import string
 from chalicelib.cursors.cursor import Cursor, Standing
 from chalicelib.cursors.cursor_writes import (
     INERT_MAX,
@@ -67,11 +69,17 @@ NOTHING = Plan()
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """A receipt that settled nothing, and why: `LEASE_LOST` or `RECEIPT_INVALID`."""
+class Failure(Answer):
+    """A receipt that did not count.
 
-    receipt: str
-    code: str
+    receipt: The receipt as it was given.
+    code: `LeaseLost`: the lease expired and another pop took the message, or the receipt is from before an extend or a
+        reset, or the message was nacked; for nack, bury and extend, also a message that is settled. `ReceiptInvalid`:
+        this service did not issue it for this group, or it was altered, or the topic or the group was deleted since.
+    """
+
+    receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"]))
+    code: str = required(string(enum=[LEASE_LOST, RECEIPT_INVALID]))
 
 
 class Seen(Enum):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from chalicelib.base import base64url
-from chalicelib.base.fields import Label, check
+from chalicelib.base.fields import Label, check, optional
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     ID_CHARS_MAX,
@@ -16,13 +16,14 @@ from chalicelib.base.limits import (
     RECEIPT_CHARS_MAX,
     WAIT_MS_MAX,
 )
-from chalicelib.base.schema import batch, integer, optional, string
+from chalicelib.base.schema import batch, instant, integer, string
 
 RECEIPT = string(
     maxLength=RECEIPT_CHARS_MAX,
     examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"],
     description="The receipt that a pop, or the last extend, returned for the message. Opaque.",
 )
+LEASE_END = instant("When the lease ends, and the message can be delivered again.")
 _ACK = batch(RECEIPT, least=0, description="Receipts to ack in the same call.")
 
 

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import BATCH_MESSAGES_MAX
+from chalicelib.base.schema import string
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -19,6 +21,7 @@ from chalicelib.consuming.receipt_batch import (
     ReceiptBatch,
     Seen,
 )
+from chalicelib.consuming.request import LEASE_END
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import write
@@ -35,10 +38,15 @@ Planner = Callable[[ReceiptBatch], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class Extended:
-    receipt: str
-    new_receipt: str
-    invisible_until_ms: int
+class Extended(Answer):
+    """A lease that was extended.
+
+    receipt: The receipt as it was given. It no longer counts.
+    new_receipt: The receipt to use from now on."""
+
+    receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"]))
+    new_receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"]))
+    invisible_until_ms: int = required(LEASE_END)
 
 
 class Settler:

@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from chalicelib.base.fields import Answer, required
+from chalicelib.base.message import QUEUE
+from chalicelib.base.schema import instant, integer, nullable, string
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.broadcast import by_consumer, completed, is_known
 from chalicelib.cursors.cursor import Cursor
 
+END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
-@dataclass(frozen=True, slots=True)
-class QueueProgress:
-    queue: int
-    committed_offset: int
-    next_offset: int
-    end_offset: int
-    ready: int
-    in_flight: int
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueProgress(Answer):
+    """How far the group is in one queue.
+
+    committed_offset: The lowest offset that is not settled, by any consumer of a broadcast group; it passes a nacked
+        message, unless the group is ordered.
+    next_offset: The lowest offset that was never taken.
+    ready: Messages that a pop can take now, including those whose lease expired.
+    in_flight: Messages that are leased.
+    oldest_ready_at_ms: When the first ready message was stored. Null: none is ready.
+    last_pop_at_ms: When a pop last took messages. Null: none did yet.
+    last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
+
+    queue: int = required(QUEUE)
+    committed_offset: int = required(integer(examples=[17]))
+    next_offset: int = required(integer(examples=[18]))
+    end_offset: int = required(END_OFFSET)
+    ready: int = required(integer(examples=[3]))
+    in_flight: int = required(integer(examples=[1]))
+    oldest_ready_at_ms: int | None = required(nullable(instant()))
+    last_pop_at_ms: int | None = required(nullable(instant()))
+    last_consumer_id: str | None = required(nullable(string(examples=["worker-1"])))
     retrying: int
     dead: int
     first_ready: int | None
     """The offset of the first ready message, or None without one."""
-    last_pop_at_ms: int | None
-    last_consumer_id: str | None
 
 
 def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int) -> QueueProgress:
@@ -32,7 +49,7 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
     end = max(end, cursor.next)
     untaken = range(max(first, cursor.next), end)
     return QueueProgress(
-        queue,
+        queue=queue,
         committed_offset=cursor.committed(group.ordered),
         next_offset=cursor.next,
         end_offset=end,
@@ -41,6 +58,7 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
         retrying=cursor.retrying(now),
         dead=cursor.dead,
         first_ready=min([lease.owed_offsets[0] for lease in due] + [*untaken[:1]], default=None),
+        oldest_ready_at_ms=None,  # the log knows
         last_pop_at_ms=cursor.last_pop_at_ms,
         last_consumer_id=cursor.last_consumer_id,
     )
@@ -51,7 +69,7 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
     includes forgotten consumers."""
     last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
     return QueueProgress(
-        parts[0].queue,
+        queue=parts[0].queue,
         committed_offset=min(part.committed_offset for part in parts),
         next_offset=min(part.next_offset for part in parts),
         end_offset=max(part.end_offset for part in parts),
@@ -60,6 +78,7 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
         retrying=sum(part.retrying for part in parts),
         dead=dead,
         first_ready=min((part.first_ready for part in parts if part.first_ready is not None), default=None),
+        oldest_ready_at_ms=None,
         last_pop_at_ms=last.last_pop_at_ms,
         last_consumer_id=last.last_consumer_id,
     )

@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base.errors import GroupNotFound
+from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.schema import integer
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -27,11 +29,14 @@ messages share a lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class Redriven:
-    """The number of redriven messages, and of those still dead."""
+class RedriveResult(Answer):
+    """The outcome of a redrive.
 
-    redriven: int
-    remaining: int
+    redriven: How many messages left the dead letters.
+    remaining: How many of the group's messages are still in the dead letters."""
+
+    redriven: int = required(integer(examples=[1]))
+    remaining: int = required(integer())
 
 
 class Redrive:
@@ -39,7 +44,7 @@ class Redrive:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._letters, self._retries = env.catalogue, letters, retries
 
-    def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> Redriven:
+    def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> RedriveResult:
         """Redrives these messages, as many as time and room allow; none unless all of them are dead.
 
         Raises GroupNotFound, MessageNotFound."""
@@ -49,9 +54,9 @@ class Redrive:
         count = 0
         for letters in by_cursor(named):
             count += self._own(topic, group, letters, until_ms)[0]
-        return Redriven(count, self.remaining(topic, name))
+        return RedriveResult(count, self.remaining(topic, name))
 
-    def all(self, topic: Topic, name: str) -> Redriven:
+    def all(self, topic: Topic, name: str) -> RedriveResult:
         """Redrives all messages that are dead now, as time and room allow. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.uptime() + DEAD_MS
@@ -69,7 +74,7 @@ class Redrive:
                 break
             if (letters[-1].queue, "") in stopped:
                 since = (letters[-1].queue + 1, 0, "")
-        return Redriven(count, self.remaining(topic, name))
+        return RedriveResult(count, self.remaining(topic, name))
 
     def remaining(self, topic: Topic, name: str) -> int:
         """The number of the group's dead messages. Raises GroupNotFound."""

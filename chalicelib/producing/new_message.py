@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import orjson
 
 from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.base.fields import Label, check, encodable, given, shown
+from chalicelib.base.fields import Label, check, encodable, given, optional, request, shown
 from chalicelib.base.limits import (
     BATCH_MESSAGES_MAX,
     BODY_BYTES_MAX,
@@ -22,7 +22,7 @@ from chalicelib.base.limits import (
     TAG_CHARS_MAX,
 )
 from chalicelib.base.message import QUEUE, Message, carried_bytes, properties_bytes
-from chalicelib.base.schema import either, instant, integer, mapping, optional, request, string
+from chalicelib.base.schema import either, instant, integer, mapping, string
 
 Sent = tuple[Message, int | None]
 """A message, and the queue that it asks for."""

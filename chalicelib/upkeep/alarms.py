@@ -121,8 +121,8 @@ class Alarms:
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:
     """The number of ready messages, and the age of the oldest in ms."""
-    oldest_at_ms = min(details.oldest_ready_at_ms.values(), default=now)
-    return sum(each.ready for each in details.queues), max(0, now - oldest_at_ms)
+    oldest = [queue.oldest_ready_at_ms for queue in details.queues if queue.oldest_ready_at_ms is not None]
+    return sum(queue.ready for queue in details.queues), max(0, now - min(oldest, default=now))
 
 
 def change(key: Key, state: AlarmState, by: bytes) -> Write:

@@ -15,8 +15,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
 from chalicelib.base.fields import Label, checked, quoted
+from chalicelib.base.fields import request as request_type
 from chalicelib.base.runtime import system
-from chalicelib.base.schema import request as request_type
 from chalicelib.protocols.http import problems
 from chalicelib.protocols.http.body import body_of
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from chalicelib.api.operation import Answer, Json, Operation, sometimes
+from chalicelib.api.operation import Json, Operation
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import Answer, sometimes
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
 from chalicelib.base.schema import array, integer, string
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem

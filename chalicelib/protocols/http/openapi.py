@@ -7,11 +7,12 @@ from typing import Any
 
 from chalicelib import VERSION
 from chalicelib.api import FAMILIES
-from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Answer, Family, Json, Operation, described
+from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family, Json, Operation, described
+from chalicelib.base.fields import Answer, declarations
 from chalicelib.base.limits import REQUEST_BYTES_MAX
-from chalicelib.base.schema import declarations, string
+from chalicelib.base.schema import string
 from chalicelib.protocols.http import documented_problems
-from chalicelib.protocols.http.schemas import Schemas, example_of, with_text
+from chalicelib.protocols.http.schemas import Schemas, example_of, with_text, without
 
 DESCRIPTION = f"""\
 A message queue without brokers. Producers put messages into the queues of a *topic*. Each *group* of consumers reads
@@ -83,7 +84,7 @@ def document() -> dict[str, Any]:
 
 
 def _parameter(place: str, name: str, schema: Json, **more: Any) -> Json:
-    bare = {keyword: value for keyword, value in schema.items() if keyword not in ("description", "examples")}
+    bare = without(schema, "description", "examples")
     example = {"example": schema["examples"][0]} if place != "query" else {}
     return {"name": name, "in": place, **more, "description": schema["description"], "schema": bare, **example}
 

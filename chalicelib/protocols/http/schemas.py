@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.api.operation import Answer, Json, Sometimes, described
+from chalicelib.api.operation import Json, described
+from chalicelib.base.fields import Answer, Sometimes, declarations
 from chalicelib.base.limits import INSTANT_MS_MAX
-from chalicelib.base.schema import EPOCH, Schema, declarations, nullable
+from chalicelib.base.schema import EPOCH, Schema, nullable
 
 _INSTANT_MS = 1_767_225_661_000
 """An example of one."""
@@ -50,29 +51,35 @@ def _request(kind: type, schemas: Schemas) -> Json:
     return _object(kind, properties, needed, additionalProperties=False)
 
 
-def _answer(kind: type[Answer], schemas: Schemas) -> Json:
-    """`SETTINGS` are all there in an answer: an example is what each is by default."""
+def _answer(kind: type, schemas: Schemas) -> Json:
     own = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items() if name[0].islower()}
-    texts = described(kind) | {name: text for name, text in described(kind.SETTINGS or Answer).items() if name}
+    texts = described(kind)
     fields = {name: value for name, value in own.items() if isinstance(value, dict | type | Sometimes)}
     properties = {}
-    for name, each in declarations(kind.SETTINGS).items() if kind.SETTINGS else ():
-        schema = {"default": None, **with_text(schemas.rendered(each.schema), texts.get(name))}
-        default = schema.pop("default")
-        schema.pop("additionalProperties", None)
-        examples = schema.pop("examples", [default])
-        properties[name] = {**(nullable(schema) if default is None else schema), "examples": examples}
+    for name, declared in declarations(kind).items():
+        schema = with_text(schemas.rendered(declared.schema), texts.get(name))
+        properties[name] = schema if declared.is_required else _setting(schema)
     for name, value in fields.items():
         schema = schemas.rendered(value.schema if isinstance(value, Sometimes) else value)
         properties[name] = with_text(schema, texts.get(name))
     needed = [name for name in properties if not isinstance(fields.get(name), Sometimes)]
-    return _object(kind, properties, needed, **kind.RULES)
+    return _object(kind, properties, needed)
+
+
+def _setting(schema: Json) -> Json:
+    """A setting is always there in an answer. An example is what it is by default."""
+    answered, default = without(schema, "default", "additionalProperties"), schema.get("default")
+    return {"examples": [default], **(nullable(answered) if default is None else answered)}
 
 
 def _object(kind: type, properties: Json, needed: list[str], **more: Any) -> Json:
     required = {"required": needed} if needed else {}
     rules = getattr(kind, "RULES", {})
     return {"type": "object", **required, "properties": properties, **rules, **more, "description": described(kind)[""]}
+
+
+def without(schema: Json, *keywords: str) -> Json:
+    return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 
 def with_text(schema: Json, text: str | None) -> Json:
