@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
+from chalicelib.base import limits
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue import topic
 from chalicelib.log import reader, writer
 from chalicelib.service import Service
 from chalicelib.upkeep import sweeps
@@ -40,7 +40,7 @@ CONSUMERS_LULL = 50
 @contextmanager
 def short_lives() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(topic, "EXPIRED_KEPT_MS", _KEPT_MS))
+        stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", _KEPT_MS))
         stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=_KEPT_MS, HOUR_MS=_BELIEVED_MS))
         stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
         stack.enter_context(patch.object(sweeps, "TRIMMED_EVERY_MS", _TRIMMED_EVERY_MS))
