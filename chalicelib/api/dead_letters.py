@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
-from chalicelib.base.errors import InvalidField, MessageNotFound
-from chalicelib.base.fields import Answer, optional, request, shown, sometimes
+from chalicelib.base.errors import MessageNotFound
+from chalicelib.base.fields import Answer, optional, request, sometimes
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import batch, instant, integer, string
 from chalicelib.catalogue.topic import Topic
-from chalicelib.dead_letters.queue import BEGINNING, Position
 from chalicelib.dead_letters.redrive import RedriveResult
 from chalicelib.service import Service
-from chalicelib.store.paging import positions_of, positions_token
-from chalicelib.table import keys
 
 DEAD_LETTERS = Family("Dead letters", __doc__)
 
@@ -57,7 +54,7 @@ def list_dead(service: Service, topic: Topic, group_name: str, request: Page) ->
 
     They come by queue and offset. A message that is no longer in the log is left out. A broadcast group lists a message
     once for each consumer that gave it up; a redrive with its id brings it back to all of them."""
-    page = service.dead_letters.queue.page(topic, group_name, request.limit, _position(request.next, topic.queues))
+    page, rest = service.dead_letters.queue.page(topic, group_name, request.limit, request.next)
     messages = [
         {
             **message.stored.as_json(topic.name),
@@ -65,9 +62,9 @@ def list_dead(service: Service, topic: Topic, group_name: str, request: Page) ->
             "reason": message.letter.reason,
             "dead_at_ms": message.letter.dead_at_ms,
         }
-        for message in page.messages
+        for message in page
     ]
-    return {"messages": messages, "next": None if page.rest is None else _token(page.rest)}
+    return {"messages": messages, "next": rest}
 
 
 @DEAD_LETTERS.operation("POST", _DEAD + "/redrive", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
@@ -89,19 +86,3 @@ def purge_dead(service: Service, topic: Topic, group_name: str) -> Json:
     The messages stay in the log for other groups. One call takes {DEAD_MS} ms at most: call again until nothing is
     purged."""
     return {"purged": service.dead_letters.queue.purge(topic, group_name)}
-
-
-def _token(position: Position) -> str:
-    queue, offset, consumer = position
-    token = positions_token({queue: offset})
-    return f"{token}.{consumer}" if consumer else token
-
-
-def _position(token: str | None, queues: int) -> Position:
-    if token is None:
-        return BEGINNING
-    first, dot, consumer = token.partition(".")
-    positions = positions_of(first, queues)
-    if len(positions) > 1 or (dot and not keys.is_consumer(consumer)):
-        raise InvalidField(f"parameter 'next' belongs to another list; it is {shown(token)}")
-    return *next(iter(positions.items())), consumer

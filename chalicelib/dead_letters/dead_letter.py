@@ -38,6 +38,10 @@ class DeadLetter:
         return cls(key, cursor.queue, offset, cursor.epoch, attempts, reason, now)
 
     @property
+    def place(self) -> tuple[int, int]:
+        return self.queue, self.offset
+
+    @property
     def consumer(self) -> str:
         """The hash of its consumer in a broadcast group; empty otherwise."""
         return keys.consumer_of_dead(self.key)

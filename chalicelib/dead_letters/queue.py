@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
+from dataclasses import dataclass
 
 import orjson
 
@@ -17,23 +16,17 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor_writes import purged
-from chalicelib.cursors.lease import runs
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.delays.delayed_messages import DelayedMessages
 from chalicelib.log.reader import LogReader, Want, entry_at, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
-from chalicelib.store import Keys, Range, Read
+from chalicelib.store import Keys, Range, Read, paging
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused
+from chalicelib.table.writes import Key, Refused
 
 PURGED_TOGETHER_MAX = 90
 """Dead letters that one transaction removes, beside the cursor that counts them."""
-
-Position = tuple[int, int, str]
-"""Queue and offset, and in a broadcast group the consumer; an empty one sorts before all others."""
-
-BEGINNING: Position = (0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +35,27 @@ class DeadMessage:
     letter: DeadLetter
 
 
-@dataclass(frozen=True, slots=True)
-class DeadPage:
-    """`rest`: where the next page begins, or None without one."""
-
-    messages: list[DeadMessage]
-    rest: Position | None
-
-
 class DeadLetterQueue:
     def __init__(self, env: Env, reader: LogReader, delayed: DelayedMessages) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._reader, self._delayed = env.catalogue, reader, delayed
 
-    def page(self, topic: Topic, name: str, limit: int, since: Position) -> DeadPage:
-        """Up to `limit` dead messages from a place on, by queue and offset; fewer if a response would not hold them.
-        Omits letters whose message the log has dropped. Raises GroupNotFound."""
+    def page(self, topic: Topic, name: str, limit: int, token: str | None) -> tuple[list[DeadMessage], str | None]:
+        """Up to `limit` dead messages by queue and offset, and the token of the next page (None: no more). Fewer if a
+        response would not hold them; omits letters whose message the log has dropped. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
-        letters = self.read(group, since, limit + 1)
-        chosen = letters[:limit]
-        found, unread = self._messages(topic, chosen)
-        messages = found[: _fitting(found)]
-        if len(messages) < len(found):
-            return DeadPage(messages, _place(found[len(messages)].letter))
-        rest = (*unread, "") if unread else next((_place(letter) for letter in letters[limit:]), None)
-        return DeadPage(messages, rest)
+        dead = keys.dead_partition(topic.id, group.id)
+        items, rest = paging.page(self._store, dead, limit, token, keys.DEAD_PATTERN)
+        letters = [DeadLetter.of(item) for item in items]
+        readable, unread = self._messages(topic, letters)
+        messages = readable[: _fitting(readable)]
+        left = [dead.letter for dead in readable[len(messages) :]] or unread
+        return messages, paging.token_of(letters[letters.index(left[0]) - 1].key.sk) if left else rest
 
-    def read(self, group: Group, since: Position, limit: int) -> list[DeadLetter]:
-        """The first letters from a place on, by queue and offset."""
-        first = keys.dead(group.topic_id, group.id, *since)
-        items = self._store.read([Range(first.pk, first.sk, keys.LAST, limit=limit, strong=True)])[0]
+    def read(self, group: Group, since: str, limit: int, last: str = keys.LAST) -> list[DeadLetter]:
+        """The first letters, by queue and offset, between these sort keys."""
+        dead = keys.dead_partition(group.topic_id, group.id)
+        items = self._store.read([Range(dead, since, last, limit=limit, strong=True)])[0]
         return [DeadLetter.of(item) for item in items]
 
     def again(self, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
@@ -88,7 +72,7 @@ class DeadLetterQueue:
         ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]
         found = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
         letters = [DeadLetter.of(item) for items in found for item in items]
-        dead = {(letter.queue, letter.offset) for letter in letters}
+        dead = {letter.place for letter in letters}
         chains = self._chains(topic, sorted(dead))
         for text, place in parsed.items():
             entry = entry_at(chains[place[1]], place[2]) if place and place[1:] in dead else None
@@ -100,32 +84,28 @@ class DeadLetterQueue:
         """Removes the existing letters while there is time, but none written meanwhile. Returns how many. Raises
         GroupNotFound."""
         group = self._catalogue.group(topic, name)
-        until_ms = self._runtime.uptime() + DEAD_MS
-        count, since = 0, BEGINNING
-        while letters := self.read(group, since, PURGED_TOGETHER_MAX):
-            since = after(letters[-1])
-            for own in by_cursor(letters):
-                count += self._purged(topic, group, own, until_ms)
-            if self._runtime.uptime() > until_ms:
-                break
-        return count
+        return self._purge(topic, group, keys.FIRST, keys.LAST, self._runtime.uptime() + DEAD_MS)
 
     def purge_before(self, topic: Topic, group: Group, queue: int, offset: int, until_ms: int) -> int:
         """Removes the letters of a queue for messages before this offset, while there is time. Returns how many."""
+        first, last = (keys.dead(topic.id, group.id, queue, place).sk for place in (0, offset - 1))
+        return self._purge(topic, group, first, last + keys.LAST, until_ms)
+
+    def _purge(self, topic: Topic, group: Group, since: str, last: str, until_ms: int) -> int:
         count = 0
         while self._runtime.uptime() <= until_ms:
-            found = self.read(group, (queue, 0, ""), PURGED_TOGETHER_MAX)
-            letters = [letter for letter in found if letter.queue == queue and letter.offset < offset]
-            count += sum(self._purged(topic, group, own, until_ms) for own in by_cursor(letters))
-            if len(letters) < PURGED_TOGETHER_MAX:
+            letters = self.read(group, since, PURGED_TOGETHER_MAX, last)
+            if not letters:
                 break
+            since = letters[-1].key.sk + keys.AFTER
+            for cursor, own in by_cursor(group, letters).items():
+                count += self._purged(topic, group, cursor, own, until_ms)
         return count
 
-    def _purged(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> int:
-        """Removes these letters, all of one cursor. Returns how many."""
+    def _purged(self, topic: Topic, group: Group, cursor: Key, letters: list[DeadLetter], until_ms: int) -> int:
+        """Removes these letters, all counted by one cursor. Returns how many."""
         while letters and self._runtime.uptime() <= until_ms:
             try:
-                cursor = group.cursor_key(letters[0].queue, letters[0].consumer)
                 self._store.write_together([purged(cursor, len(letters)), *map(dead_letter.remove, letters)])
                 return len(letters)
             except Refused:
@@ -133,76 +113,59 @@ class DeadLetterQueue:
                 letters = self.again(letters)
         return 0
 
-    def _messages(
-        self, topic: Topic, letters: Sequence[DeadLetter]
-    ) -> tuple[list[DeadMessage], tuple[int, int] | None]:
-        """The readable messages of these letters, and the first place for which a response has no room; nothing after
-        it is read."""
-        chains = self._chains(topic, sorted({(letter.queue, letter.offset) for letter in letters}))
-        found: list[DeadMessage] = []
+    def _messages(self, topic: Topic, letters: Sequence[DeadLetter]) -> tuple[list[DeadMessage], Sequence[DeadLetter]]:
+        """The readable messages of the first of these letters, and the letters from the first on for which a response
+        has no room; their messages are not read."""
+        chains = self._chains(topic, sorted({letter.place for letter in letters}))
+        stored: dict[tuple[int, int], Stored] = {}
         left_bytes = RESPONSE_JSON_BYTES_MAX
-        for queue, grouped in groupby(letters, key=lambda letter: letter.queue):
-            by_offset: dict[int, list[DeadLetter]] = {}
-            for letter in grouped:
-                by_offset.setdefault(letter.offset, []).append(letter)
-            wanted = [offset for offset in by_offset if entry_at(chains[queue], offset)]
-            reached = within_reach(chains[queue], wanted, left_bytes)
-            stored = self._reader.stored(topic, queue, chains[queue], reached)
-            found += [DeadMessage(each, letter) for each in stored for letter in by_offset[each.offset]]
+        unread: Sequence[DeadLetter] = ()
+        for queue, chain in chains.items():
+            offsets = sorted({letter.offset for letter in letters if letter.queue == queue})
+            wanted = [offset for offset in offsets if entry_at(chain, offset)]
+            reached = within_reach(chain, wanted, left_bytes)
+            for message in self._reader.stored(topic, queue, chain, reached):
+                stored[queue, message.offset] = message
+            left_bytes -= wire_bytes(chain, reached)
             if len(reached) < len(wanted):
-                return found, (queue, wanted[len(reached)])
-            left_bytes -= wire_bytes(chains[queue], reached)
-        return found, None
+                cut = (queue, wanted[len(reached)])
+                unread = [letter for letter in letters if letter.place >= cut]
+                break
+        placed = ((stored.get(letter.place), letter) for letter in letters)
+        return [DeadMessage(message, letter) for message, letter in placed if message], unread
 
     def _chains(self, topic: Topic, places: Sequence[tuple[int, int]]) -> dict[int, list[Segment]]:
-        """By queue, the segments that hold these sorted places, read as stretches with small gaps. Places missing from
-        a stretch are read by themselves, since the log may begin in its middle."""
+        """By queue, the segments that hold these sorted places."""
+        stretches = _stretches(places)
+        wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in stretches]
         segments: dict[int, dict[int, Segment]] = {queue: {} for queue, _ in places}
-        chains: dict[int, list[Segment]] = {queue: [] for queue in segments}
-        for stretches in (_stretches(places), None):
-            asked = stretches or [
-                (queue, range(offset, offset + 1)) for queue, offset in places if not entry_at(chains[queue], offset)
-            ]
-            wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in asked]
-            for (queue, _), chain in zip(asked, self._reader.chains(wants, strong=True), strict=True):
-                segments[queue] |= {segment.base: segment for segment in chain}
-            chains = {queue: [known[base] for base in sorted(known)] for queue, known in segments.items()}
-        return chains
+        for (queue, _), chain in zip(stretches, self._reader.chains(wants, strong=True), strict=True):
+            segments[queue] |= {segment.base: segment for segment in chain}
+        return {queue: [*known.values()] for queue, known in segments.items()}
 
 
-def by_cursor(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
-    """The letters grouped by the cursor that counts them, in offset order."""
-    ordered = sorted(letters, key=lambda letter: (letter.queue, letter.consumer, letter.offset))
-    return [list(own) for _, own in groupby(ordered, key=lambda letter: (letter.queue, letter.consumer))]
-
-
-def after(letter: DeadLetter) -> Position:
-    """The place directly after a letter."""
-    return letter.queue, letter.offset, letter.consumer + keys.AFTER
-
-
-def _place(letter: DeadLetter) -> Position:
-    return letter.queue, letter.offset, letter.consumer
+def by_cursor(group: Group, letters: Sequence[DeadLetter]) -> dict[Key, list[DeadLetter]]:
+    """The letters by the key of the cursor that counts them, in offset order."""
+    counted: dict[Key, list[DeadLetter]] = {}
+    for letter in sorted(letters, key=lambda letter: (letter.queue, letter.consumer, letter.offset)):
+        counted.setdefault(group.cursor_key(letter.queue, letter.consumer), []).append(letter)
+    return counted
 
 
 def _stretches(places: Sequence[tuple[int, int]]) -> list[tuple[int, range]]:
-    found: list[tuple[int, range]] = []
-    for queue, grouped in groupby(places, key=lambda place: place[0]):
-        for run in runs(offset for _, offset in grouped):
-            if found and found[-1][0] == queue and run.start - found[-1][1].stop <= BATCH_MESSAGES_MAX:
-                found[-1] = (queue, range(found[-1][1].start, run.stop))
-            else:
-                found.append((queue, run))
-    return found
+    """Queues and ranges of offsets that cover these sorted places, one range for places with small gaps."""
+    stretches: list[tuple[int, range]] = []
+    for queue, offset in places:
+        last_queue, last = stretches[-1] if stretches else (None, range(0))
+        if queue == last_queue and offset - last.stop <= BATCH_MESSAGES_MAX:
+            stretches[-1] = (queue, range(last.start, offset + 1))
+        else:
+            stretches.append((queue, range(offset, offset + 1)))
+    return stretches
 
 
 def _fitting(messages: Sequence[DeadMessage]) -> int:
-    """How many of them, with their reasons, fit a response."""
-    space = Space()
-    for count, each in enumerate(messages):
-        reason_bytes = carried_bytes(orjson.dumps(each.letter.reason))
-        space = replace(space, json_bytes=space.json_bytes - reason_bytes) if count else space
-        if not space.fitting([each.stored]):
-            return count
-        space = space.after([each.stored])
-    return len(messages)
+    """How many of them, with their reasons, fit a response: at least one."""
+    reasons_bytes = sum(carried_bytes(orjson.dumps(dead.letter.reason)) for dead in messages)
+    space = Space(json_bytes=RESPONSE_JSON_BYTES_MAX - reasons_bytes)
+    return max(space.fitting(dead.stored for dead in messages), 1)

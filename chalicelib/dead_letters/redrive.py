@@ -18,10 +18,10 @@ from chalicelib.cursors.lease import parked, runs
 from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.dead_letters.queue import BEGINNING, PURGED_TOGETHER_MAX, DeadLetterQueue, after, by_cursor
+from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX, DeadLetterQueue, by_cursor
 from chalicelib.store import Range
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused
+from chalicelib.table.writes import Key, Refused
 
 REDRIVEN_LEASES_MAX = LEASES_MAX // 2
 """With this many leases a cursor accepts no more redriven messages: the remaining room is for consumers. Adjacent
@@ -45,35 +45,32 @@ class Redrive:
         self._catalogue, self._letters, self._retries = env.catalogue, letters, retries
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> RedriveResult:
-        """Redrives these messages, as many as time and room allow; none unless all of them are dead.
-
-        Raises GroupNotFound, MessageNotFound."""
+        """Redrives these messages, as many as time and room allow; none unless all of them are dead. Raises
+        GroupNotFound, MessageNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.uptime() + DEAD_MS
-        named = self._letters.named(topic, group, message_ids)
-        count = 0
-        for letters in by_cursor(named):
-            count += self._own(topic, group, letters, until_ms)[0]
+        letters = self._letters.named(topic, group, message_ids)
+        counted = by_cursor(group, letters).items()
+        count = sum(self._own(topic, group, cursor, own, until_ms)[0] for cursor, own in counted)
         return RedriveResult(count, self.remaining(topic, name))
 
     def all(self, topic: Topic, name: str) -> RedriveResult:
         """Redrives all messages that are dead now, as time and room allow. Raises GroupNotFound."""
         group = self._catalogue.group(topic, name)
         until_ms = self._runtime.uptime() + DEAD_MS
-        count, since = 0, BEGINNING
-        stopped: set[tuple[int, str]] = set()
+        count, since = 0, keys.FIRST
+        stopped: set[Key] = set()
         while letters := self._letters.read(group, since, PURGED_TOGETHER_MAX):
-            since = after(letters[-1])  # messages that die again meanwhile wait for the next call
-            for own in by_cursor(letters):
-                whose = (own[0].queue, own[0].consumer)
-                if whose not in stopped:
-                    redriven_here, is_stopped = self._own(topic, group, own, until_ms)
+            since = letters[-1].key.sk + keys.AFTER  # messages that die again meanwhile wait for the next call
+            for cursor, own in by_cursor(group, letters).items():
+                if cursor not in stopped:
+                    redriven_here, is_stopped = self._own(topic, group, cursor, own, until_ms)
                     count += redriven_here
-                    stopped |= {whose} if is_stopped else set()
+                    stopped |= {cursor} if is_stopped else set()
             if self._runtime.uptime() > until_ms:
                 break
-            if (letters[-1].queue, "") in stopped:
-                since = (letters[-1].queue + 1, 0, "")
+            if group.cursor_key(letters[-1].queue) in stopped:
+                since = keys.dead(topic.id, group.id, letters[-1].queue + 1, 0).sk
         return RedriveResult(count, self.remaining(topic, name))
 
     def remaining(self, topic: Topic, name: str) -> int:
@@ -81,13 +78,16 @@ class Redrive:
         cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
         return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
 
-    def _own(self, topic: Topic, group: Group, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
-        """Redrives letters of one cursor. Returns how many, and whether time or room ran out."""
+    def _own(self, topic: Topic, group: Group, key: Key, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
+        """Redrives letters, all counted by the cursor of this key. Returns how many, and whether time or room ran
+        out."""
         count = 0
         while letters:
             if self._runtime.uptime() > until_ms:
                 return count, True
-            cursor = self._cursor(topic, group, letters[0])
+            [cursor] = read_again(self._store, [key])
+            if cursor is None:
+                raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
             paged = self._paged(cursor) if is_ancient(cursor, letters) else set()
             if paged is None:
                 continue
@@ -95,9 +95,8 @@ class Redrive:
             if not chosen:
                 return count, True
             now = self._runtime.now()
-            leases = [parked(self._runtime, run, now, attempt=0) for run in back]
+            change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:
-                change = redriven(leases, len(chosen))
                 self._store.write_together([write(cursor, change), *map(dead_letter.remove, chosen)])
             except Refused:
                 letters = self._letters.again(letters)
@@ -111,15 +110,7 @@ class Redrive:
         held = self._retries.read([(cursor, cursor.pages.values())])[0]
         if held.keys() != cursor.pages.keys():
             return None
-        return {offset for retries in held.values() for retry in retries for offset in retry.offsets}
-
-    def _cursor(self, topic: Topic, group: Group, letter: DeadLetter) -> Cursor:
-        """The cursor that counts this letter."""
-        key = group.cursor_key(letter.queue, letter.consumer)
-        cursor = read_again(self._store, [key])[0]
-        if cursor is None:
-            raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
-        return cursor
+        return {offset for leases in held.values() for lease in leases for offset in lease.owed_offsets}
 
 
 def is_ancient(cursor: Cursor, letters: Sequence[DeadLetter]) -> bool:

@@ -18,7 +18,7 @@ from chalicelib.delays.writer import Waiting
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.store import Keys, Range
-from chalicelib.store.paging import place_of, token_of
+from chalicelib.store.paging import after_place, token_of
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 
@@ -32,7 +32,7 @@ class DelayedMessages:
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Waiting], str | None]:
         """Up to `limit` delayed messages by due time, fewer if a response would not hold them, and the token of the
         next page (None: no more)."""
-        after = keys.FIRST if token is None else f"{place_of(token, keys.DELAYED_PATTERN)}{keys.AFTER}"
+        after = after_place(token, keys.DELAYED_PATTERN)
         order = list(islice(self._ahead(topic, after, limit + 1), limit + 1))
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]

@@ -14,16 +14,24 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
 
-def page(store: Store, pk: str, limit: int, token: str | None) -> tuple[list[Item], str | None]:
+def page(
+    store: Store, pk: str, limit: int, token: str | None, pattern: str = NAME_PATTERN
+) -> tuple[list[Item], str | None]:
     """Up to `limit` items after the one the token names, and the token of the next page (None: no more items).
+    `pattern`: that of the sort keys.
 
     The token is a position in the order, not a count, so creating or deleting items meanwhile repeats and skips
     nothing."""
-    after = keys.FIRST if token is None else f"{place_of(token, NAME_PATTERN)}{keys.AFTER}"
+    after = after_place(token, pattern)
     items = store.read([Range(pk, after, keys.LAST, limit=limit + 1, strong=True)])[0]
     if len(items) <= limit:
         return items, None
     return items[:limit], token_of(items[limit - 1]["sk"])
+
+
+def after_place(token: str | None, pattern: str) -> str:
+    """Sorts directly after the sort key that the token names; without a token, before all."""
+    return keys.FIRST if token is None else f"{place_of(token, pattern)}{keys.AFTER}"
 
 
 def token_of(place: str) -> str:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from functools import lru_cache
 
 from chalicelib.table.writes import Key
@@ -58,11 +57,6 @@ def group(topic_id: str, name: str) -> Key:
 def consumer(consumer_id: str) -> str:
     """The hash that identifies a consumer of a broadcast group."""
     return hashlib.blake2b(consumer_id.encode(), digest_size=_CONSUMER_BYTES).hexdigest()
-
-
-def is_consumer(text: str) -> bool:
-    """Whether the text has the form of such a hash."""
-    return re.fullmatch(f"[0-9a-f]{{{2 * _CONSUMER_BYTES}}}", text) is not None
 
 
 @lru_cache(_CURSORS_KEPT_MAX)
@@ -162,6 +156,9 @@ def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = 
     """In a broadcast group, two consumers may each give up the same message."""
     place = f"{queue:03d}#{offset:0{_OFFSET_DIGITS}d}"
     return Key(dead_partition(topic_id, group_id), f"{place}#{consumer}" if consumer else place)
+
+
+DEAD_PATTERN = f"[0-9]{{3}}#[0-9]{{{_OFFSET_DIGITS}}}(#[0-9a-f]{{{2 * _CONSUMER_BYTES}}})?"
 
 
 def place_of_dead(key: Key) -> tuple[int, int]:

@@ -64,7 +64,7 @@ class Expiry:
             count += len(expired_decisions)
             if len(expired_decisions) < _PAGE - 1:
                 break
-        for group in self._catalogue.groups(topic):
+        for group in self._catalogue.groups(topic) if head else ():
             count += self._letters.purge_before(topic, group, queue, head, until_ms)
         return count
 
