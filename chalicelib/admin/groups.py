@@ -15,9 +15,8 @@ from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.view import all_cursors_of, cursors_of
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, all_cursors_of, cursors_of
 from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, stored_at

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
-from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
-from chalicelib.consuming.claim_plan import NO_ACKS, Pick, Riding, Tokens, pick, take
-from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
-from chalicelib.consuming.request import Pop
+from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
+from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors import Cursors
@@ -50,7 +48,6 @@ class Claimed:
     `is_limited`: the group's cap on messages in flight left ready messages. `is_partial`: one write could not name all
     due leases. `is_own`: this call leased them, not another one of the same attempt."""
 
-    cursor: Cursor
     leases: list[Lease]
     segments: list[Segment]
     is_limited: bool = False
@@ -60,213 +57,183 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
+    """`riding`: the acks in the same write."""
+
     picked: Pick
     segments: list[Segment]
     change: Change
-    tokens: tuple[str, ...]
+    riding: Plan
 
 
 class Claimer:
+    """The view's cursor is the state of a claim: each attempt plans from it, and leaves there what the store returned.
+    All methods raise GroupNotFound if the group is deleted meanwhile."""
+
     def __init__(self, env: Env, log: Log, cursors: Cursors, burial: Burial) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._reader, self._skipper = log.reader, Skipper(env.runtime, log)
         self._cache, self._retries = cursors.cache, cursors.retries
         self._burial = burial
 
-    def within_reach(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Pick:
+    def within_reach(self, view: QueueView) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
         in a page do not count."""
-        cursor, now = view.cursor, self._runtime.now()
-        while (tended := self._tended(view, cursor, ask, riding, now)) is not cursor:
-            cursor, now = tended, self._runtime.now()
-        view.cursor = cursor
-        if riding:
-            cursor = riding.cursor = assume(cursor, riding.receipts)
-        return self._picked(view, cursor, ask, riding, now)
+        want, now = view.ask.max_messages, self._runtime.now()
+        while self._has_tended(view, want, now):
+            now = self._runtime.now()
+        return pick(view.cursor, view.group, view.end, want, now, _riding(view))
 
-    def claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None, space: Space) -> Claimed:
-        """Leases up to `max_messages` of a queue and acks `riding` in the same write. Without leases, none was ready
-        and `riding` is still to be acked. `space`: the whole response, if this is the call's first claim."""
-        cursor = self._standing(view.cursor)
-        cursor = assume(cursor, riding.receipts) if riding else cursor
+    def claim(self, view: QueueView, want: int) -> Claimed:
+        """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
+        none was ready, and the acks are still to be carried out."""
+        if not view.cursor.stands:
+            view.learn(Cursor.of(self._store.write(create(view.cursor))))
         passed = 0
         while True:
-            if riding:
-                riding.cursor = cursor
-            if space.is_whole and (held := self.held(view, cursor, ask)):
+            if view.is_repeatable and (held := self.held(view)):
                 return held
             now = self._runtime.now()  # one instant for both, or a lease could end between them
-            tended = self._tended(view, cursor, ask, riding, now)
-            if tended is not cursor:
-                cursor = tended
+            if self._has_tended(view, want, now):
                 continue
-            plan = self._plan(view, cursor, ask, riding, space, now)
-            if not plan.tokens and not plan.picked.fresh:
-                return Claimed(cursor, [], [], plan.picked.is_limited)
+            plan = self._plan(view, want, now)
+            if not plan.picked.takeovers and not plan.picked.fresh:
+                return Claimed([], [], plan.picked.is_limited)
             recognised: list[Item] = []
             try:
-                after = Cursor.of(self._store.write(write(cursor, plan.change, recognised.append)))
+                item = self._store.write(write(view.cursor, plan.change, recognised.append))
             except Refused as refused:
-                cursor = self._found(view, refused)
+                view.learn(Cursor.or_none(refused.before))
                 continue
-            self._learn(after, riding)
-            cursor = after
-            if plan.tokens:
-                claimed = self._claimed(view, after, plan, ask, space, is_own=not recognised)
+            self._learn(view, Cursor.of(item), plan)
+            if plan.change.tokens:
+                if claimed := self._claimed(view, plan, is_own=not recognised):
+                    return claimed
             else:
                 passed += plan.picked.fresh
-                self._skipper.look_on(view, cursor, ask.max_messages)
-                claimed = self._given_up(view, cursor, plan, passed)
-            if claimed:
-                return claimed
+                self._skipper.look_on(view, want)
+                if view.group.filter and (passed >= PASSED_MAX or view.is_sifted_enough(self._runtime.uptime())):
+                    return Claimed([], [], plan.picked.is_limited)
 
-    def _given_up(self, view: QueueView, cursor: Cursor, plan: _Plan, passed: int) -> Claimed | None:
-        """A claim without messages, if enough were skipped for now; expired messages are skipped to their end."""
-        is_long = passed >= PASSED_MAX or self._runtime.uptime() > view.sift_until_ms
-        is_enough = is_long and view.group.filter is not None
-        return Claimed(cursor, [], [], plan.picked.is_limited) if is_enough else None
-
-    def give_back(self, claimed: Claimed, offsets: Collection[int]) -> None:
+    def give_back(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> None:
         """Undoes a claim of unreadable messages, if the store allows it: their delivery does not count, and they are
         due again in a moment, so that others can be popped meanwhile. Leases of another call stay."""
         due = self._runtime.now() + UNREADABLE_MS
         change = Change()
         for lease in claimed.leases if claimed.is_own else ():
             indexes = [index for index in lease.owed if lease.start + index in offsets]
-            spans = [range(lease.start + run.start, lease.start + run.stop) for run in runs(indexes)]
+            spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
             if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
                 new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
                 change += move(lease, indexes, new)
         with suppress(Refused, StoreUnavailable):
             if change:
-                after = Cursor.of(self._store.write(write(claimed.cursor, change)))
-                self._cache.keep(after.key, after)
+                view.learn(Cursor.of(self._store.write(write(view.cursor, change))))
+                self._cache.keep(view.cursor.key, view.cursor)
 
-    def _learn(self, after: Cursor, riding: ReceiptBatch | None) -> None:
-        self._cache.keep(after.key, after)
-        if riding:
-            riding.learn(after, riding.acks())
+    def held(self, view: QueueView) -> Claimed | None:
+        """The leases that another call of the attempt made and still holds, recorded as delivered here."""
+        token = view.ask.attempt_token
+        while token and (leases := view.cursor.held(token, self._runtime.now())):
+            new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
+            if not new:
+                return Claimed(leases, [], is_own=False)
+            view.learn(self._changed(view.cursor, confirm(new)))
+            self._cache.keep(view.cursor.key, view.cursor)
+        return None
 
-    def _claimed(
-        self, view: QueueView, after: Cursor, plan: _Plan, ask: Pop, space: Space, is_own: bool
-    ) -> Claimed | None:
-        """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
-        have. None: that one holds none any more."""
-        if space.is_whole and ask.attempt_token:
-            others = {lease.token for lease in after.held(ask.attempt_token, self._runtime.now())} - set(plan.tokens)
-            if others or not is_own:
-                return self.held(view, after, ask)
-        leases = [after.leases[token] for token in plan.tokens if token in after.leases]
-        return Claimed(after, leases, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
-
-    def _tended(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Cursor:
-        """The cursor after a write that a claim needs first: one that buries messages without attempts left, removes
-        inert leases, brings back a due retry page, or moves retries into one that a crashed nack has left. The same
-        cursor if it needs none."""
-        if not cursor.needs_tending(now, view.group.max_attempts):
-            return cursor
-        tended = self._without_exhausted(view, cursor, riding, now)
-        if tended is not cursor:
-            return tended
-        if len(cursor.inert) > INERT_MAX:
-            return self._pruned(view, cursor)
-        if page := due_page(cursor, now, ask.max_messages):
-            found = self._retries.bring_back(cursor, page)
-        elif view.group.ordered:
-            return cursor
-        else:
-            found = self._retries.put_away(cursor, most=2 * PARKED_MAX)
-        if found is None:
-            raise self._gone(view)
-        return found
-
-    def _pruned(self, view: QueueView, cursor: Cursor) -> Cursor:
-        """The cursor after a write that only removes inert leases."""
-        change = prune(cursor, self._runtime.now(), most=PRUNED_ALONE_MAX)
+    def _changed(self, cursor: Cursor, change: Change) -> Cursor | None:
+        """The cursor after this change, or as it is if the change was refused; None: there is none."""
         try:
             return Cursor.of(self._store.write(write(cursor, change)))
         except Refused as refused:
-            return self._found(view, refused)
+            return Cursor.or_none(refused.before)
 
-    def held(self, view: QueueView, cursor: Cursor, ask: Pop) -> Claimed | None:
-        """The leases that another call of the attempt made and still holds, recorded as delivered here."""
-        while ask.attempt_token and (leases := cursor.held(ask.attempt_token, self._runtime.now())):
-            new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
-            if not new:
-                return Claimed(cursor, leases, [], is_own=False)
-            try:
-                cursor = Cursor.of(self._store.write(write(cursor, confirm(new))))
-            except Refused as refused:
-                cursor = self._found(view, refused)
-            self._cache.keep(cursor.key, cursor)
-        return None
+    def _learn(self, view: QueueView, after: Cursor, plan: _Plan) -> None:
+        view.cursor = after
+        self._cache.keep(after.key, after)
+        if view.riding:
+            view.riding.learn(after, plan.riding)
 
-    def _standing(self, cursor: Cursor) -> Cursor:
-        return cursor if cursor.stands else Cursor.of(self._store.write(create(cursor)))
+    def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
+        """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
+        have. None: that one holds none any more."""
+        tokens, leases = plan.change.tokens, view.cursor.leases
+        if view.is_repeatable:
+            held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
+            if not is_own or {lease.token for lease in held} - set(tokens):
+                return self.held(view)
+        own = [leases[token] for token in tokens if token in leases]
+        return Claimed(own, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
-    def _found(self, view: QueueView, refused: Refused) -> Cursor:
-        if refused.before is None:
-            raise self._gone(view)
-        return Cursor.of(refused.before)
+    def _has_tended(self, view: QueueView, want: int, now: int) -> bool:
+        """Whether the cursor needed another write before a claim, which has been made."""
+        before = view.cursor
+        if before.needs_tending(now, view.group.max_attempts):
+            view.learn(self._tended(view, want, now))
+        return view.cursor is not before
 
-    def _gone(self, view: QueueView) -> GroupNotFound:
-        return GroupNotFound(f"topic '{view.topic.name}' has no group '{view.group.name}' any more")
+    def _tended(self, view: QueueView, want: int, now: int) -> Cursor | None:
+        """The cursor after a write that buries messages without attempts left, removes inert leases, brings back a due
+        retry page, or moves retries into one that a crashed nack has left. The same cursor if it needs none; None:
+        there is none."""
+        cursor = view.cursor
+        acked = view.riding.tokens if view.riding else ()
+        buried, _ = self._burial.bury_exhausted(view.group, cursor, now, acked)
+        if buried is not cursor:
+            return buried
+        if len(cursor.inert) > INERT_MAX:
+            return self._changed(cursor, prune(cursor, now, most=PRUNED_ALONE_MAX))
+        if page := due_page(cursor, now, want):
+            return self._retries.bring_back(cursor, page)
+        return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
-    def _without_exhausted(self, view: QueueView, cursor: Cursor, riding: ReceiptBatch | None, now: int) -> Cursor:
-        """Buries messages whose last attempt expired."""
-        found, _ = self._burial.bury_exhausted(view.group, cursor, now, riding.tokens if riding else ())
-        if found is None:
-            raise self._gone(view)
-        return found
-
-    def _plan(
-        self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, space: Space, now: int
-    ) -> _Plan:
-        picked = self._sifted(view, cursor, self._picked(view, cursor, ask, riding, now))
+    def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
+        riding = _riding(view)
+        picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
-        fitting = self._fitting(view, picked.offsets(cursor), segments, space)
+        fitting = self._fitting(view, picked.offsets(view.cursor), segments)
         is_sifted = view.group.filter is not None or bool(picked.passed)
-        is_exact = is_sifted or not space.holds(wire_bytes(view.chain), ask.max_messages)
+        is_exact = is_sifted or not view.space.holds(wire_bytes(view.chain), want)
         if fitting < picked.count:
-            fewer = replace(ask, max_messages=fitting)
-            picked = self._sifted(view, cursor, self._picked(view, cursor, fewer, riding, now))
-        deadline = now + (ask.invisible_ms or view.group.invisible_ms)
-        taken = take(picked, cursor, view.chain, self._tokens(cursor, ask), deadline, is_exact, view.group.ordered)
-        settled = riding.acks().change if riding else Change()
-        return _Plan(
-            picked,
-            segments,
-            taken + settled + popped(ask.consumer_id, now) + prune(cursor, now, riding.tokens if riding else ()),
-            taken.tokens,
-        )
+            picked = self._picked(view, fitting, now, riding)
+        deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
+        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
+        change = taken + riding.change + popped(view.ask.consumer_id, now) + prune(view.cursor, now, riding.tokens)
+        return _Plan(picked, segments, change, riding)
 
-    def _sifted(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
-        is_plain = view.group.filter is None and not view.has_expired(cursor, self._runtime.now())
-        return picked if is_plain or not picked.fresh else self._skipper.sift(view, cursor, picked)
-
-    def _picked(self, view: QueueView, cursor: Cursor, ask: Pop, riding: ReceiptBatch | None, now: int) -> Pick:
-        plan = riding.acks() if riding else None
-        acked = Riding(riding.tokens, plan.freed(now), plan.emptied()) if riding and plan else NO_ACKS
-        return pick(cursor, view.group, view.end, ask.max_messages, now, acked)
+    def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
+        """The messages to take, and those to skip before them."""
+        picked = pick(view.cursor, view.group, view.end, want, now, riding)
+        is_plain = view.group.filter is None and not view.has_expired(now)
+        return picked if is_plain or not picked.fresh else self._skipper.sift(view, picked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""
+        if not picked.takeovers:
+            return view.chain
         log = view.topic.logs[view.queue]
         wants = [Want(log, stretch.start, len(stretch), None) for stretch in picked.stretches()]
         chains = [*self._reader.chains(wants), view.chain]
         by_base = {segment.base: segment for chain in chains for segment in chain}
         return [by_base[base] for base in sorted(by_base)]
 
-    def _fitting(self, view: QueueView, offsets: list[int], segments: list[Segment], space: Space) -> int:
+    def _fitting(self, view: QueueView, offsets: list[int], segments: list[Segment]) -> int:
         """How many of these messages fit the response; reads them only in case of doubt."""
-        if space.holds(wire_bytes(segments, offsets), len(offsets)):
+        if view.space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
-        reached = within_reach(segments, offsets, space.json_bytes)
-        return space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
+        reached = within_reach(segments, offsets, view.space.json_bytes)
+        return view.space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 
-    def _tokens(self, cursor: Cursor, ask: Pop) -> Tokens:
+    def _tokens(self, view: QueueView) -> Tokens:
         """Tokens of an attempt begin with its name, by which a repeat finds them. New messages begin at `next` or
         later, where the attempt has taken nothing before."""
-        name = ask.attempt_token or self._runtime.name(TOKEN_CHARS)
-        fresh = f"{name}.{cursor.next:x}" if ask.attempt_token else name
+        if view.ask.attempt_id is None:
+            name = fresh = self._runtime.name(TOKEN_CHARS)
+        else:
+            name = view.ask.attempt_token or ""
+            fresh = f"{name}.{view.cursor.next:x}"
         return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
+
+
+def _riding(view: QueueView) -> Plan:
+    return view.riding.acks() if view.riding else NOTHING

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import Group
+from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import (
     Change,
@@ -51,14 +52,14 @@ class Pick:
 
     def stretches(self) -> list[range]:
         """The offsets taken over, as few stretches of the log with small gaps, each read at once."""
-        found: list[range] = []
+        stretches: list[range] = []
         for lease, run in self.takeovers:
-            start, stop = lease.start + run.start, lease.start + run.stop
-            if found and start - found[-1].stop <= BATCH_MESSAGES_MAX:
-                found[-1] = range(found[-1].start, max(stop, found[-1].stop))
+            offsets = lease.offsets[run.start : run.stop]
+            if stretches and offsets.start - stretches[-1].stop <= BATCH_MESSAGES_MAX:
+                stretches[-1] = range(stretches[-1].start, max(offsets.stop, stretches[-1].stop))
             else:
-                found.append(range(start, stop))
-        return found
+                stretches.append(offsets)
+        return stretches
 
     def offsets(self, cursor: Cursor) -> list[int]:
         """The offsets picked, unless the cursor moves meanwhile."""
@@ -66,25 +67,13 @@ class Pick:
         return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
 
 
-@dataclass(frozen=True, slots=True)
-class Riding:
-    """Acks in the same write. `skip`: leases that it acks `freed` messages in flight of, so that they make room but
-    cannot be taken over. `settled`: those that owe nothing after it."""
-
-    skip: Collection[str] = ()
-    freed: int = 0
-    settled: Collection[str] = ()
-
-
-NO_ACKS = Riding()
-
-
-def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Riding = NO_ACKS) -> Pick:
-    """Plans to take up to `want` messages, in offset order."""
+def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Plan = NOTHING) -> Pick:
+    """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
+    room, and their leases cannot be taken over."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
-    skip, freed = riding.skip, riding.freed
-    due = [lease for lease in cursor.due(now) if lease.token not in skip]
+    freed = riding.freed(now)
+    due = [lease for lease in cursor.due(now) if lease.token not in riding.tokens]
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
     has_slot = len(cursor.leases) < LEASES_MAX
@@ -109,17 +98,18 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Ri
     )
 
 
-def is_held(cursor: Cursor, now: int, riding: Riding) -> bool:
+def is_held(cursor: Cursor, now: int, riding: Plan) -> bool:
     """Whether a popped message is neither settled nor due: an ordered queue then delivers nothing."""
-    open_leases = (lease for lease in cursor.owing if lease.token not in riding.settled)
-    return any(lease.token in riding.skip or not lease.is_due(now) for lease in open_leases)
+    emptied = riding.emptied()
+    still_owing = (lease for lease in cursor.owing if lease.token not in emptied)
+    return any(lease.token in riding.tokens or not lease.is_due(now) for lease in still_owing)
 
 
 def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[Lease, range], ...]:
     """The first runs that fit; the last one may be split."""
     taken: list[tuple[Lease, range]] = []
     owed = [(lease, run) for lease in due for run in runs(lease.owed)]
-    for lease, run in sorted(owed, key=lambda each: each[0].start + each[1].start)[:TAKEOVERS_MAX]:
+    for lease, run in sorted(owed, key=lambda part: part[0].start + part[1].start)[:TAKEOVERS_MAX]:
         if room > 0 and (may_split or len(run) <= room):
             taken.append((lease, run[:room]))
             room -= len(taken[-1][1])
@@ -150,7 +140,7 @@ def take(
     `is_alone`: only if there was no other claim since."""
     made = Change()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
-        taken = [run for each, run in picked.takeovers if each is lease]
+        taken = [run for owner, run in picked.takeovers if owner is lease]
         new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
         made += move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely or is_alone:

@@ -19,7 +19,6 @@ from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.view import QueueView
-from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt, Receipts
 from chalicelib.log.reader import LogReader, Want, entries, stored_at
@@ -48,27 +47,29 @@ class Deliverer:
         """The claimed messages in order, and whether some were missing and are settled now.
 
         Raises StoreUnavailable if none can be read, and TopicNotFound."""
-        by_offset = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        view.cursor = claimed.cursor
+        leases = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
+        receipts = {offset: self._receipt(view, lease, offset) for offset, lease in leases.items()}
         unread: set[int] = set()
         try:
             with deadline.part_until(self._half_time(claimed)):
-                stored = self._stored(view, claimed.segments, by_offset)
+                stored = self._stored(view, claimed.segments, leases)
         except StoreUnavailable:
-            stored = self._one_by_one(view, claimed, by_offset)
-            unread = by_offset.keys() - {each.offset for each in stored}
+            stored = self._one_by_one(view, claimed, leases)
+            unread = leases.keys() - _offsets(stored)
             if view.group.ordered:
                 stored = _before(stored, unread)
-                unread = by_offset.keys() - {each.offset for each in stored}
-            self._claimer.give_back(claimed, unread)
+                unread = leases.keys() - _offsets(stored)
+            self._claimer.give_back(view, claimed, unread)
             if not stored:
                 raise
-        found = [each for each in stored if not each.message.is_lost]
-        missing = by_offset.keys() - unread - {each.offset for each in found}
-        has_missing = bool(missing) and self._settle_missing(view, claimed.cursor, by_offset, missing)
+        present = [message for message in stored if not message.message.is_lost]
+        missing = leases.keys() - unread - _offsets(present)
+        has_missing = bool(missing) and self._settle_missing(view, receipts, sorted(missing))
         if view.group.ordered and not has_missing:
-            found = _before(found, missing)
-        return [self._delivery(view, claimed.cursor, by_offset[each.offset], each) for each in found], has_missing
+            present = _before(present, missing)
+        return [
+            _delivery(message, leases[message.offset], receipts[message.offset]) for message in present
+        ], has_missing
 
     def _half_time(self, claimed: Claimed) -> int:
         """The deadline for reading the messages: an expired lease cannot be given back."""
@@ -77,11 +78,11 @@ class Deliverer:
 
     def _stored(self, view: QueueView, segments: Sequence[Segment], offsets: Collection[int]) -> list[Stored]:
         stored = self._reader.stored(view.topic, view.queue, segments, offsets)
-        if missing := set(offsets) - {each.offset for each in stored}:
+        if missing := set(offsets) - _offsets(stored):
             wants = [Want(view.topic.logs[view.queue], run.start, len(run), None) for run in runs(missing)]
             for run, chain in zip(runs(missing), self._reader.chains(wants, strong=True), strict=True):
                 stored += self._reader.stored(view.topic, view.queue, chain, run)
-        return sorted(stored, key=lambda each: each.offset)
+        return sorted(stored, key=lambda message: message.offset)
 
     def _one_by_one(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> list[Stored]:
         """The readable ones of these, entry by entry, so that an unreadable entry does not block the others."""
@@ -94,25 +95,23 @@ class Deliverer:
                     stored += self._reader.stored(view.topic, view.queue, claimed.segments, own)
         return stored
 
-    def _settle_missing(
-        self, view: QueueView, cursor: Cursor, leases: Mapping[int, Lease], offsets: Collection[int]
-    ) -> bool:
+    def _settle_missing(self, view: QueueView, receipts: Mapping[int, str], missing: Sequence[int]) -> bool:
         """Whether some of these were settled. If the store fails, their lease expires."""
         with suppress(StoreUnavailable):
-            expired, lost = self._missing(view, sorted(offsets))
-            for chosen, settle in ((expired, self._settle_expired), (lost, self._bury_lost)):
-                receipts = [self._receipt(view, cursor, leases[offset], offset) for offset in chosen]
-                if receipts:
-                    settled, _ = self._settler.open(view.topic, view.group.name, receipts)
-                    settle(view, settled)
-                    view.cursor = settled[0].cursor  # an ordered queue continues
+            expired, lost = self.expired_and_lost(view, missing)
+            for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):
+                if offsets:
+                    texts = [receipts[offset] for offset in offsets]
+                    batches, _ = self._settler.open(view.topic, view.group.name, texts)
+                    settle(view, batches)
+                    view.learn(batches[0].cursor)  # an ordered queue continues
             return bool(expired or lost)
         return False
 
-    def _missing(self, view: QueueView, offsets: Sequence[int]) -> tuple[list[int], list[int]]:
+    def expired_and_lost(self, view: QueueView, missing: Sequence[int]) -> tuple[list[int], list[int]]:
         """The expired ones of these messages, after a long wait for a retry, and those without a payload."""
-        wants = [Want(view.topic.logs[view.queue], offset, 1, None) for offset in offsets]
-        chains = zip(offsets, self._reader.chains(wants, strong=True), strict=True)
+        wants = [Want(view.topic.logs[view.queue], offset, 1, None) for offset in missing]
+        chains = zip(missing, self._reader.chains(wants, strong=True), strict=True)
         standing = [(offset, chain) for offset, chain in chains if chain]
         expired_ms = view.topic.maybe_expired_ms(self._runtime.now())
         expired = [
@@ -120,24 +119,28 @@ class Deliverer:
         ]
         return expired, [offset for offset, _ in standing if offset not in expired]
 
-    def _settle_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def ack_expired(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         self._settler.acknowledge(view.topic, view.group.name, batches)
 
-    def _bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
+    def bury_lost(self, view: QueueView, batches: Sequence[ReceiptBatch]) -> None:
         """Raises TopicNotFound if the topic was deleted, which also removes payloads."""
         if self._catalogue.current_topic(view.topic.name).id != view.topic.id:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
         self._settler.give_up(view.topic, view.group, batches, _LOST)
 
-    def _delivery(self, view: QueueView, cursor: Cursor, lease: Lease, stored: Stored) -> Delivery:
-        receipt = self._receipt(view, cursor, lease, stored.offset)
-        return Delivery(stored, lease.attempt, lease.deadline, receipt)
-
-    def _receipt(self, view: QueueView, cursor: Cursor, lease: Lease, offset: int) -> str:
-        place = (cursor.consumer, view.queue, cursor.epoch, lease.token, offset - lease.start, offset)
+    def _receipt(self, view: QueueView, lease: Lease, offset: int) -> str:
+        place = (view.cursor.consumer, view.queue, view.cursor.epoch, lease.token, offset - lease.start, offset)
         return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))
+
+
+def _delivery(stored: Stored, lease: Lease, receipt: str) -> Delivery:
+    return Delivery(stored, lease.attempt, lease.deadline, receipt)
+
+
+def _offsets(stored: Sequence[Stored]) -> set[int]:
+    return {message.offset for message in stored}
 
 
 def _before(stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
     """The messages that an ordered queue can deliver: none past an unsettled one."""
-    return [each for each in stored if each.offset < min(held_up, default=each.offset + 1)]
+    return [message for message in stored if message.offset < min(held_up, default=message.offset + 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
@@ -65,7 +65,7 @@ class Consumer:
             view = self._look(topic, group_name, ask, strong, promoted)
             promotions += bool(view.due())
             try:
-                popped = (self._repeated(view, ask) if ask.attempt_id else None) or self._pop_once(view, ask, acks)
+                popped = (self._repeated(view) if ask.attempt_id else None) or self.pop_once(view, acks)
             except GroupNotFound:
                 if not view.group.is_broadcast:
                     raise
@@ -92,14 +92,14 @@ class Consumer:
     def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
         """The group now. Promotes the first due messages of one queue, since a pop takes from one: of one not in
         `promoted`, if possible."""
-        view = self._views.read(topic, group_name, ask.max_messages, ask.consumer_id, strong)
+        view = self._views.read(topic, group_name, ask, strong)
         if not view.due() or view.group.paused:
             return view
         if not view.due(promoted):
             promoted.clear()
         queue = view.due(promoted)[0]
         promoted.add(queue)
-        self._views.promote(view.queues[queue], ask.max_messages)
+        self._views.promote(view.queues[queue])
         return view
 
     def _wait(self, view: GroupView, pause_ms: int) -> None:
@@ -111,19 +111,20 @@ class Consumer:
         self._runtime.sleep(pause_ms)
         deadline.has_waited(pause_ms)
 
-    def _repeated(self, group_view: GroupView, ask: Pop) -> Popped | None:
+    def _repeated(self, group_view: GroupView) -> Popped | None:
         """The messages that an earlier call with this `attempt_id` leased and still holds."""
         space = Space()
         deliveries: list[Delivery] = []
         for view in group_view.queues:  # concurrent calls may have leased from two queues
-            held = self._claimer.held(view, view.cursor, ask)
-            found = self._deliverer.deliver(view, held)[0] if held else []
-            fitting = found[: space.fitting(each.stored for each in found)]
-            deliveries += fitting
-            space = space.after(each.stored for each in fitting)
+            if held := self._claimer.held(view):
+                held_here, _ = self._deliverer.deliver(view, held)
+                fitting = held_here[: space.fitting(delivery.stored for delivery in held_here)]
+                deliveries += fitting
+                space = space.after(delivery.stored for delivery in fitting)
         return Popped(deliveries) if deliveries else None
 
-    def _pop_once(self, group_view: GroupView, ask: Pop, acks: Sequence[ReceiptBatch]) -> Popped:
+    def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
+        """Claims from the queues as they were read, one after another until one has something to take."""
         if group_view.group.paused:
             return Popped(is_paused=True)
         now = self._runtime.now()
@@ -135,8 +136,8 @@ class Consumer:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
             view = group_view.queues[queue]
-            riding = next((each for each in acks if each.cursor.key == view.cursor.key), None)
-            popped = self._throttled(group_view, view, ask, riding)
+            self._carry(view, acks)
+            popped = self._throttled(group_view, view)
             if popped.deliveries or popped.retry_after_ms is not None:
                 return popped
             is_limited = is_limited or popped.is_limited
@@ -147,56 +148,60 @@ class Consumer:
             raise trouble
         return Popped(is_limited=is_limited)
 
-    def _throttled(self, group_view: GroupView, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
+    def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
+        """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
+        taken over."""
+        own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
+        if own and own.is_late(view.cursor, self._runtime.now()):
+            self._settler.acknowledge(view.topic, view.group.name, [own])
+            view.learn(own.cursor)
+        elif own:
+            view.carry(own)
+
+    def _throttled(self, group_view: GroupView, view: QueueView) -> Popped:
         """Claims as many messages as the group's rate allows. The rate is that of the whole group, so if it allows
         none, other queues need not be tried."""
         rate = view.group.rate_limit
         if rate is None:
-            return self._claim(view, ask, riding)
-        picked = self._claimer.within_reach(view, ask, riding)
-        wanted = min(ask.max_messages, picked.count)
-        allowed = self._throttle.take(group_view, rate, wanted)
+            return self._claim(view, view.ask.max_messages)
+        picked = self._claimer.within_reach(view)
+        allowed = self._throttle.take(group_view, rate, picked.count)
         popped = Popped(is_limited=picked.is_limited)
         try:
             if allowed:
-                popped = self._claim(view, replace(ask, max_messages=allowed), riding)
+                popped = self._claim(view, allowed)
         except StoreUnavailable:
-            allowed = 0 if ask.attempt_id else allowed  # a repeat brings what the attempt may have leased
+            allowed = 0 if view.ask.attempt_id else allowed  # a repeat brings what the attempt may have leased
             raise
         finally:
             self._throttle.give_back(group_view, allowed - len(popped.deliveries))
-        if allowed < wanted:
+        if allowed < picked.count:
             popped.retry_after_ms = self._throttle.next_in_ms(group_view, rate)
         return popped
 
-    def _claim(self, view: QueueView, ask: Pop, riding: ReceiptBatch | None) -> Popped:
-        """Claims from one queue: in one write, unless more leases have expired than one write can name, or one of them
-        is being acked."""
+    def _claim(self, view: QueueView, want: int) -> Popped:
+        """Claims from one queue: in one write, unless more leases have expired than one write can name, or some of the
+        messages are missing."""
         deliveries: list[Delivery] = []
-        if riding and riding.is_late(view.cursor, self._runtime.now()):
-            self._settler.acknowledge(view.topic, view.group.name, [riding])
-            view.cursor, riding = riding.cursor, None
         while True:
-            rest = replace(ask, max_messages=ask.max_messages - len(deliveries)) if deliveries else ask
-            space = Space().after(delivery.stored for delivery in deliveries) if deliveries else Space()
             try:
-                claimed = self._claimer.claim(view, rest, riding, space)
+                claimed = self._claimer.claim(view, want - len(deliveries))
             except StoreUnavailable:
                 if not deliveries:
                     raise
                 return Popped(deliveries)
             try:
-                found, has_missing = self._deliverer.deliver(view, claimed)
+                delivered, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
-                if ask.attempt_id:  # a repeat would also return the messages that could not be given back
+                if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
                 return Popped(deliveries, trouble=None if deliveries else trouble)
-            deliveries += found
-            riding = None
+            deliveries += delivered
             is_partial = claimed.is_partial and bool(claimed.leases)
-            is_enough = len(deliveries) == ask.max_messages or self._runtime.uptime() > view.sift_until_ms
+            is_enough = len(deliveries) == want or self._runtime.uptime() > view.sift_until_ms
             if is_enough or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
+            view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
         """The queue whose first message has waited longest. One that the same call acks, where the ack is free, may be

@@ -6,7 +6,7 @@ change, the cursor shows the standing of each receipt; if it came from the cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -49,10 +49,11 @@ Split = Callable[[Lease, range], Lease]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`change`: of the cursor; empty when nothing is left to do. `acked`, `moved`: the messages that it settles, and
-    those that it moves."""
+    """`change`: of the cursor; empty when nothing is left to do. `tokens`: the leases that it is about. `acked`,
+    `moved`: the messages that it settles, and those that it moves."""
 
     change: Change = field(default_factory=Change)
+    tokens: Collection[str] = ()
     acked: Sequence[Owed] = ()
     moved: Moved = field(default_factory=dict)
 
@@ -158,7 +159,7 @@ class ReceiptBatch:
             change += ack(lease, indexes)
         mine = map(self.cursor.leases.get, self.tokens)
         done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return Plan(change + forget(done[: ACKED_TOGETHER_MAX - len(acked)]), acked)
+        return Plan(change + forget(done[: ACKED_TOGETHER_MAX - len(acked)]), self.tokens, acked)
 
     def moves(self, split: Split) -> Plan:
         """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same

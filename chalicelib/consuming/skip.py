@@ -9,7 +9,6 @@ from chalicelib.base.limits import ENTRY_LATE_MS, MIB, PASSED_AT_ONCE_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.consuming.claim_plan import Pick
 from chalicelib.consuming.view import QueueView
-from chalicelib.cursors.cursor import Cursor
 from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
 
@@ -25,73 +24,71 @@ class Skipper:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
 
-    def sift(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
+    def sift(self, view: QueueView, picked: Pick) -> Pick:
         """Returns the pick with as many fresh messages that the group wants as are found among the next
         `PASSED_AT_ONCE_MAX`, and with those to pass between and behind them.
 
         Reads further ahead than the view where it has to, and leaves what it read there."""
-        self._look_back(view, cursor, picked.fresh)
-        if not picked.fresh or not (view.group.filter or view.has_expired(cursor, self._runtime.now())):
+        self.look_back(view, picked.fresh)
+        if view.group.filter is None and not view.has_expired(self._runtime.now()):
             return picked
-        ahead = max(picked.fresh, view.end - cursor.next)
+        ahead = max(picked.fresh, view.end - view.cursor.next)
         while True:
-            offsets, wanted = self._sifted(view, cursor)
-            is_all = view.end - cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
-            if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end - cursor.next:
-                return self._passing(view, cursor, picked, offsets, wanted)
+            offsets, wanted = self.examined(view)
+            is_all = view.end - view.cursor.next < ahead or len(offsets) >= PASSED_AT_ONCE_MAX
+            if len(wanted) >= picked.fresh or is_all or len(offsets) < view.end - view.cursor.next:
+                return self._passing(view, picked, offsets, wanted)
             ahead = min(_GROWTH * ahead, PASSED_AT_ONCE_MAX)
-            self.look_on(view, cursor, ahead)
+            self.look_on(view, ahead)
 
-    def look_on(self, view: QueueView, cursor: Cursor, count: int) -> None:
-        """Reads on in the log from this cursor."""
-        view.cursor = cursor
-        view.chain = self._reader.chains([view.want(cursor, count)])[0]
+    def look_on(self, view: QueueView, count: int) -> None:
+        """Reads on in the log from the cursor."""
+        view.chain = self._reader.chains([view.want(count)])[0]
 
-    def _look_back(self, view: QueueView, cursor: Cursor, count: int) -> None:
+    def look_back(self, view: QueueView, count: int) -> None:
         """Reads again where the chain begins behind the cursor: the log has lost what lies between, or the chain was
         read for the cursor before a reset."""
-        if count and view.begins_behind(cursor):
-            self.look_on(view, cursor, count)
+        if view.begins_behind:
+            self.look_on(view, count)
 
-    def _sifted(self, view: QueueView, cursor: Cursor) -> tuple[range, list[int]]:
+    def examined(self, view: QueueView) -> tuple[range, list[int]]:
         """The offsets examined, and those to deliver."""
-        chain = view.chain
+        chain, start = view.chain, view.cursor.next
         expired_ms = view.topic.expired_ms(self._runtime.now())
-        offsets = range(cursor.next, min(view.end, cursor.next + PASSED_AT_ONCE_MAX))
+        offsets = range(start, min(view.end, start + PASSED_AT_ONCE_MAX))
         fresh = [
             offset
             for first, entry in entries(chain)
-            for offset in range(max(first, offsets.start), min(first + entry.count, offsets.stop))
+            for offset in range(max(first, start), min(first + entry.count, offsets.stop))
             if entry.stored_at_ms > expired_ms
         ]
         if view.group.filter is None:
             return offsets, fresh
         reached = within_reach(chain, fresh, SIFTED_BYTES_MAX)
         if len(reached) < len(fresh):
-            offsets = range(offsets.start, reached[-1] + 1)
-        stored = self._reader.stored(view.topic, view.queue, chain, reached)
+            offsets = range(start, reached[-1] + 1)
         wanted: list[int] = []
-        for each in stored:
-            if each.message.is_lost or view.group.filter.wants(each.message):
-                wanted.append(each.offset)
+        for stored in self._reader.stored(view.topic, view.queue, chain, reached):
+            if stored.message.is_lost or view.group.filter.wants(stored.message):
+                wanted.append(stored.offset)
             if view.is_sifted_enough(self._runtime.uptime()):
-                return range(offsets.start, each.offset + 1), wanted
+                return range(start, stored.offset + 1), wanted
         return offsets, wanted
 
-    def _passing(self, view: QueueView, cursor: Cursor, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
+    def _passing(self, view: QueueView, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Offsets up to the last message taken; if there are not enough, all examined."""
         taken = wanted[: picked.fresh]
-        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.has_expired(cursor, self._runtime.now()):
-            return self._past_expired(view, cursor, picked)
+        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.has_expired(self._runtime.now()):
+            return self._past_expired(view, picked)
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
-        passed = [offset - cursor.next for offset in range(cursor.next, stop) if offset not in kept]
-        return replace(picked, fresh=stop - cursor.next, passed=passed)
+        passed = [offset - offsets.start for offset in range(offsets.start, stop) if offset not in kept]
+        return replace(picked, fresh=stop - offsets.start, passed=passed)
 
-    def _past_expired(self, view: QueueView, cursor: Cursor, picked: Pick) -> Pick:
+    def _past_expired(self, view: QueueView, picked: Pick) -> Pick:
         """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
         may be older than those before it, and mislead the search about their age."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
         first = self._log_offsets.surely_older(view.topic, view.queue, unexpired_ms - ENTRY_LATE_MS)
-        count = max(PASSED_AT_ONCE_MAX, first - cursor.next)
+        count = max(PASSED_AT_ONCE_MAX, first - view.cursor.next)
         return replace(picked, fresh=count, passed=range(count))

@@ -5,17 +5,19 @@ If the cached positions of the cursors are right, all of it takes one round trip
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.errors import InvalidField
+from chalicelib.base.errors import GroupNotFound, InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
+from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
+from chalicelib.consuming.request import Pop
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.broadcast import completed
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, cursors_of
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, entries, stored_at
 from chalicelib.log.segment import Segment
@@ -32,23 +34,40 @@ SIFTING_MS = SECOND_MS
 
 @dataclass(slots=True)
 class QueueView:
-    """One queue as read by a pop of a group. `chain`: the segments from the cursor's `next` on, as requested."""
+    """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
+    `next` on, as requested. `sift_until_ms`: until when (`Runtime.uptime`) the pop skips messages that the filter
+    rejects. `riding`: acks that a claim carries. `space`: left in the response."""
 
     topic: Topic
     group: Group
     queue: int
+    ask: Pop
     cursor: Cursor
     chain: list[Segment]
     sift_until_ms: int
-    """Until when (`Runtime.uptime`) a pop skips messages that the filter rejects."""
+    riding: ReceiptBatch | None = None
+    space: Space = field(default_factory=Space)
 
     @property
     def end(self) -> int:
         """The end of the log as read."""
         return max(self.cursor.next, self.chain[-1].end if self.chain else 0)
 
-    def want(self, cursor: Cursor, count: int) -> Want:
-        return want(self.topic, self.queue, cursor, count)
+    def want(self, count: int) -> Want:
+        return want(self.topic, self.queue, self.cursor, count)
+
+    def learn(self, cursor: Cursor | None) -> None:
+        """Records the cursor as a request returned it. Raises GroupNotFound if there is none any more."""
+        if cursor is None:
+            raise GroupNotFound(f"topic '{self.topic.name}' has no group '{self.group.name}' any more")
+        self.cursor = cursor
+        if self.riding:
+            self.riding.cursor = cursor
+
+    def carry(self, acks: ReceiptBatch) -> None:
+        """Lets a claim carry these acks. Until it is refused, their leases are taken to be as the receipts say."""
+        self.riding = acks
+        self.learn(assume(self.cursor, acks.receipts))
 
     def waiting_since(self, now: int) -> int | None:
         """Since when the first ready message is ready, or None without one."""
@@ -58,17 +77,24 @@ class QueueView:
             since.append(stored_at(self.chain, self.cursor.next))
         return min(since, default=None)
 
-    def begins_behind(self, cursor: Cursor) -> bool:
+    @property
+    def begins_behind(self) -> bool:
         """Whether the log as read begins after the cursor's next message."""
-        return bool(self.chain) and self.chain[0].base > cursor.next
+        return bool(self.chain) and self.chain[0].base > self.cursor.next
 
-    def has_expired(self, cursor: Cursor, now: int) -> bool:
+    def has_expired(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired or are removed."""
         expired_ms = self.topic.expired_ms(now)
-        return self.begins_behind(cursor) or any(
-            entry.stored_at_ms <= expired_ms and first + entry.count > cursor.next
+        return self.begins_behind or any(
+            entry.stored_at_ms <= expired_ms and first + entry.count > self.cursor.next
             for first, entry in entries(self.chain)
         )
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a claim has to return what another call of its attempt holds: no other claim of this call has leased
+        anything."""
+        return self.ask.attempt_id is not None and self.space.is_whole
 
     def is_sifted_enough(self, uptime_ms: int) -> bool:
         return self.group.filter is not None and uptime_ms > self.sift_until_ms
@@ -109,65 +135,67 @@ class ViewReader:
         self._cursors, self._consumers = cursors.cache, cursors.consumers
         self._groups: BoundedCache[Group] = BoundedCache()
 
-    def read(
-        self, topic: Topic, group_name: str, count: int, consumer_id: str | None, strong: bool = False
-    ) -> GroupView:
-        """The group now, in a broadcast group as this consumer has it, and up to `count` messages ahead in each queue.
+    def read(self, topic: Topic, group_name: str, ask: Pop, strong: bool = False) -> GroupView:
+        """The group now, in a broadcast group as this consumer has it, and up to `max_messages` ahead in each queue.
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
         at_ms = self._runtime.now()
-        cached = self._groups.get((topic.id, group_name))
-        consumer = "" if consumer_id is None else keys.consumer(consumer_id)
-        guessed = self._reader.guess(self._guess(topic, cached, consumer, count))
-        asked = _asked(topic, group_name, cached, consumer, strong)
-        glances = self._promoter.glances(topic) if topic.delays else []
-        answers = self._store.read([*asked, *guessed, *glances])
-        items = [item for found in answers[: len(asked)] for item in found]
-        seen = Seen()
-        glances_at = len(asked) + len(guessed)
-        self._reader.learn(seen, guessed, answers[len(asked) : glances_at])
-        settings = self._settings(topic, group_name, items)
-        if settings.is_broadcast and consumer_id is None:
-            raise InvalidField(
-                f"field 'consumer_id' must be given, since group '{group_name}' is broadcast; it is null"
-            )
-        if _scope(settings) != _scope(cached):
-            return self.read(topic, group_name, count, consumer_id, strong=True)
-        cursors = cursors_of(settings, topic, items, consumer if settings.is_broadcast else "")
-        if settings.is_broadcast and consumer_id is not None:
-            cursors = self._consumers.as_made_by(consumer_id, cursors)
-            if not self._consumers.admits(settings, cursors, strong):
-                return self.read(topic, group_name, count, consumer_id, strong=True)
+        known = self._groups.get((topic.id, group_name))
+        of_group = _reads(topic, group_name, known, ask, strong)
+        of_logs = self._reader.guess(self._guess(topic, known, ask))
+        of_delays = self._promoter.glances(topic) if topic.delays else []
+        answers = self._store.read([*of_group, *of_logs, *of_delays])
+        items = [item for answer in answers[: len(of_group)] for item in answer]
+        seen, delays_at = Seen(), len(of_group) + len(of_logs)
+        self._reader.learn(seen, of_logs, answers[len(of_group) : delays_at])
+        group = self._group(topic, group_name, known, items)
+        cursors = self._cursors_of(topic, group, known, items, ask, strong)
+        if cursors is None:
+            return self.read(topic, group_name, ask, strong=True)
         for cursor in cursors:
             self._cursors.keep(cursor.key, cursor)
-        chains = self._reader.chains([want(topic, queue, cursor, count) for queue, cursor in enumerate(cursors)], seen)
+        wants = [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cursors)]
         until_ms = self._runtime.uptime() + SIFTING_MS
-        pairs = enumerate(zip(cursors, chains, strict=True))
-        queues = [QueueView(topic, settings, queue, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
-        waits = first_due(answers[glances_at:]) if topic.delays else []
-        return GroupView(topic, settings, queues, _window(settings, items), waits, at_ms)
+        pairs = enumerate(zip(cursors, self._reader.chains(wants, seen), strict=True))
+        queues = [QueueView(topic, group, queue, ask, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
+        waits = first_due(answers[delays_at:]) if topic.delays else []
+        return GroupView(topic, group, queues, _window(group, items), waits, at_ms)
 
-    def promote(self, view: QueueView, count: int) -> None:
+    def promote(self, view: QueueView) -> None:
         """Promotes the first due messages of a queue, and reads its log further."""
         self._promoter.promote(view.topic, view.queue)
-        view.chain = self._reader.chains([view.want(view.cursor, count)])[0]
+        view.chain = self._reader.chains([view.want(view.ask.max_messages)])[0]
 
-    def _guess(self, topic: Topic, settings: Group | None, consumer: str, count: int) -> list[Want]:
-        if settings is None:
+    def _guess(self, topic: Topic, known: Group | None, ask: Pop) -> list[Want]:
+        if known is None:
             return []
-        whose = consumer if settings.is_broadcast else ""
-        cached = [self._cursors.get(settings.cursor_key(queue, whose)) for queue in range(topic.queues)]
-        return [want(topic, queue, cursor, count) for queue, cursor in enumerate(cached) if cursor]
+        consumer = keys.consumer(ask.consumer_id) if known.is_broadcast and ask.consumer_id is not None else ""
+        cached = [self._cursors.get(known.cursor_key(queue, consumer)) for queue in range(topic.queues)]
+        return [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cached) if cursor]
 
-    def _settings(self, topic: Topic, group_name: str, items: list[Item]) -> Group:
+    def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item]) -> Group:
         """The group's settings, read again before GroupNotFound is raised."""
-        key = keys.group(topic.id, group_name)
-        item = next((item for item in items if item["sk"] == key.sk), None)
-        cached = self._groups.get((topic.id, group_name))
-        if item and cached and cached.id == item["id"] and cached.version == item["version"]:
-            return cached
-        settings = Group.of(topic.id, group_name, item) if item else self._catalogue.group(topic, group_name)
-        self._groups.keep((topic.id, group_name), settings)
-        return settings
+        item = next((item for item in items if item["sk"] == keys.SETTINGS), None)
+        if item and known and known.id == item["id"] and known.version == item["version"]:
+            return known
+        group = Group.of(topic.id, name, item) if item else self._catalogue.group(topic, name)
+        self._groups.keep((topic.id, name), group)
+        return group
+
+    def _cursors_of(
+        self, topic: Topic, group: Group, known: Group | None, items: list[Item], ask: Pop, strong: bool
+    ) -> list[Cursor] | None:
+        """The cursors of all queues, in a broadcast group those of this consumer. None: they are to be read again."""
+        if not group.is_broadcast:
+            return None if known and known.is_broadcast else cursors_of(group, topic, items)
+        if ask.consumer_id is None:
+            raise InvalidField(
+                f"field 'consumer_id' must be given, since group '{group.name}' is broadcast; it is null"
+            )
+        if known is None or known.id != group.id:
+            return None
+        own = cursors_of(group, topic, items, keys.consumer(ask.consumer_id))
+        cursors = self._consumers.as_made_by(ask.consumer_id, own)
+        return cursors if self._consumers.admits(group, cursors, strong) else None
 
 
 def _window(group: Group, items: list[Item]) -> Item | None:
@@ -176,37 +204,17 @@ def _window(group: Group, items: list[Item]) -> Item | None:
     return next((item for item in items if item["sk"] == group.window_key.sk), None)
 
 
-def _scope(group: Group | None) -> str | None:
-    """The reads of the partition: all of it, or only one consumer's part of a broadcast group of this id."""
-    return group.id if group and group.is_broadcast else None
-
-
-def _asked(topic: Topic, group_name: str, cached: Group | None, consumer: str, strong: bool) -> list[Read]:
+def _reads(topic: Topic, group_name: str, known: Group | None, ask: Pop, strong: bool) -> list[Read]:
     """Settings and cursors. A broadcast group may have any number of cursors: only those of one consumer are read."""
-    if cached and cached.is_broadcast:
-        own = Range(*keys.cursors(topic.id, group_name, cached.id, consumer), strong=strong)
-        window = [cached.window_key] if cached.rate_limit else []
-        settings = Keys([keys.group(topic.id, group_name), *window], strong)
-        return [settings, own] if consumer else [settings]
-    most = None if cached else UNKNOWN_ITEMS_MAX
+    if known and known.is_broadcast:
+        settings = Keys([known.key, *([known.window_key] if known.rate_limit else [])], strong)
+        if ask.consumer_id is None:
+            return [settings]
+        own = keys.cursors(topic.id, group_name, known.id, keys.consumer(ask.consumer_id))
+        return [settings, Range(*own, strong=strong)]
+    most = None if known else UNKNOWN_ITEMS_MAX
     partition = keys.group_partition(topic.id, group_name)
     return [Range(partition, keys.FIRST, keys.LAST, most, descending=True, strong=strong)]
-
-
-def cursors_of(group: Group, topic: Topic, items: list[Item], consumer: str = "") -> list[Cursor]:
-    """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start."""
-    return completed(group, topic.queues, standing_of(group, items, consumer), consumer)
-
-
-def all_cursors_of(group: Group, topic: Topic, items: list[Item]) -> list[Cursor]:
-    """One for each queue; in a broadcast group those of all existing consumers."""
-    return standing_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
-
-
-def standing_of(group: Group, items: list[Item], consumer: str = "") -> list[Cursor]:
-    """The cursors among these items of the group's partition: of one consumer, or (empty) of all."""
-    first = keys.cursors(group.topic_id, group.name, group.id, consumer)[1]
-    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 
 
 def want(topic: Topic, queue: int, cursor: Cursor, count: int) -> Want:

@@ -21,7 +21,7 @@ from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, completed
 from chalicelib.cursors.cursor_writes import create, reset
 from chalicelib.cursors.retries import Retries
 from chalicelib.store import Range, raise_trouble
@@ -38,15 +38,6 @@ MOVED_TOGETHER_MAX = 100
 def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
     ordered = sorted(cursors, key=lambda cursor: cursor.key)
     return [list(own) for _, own in groupby(ordered, key=lambda cursor: cursor.consumer)]
-
-
-def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
-    """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
-    standing = {cursor.queue: cursor for cursor in own}
-    return [
-        standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
-        for queue in range(queues)
-    ]
 
 
 def newest(cursors: Iterable[Cursor]) -> Cursor | None:

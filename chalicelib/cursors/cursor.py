@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.lease import Lease
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
@@ -162,6 +164,31 @@ class Cursor:
 
     def _is_owed(self, offset: int) -> bool:
         return any(lease.owes(offset) for lease in self.owing)
+
+
+def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:
+    """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
+    standing = {cursor.queue: cursor for cursor in own}
+    return [
+        standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
+        for queue in range(queues)
+    ]
+
+
+def cursors_of(group: Group, topic: Topic, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start.
+    `items`: of the group's partition."""
+    return completed(group, topic.queues, _standing(group, items, consumer), consumer)
+
+
+def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cursor]:
+    """One for each queue; in a broadcast group those of all existing consumers."""
+    return _standing(group, items) if group.is_broadcast else cursors_of(group, topic, items)
+
+
+def _standing(group: Group, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
+    _, first, _ = keys.cursors(group.topic_id, group.name, group.id, consumer)
+    return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 
 
 def read_again(store: Store, wanted: Sequence[Key]) -> list[Cursor | None]:

@@ -9,8 +9,8 @@ from chalicelib.base.fields import Answer, required
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import instant, integer, nullable, string
 from chalicelib.catalogue.group import Group
-from chalicelib.cursors.broadcast import by_consumer, completed, is_known
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.broadcast import by_consumer, is_known
+from chalicelib.cursors.cursor import Cursor, completed
 
 END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 

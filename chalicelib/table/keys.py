@@ -18,6 +18,8 @@ _CURSORS_KEPT_MAX = 4_096
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
+SETTINGS = "settings"
+"""The sort key of a group's settings in its partition."""
 AFTER = " "
 """Appended to a name, sorts after that name and before any longer one (names contain no spaces)."""
 
@@ -51,7 +53,7 @@ def group_partition(topic_id: str, group_name: str) -> str:
 
 
 def group(topic_id: str, name: str) -> Key:
-    return Key(group_partition(topic_id, name), "settings")
+    return Key(group_partition(topic_id, name), SETTINGS)
 
 
 def consumer(consumer_id: str) -> str:

@@ -14,9 +14,8 @@ from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.view import all_cursors_of
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, all_cursors_of
 from chalicelib.dead_letters import DeadLetters
 from chalicelib.delays import Delays
 from chalicelib.delays.promoter import first_due

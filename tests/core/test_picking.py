@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import Group
-from chalicelib.consuming.claim_plan import Pick, Riding, Tokens, pick, take
+from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
+from chalicelib.consuming.receipt_batch import Plan
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
@@ -112,7 +113,7 @@ def test_leases_that_are_just_acked_are_not_taken_over(
     cursor: Cursor, ahead: int, want: int, data: st.DataObject
 ) -> None:
     skip = data.draw(st.sets(st.sampled_from(sorted(cursor.leases)))) if cursor.leases else set()
-    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW, Riding(skip))
+    picked = pick(cursor, group(10_000), cursor.next + ahead, want, NOW, Plan(tokens=skip))
     assert {lease.token for lease, _ in picked.takeovers} & skip == set()
 
 

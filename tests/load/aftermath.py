@@ -11,8 +11,7 @@ from types import TracebackType
 
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
-from chalicelib.consuming.view import cursors_of
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor import Cursor, cursors_of
 from chalicelib.service import Service
 from chalicelib.store import Range
 from chalicelib.table import keys

@@ -17,12 +17,12 @@ from tests.simulation.mutants import planted
 @planted
 def pauses_that_nobody_looks_at() -> Any:
     """A paused group delivers."""
-    true = pop.Consumer._pop_once
+    true = pop.Consumer.pop_once
 
     def pop_once(self: Any, view: Any, *args: Any) -> Any:
         return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
 
-    return patch.object(pop.Consumer, "_pop_once", pop_once)
+    return patch.object(pop.Consumer, "pop_once", pop_once)
 
 
 @planted
@@ -40,4 +40,4 @@ def repeats_that_take_more() -> Any:
 @planted
 def heads_that_are_gone_unseen() -> Any:
     """What a log was not read for is taken for expired."""
-    return patch.object(Skipper, "_look_back", lambda *_: None)
+    return patch.object(Skipper, "look_back", lambda *_: None)

@@ -25,9 +25,10 @@ def leases_given_back_without_a_fence() -> Any:
 def repeats_that_confirm_nothing() -> Any:
     """A second call of an attempt delivers what the first has leased, and does not note that it does."""
 
-    def held(self: Any, _view: Any, cursor: Any, ask: Any) -> Any:
-        leases = cursor.held(ask.attempt_token, self._runtime.now()) if ask.attempt_token else []
-        return Claimed(cursor, leases, [], is_own=False) if leases else None
+    def held(self: Any, view: Any) -> Any:
+        token = view.ask.attempt_token
+        leases = view.cursor.held(token, self._runtime.now()) if token else []
+        return Claimed(leases, [], is_own=False) if leases else None
 
     return patch.object(Claimer, "held", held)
 
@@ -53,28 +54,28 @@ def repeats_that_give_back() -> Any:
 @planted
 def losses_that_are_settled_silently() -> Any:
     """A message whose payload is gone counts as acked."""
-    return patch.object(Deliverer, "_bury_lost", Deliverer._settle_expired)
+    return patch.object(Deliverer, "bury_lost", Deliverer.ack_expired)
 
 
 @planted
 def losses_that_a_filter_passes() -> Any:
     """A message whose payload is gone is taken for one that the group does not want."""
-    true = Skipper._sifted
+    true = Skipper.examined
 
-    def sifted(self: Any, view: Any, cursor: Any) -> Any:
-        offsets, wanted = true(self, view, cursor)
+    def examined(self: Any, view: Any) -> Any:
+        offsets, wanted = true(self, view)
         stored = self._reader.stored(view.topic, view.queue, view.chain, wanted)
         return offsets, [each.offset for each in stored if not each.message.is_lost]
 
-    return patch.object(Skipper, "_sifted", sifted)
+    return patch.object(Skipper, "examined", examined)
 
 
 @planted
 def losses_that_take_others_along() -> Any:
     """With a message whose payload is gone all die that were taken with it."""
-    true, delivering = Deliverer._missing, Deliverer.deliver
+    true, delivering = Deliverer.expired_and_lost, Deliverer.deliver
 
-    def missing(self: Any, view: Any, offsets: Any) -> Any:
+    def expired_and_lost(self: Any, view: Any, offsets: Any) -> Any:
         expired, lost = true(self, view, offsets)
         return expired, sorted({*lost, *(offset + 1 for offset in lost if offset + 1 in self.taken)})
 
@@ -82,4 +83,4 @@ def losses_that_take_others_along() -> Any:
         self.taken = {offset for lease in claimed.leases for offset in lease.owed_offsets}
         return delivering(self, view, claimed)
 
-    return patch.multiple(Deliverer, _missing=missing, deliver=deliver)
+    return patch.multiple(Deliverer, expired_and_lost=expired_and_lost, deliver=deliver)
