@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json
-from chalicelib.base.fields import Answer, optional, request, required, sometimes
+from chalicelib.base.fields import Answer, Sometimes, optional, request, required
 from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import array, batch, flag, integer, string
 from chalicelib.catalogue.topic import Topic
@@ -91,9 +91,9 @@ class PopResult(_Failures):
 
     messages = array(Delivery)
     acked = integer()
-    paused = sometimes(flag(const=True))
-    limited = sometimes(string(enum=["in_flight", "rate"]))
-    retry_after_ms = sometimes(integer())
+    paused = Sometimes(flag(const=True))
+    limited = Sometimes(string(enum=["in_flight", "rate"]))
+    retry_after_ms = Sometimes(integer())
 
 
 class AckResult(_Failures):

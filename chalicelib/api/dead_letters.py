@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
 from chalicelib.base.errors import MessageNotFound
-from chalicelib.base.fields import Answer, optional, request, sometimes
+from chalicelib.base.fields import Answer, Sometimes, optional, request
 from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import batch, instant, integer, string
 from chalicelib.catalogue.topic import Topic
@@ -28,7 +28,7 @@ class DeadMessage(Message):
     attempts = integer(1, examples=[5])
     reason = string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"])
     dead_at_ms = instant()
-    body = sometimes(string(examples=["order 4711 paid"]))
+    body = Sometimes(string(examples=["order 4711 paid"]))
 
 
 @request

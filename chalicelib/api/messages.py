@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.fields import Answer, Label, declarations, optional, request, required, sometimes
+from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.base.schema import array, batch, flag, instant, nullable, one_of, string
@@ -58,7 +58,7 @@ class Stored(Answer):
     message_id = MESSAGE_ID
     queue = QUEUE
     offset = nullable({**OFFSET, "description": f"{OFFSET['description']} Null while the message waits."})
-    deliver_at_ms = sometimes(instant())
+    deliver_at_ms = Sometimes(instant())
 
 
 class NotStoredError(Answer):
@@ -70,7 +70,7 @@ class NotStoredError(Answer):
 
     code = string(enum=[StoreUnavailable.__name__])
     detail = string(examples=["the store did not answer, after retries"])
-    outcome = sometimes(string(const="unknown"))
+    outcome = Sometimes(string(const="unknown"))
 
 
 class NotStored(Answer):
@@ -109,8 +109,8 @@ class _Content(Answer):
     key = nullable(_NEW["key"])
     tag = nullable(_NEW["tag"])
     properties = _NEW["properties"]
-    body = sometimes(_NEW["body"])
-    body_base64 = sometimes(_NEW["body_base64"])
+    body = Sometimes(_NEW["body"])
+    body_base64 = Sometimes(_NEW["body_base64"])
 
 
 class Message(_Content):

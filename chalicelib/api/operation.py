@@ -33,10 +33,10 @@ class Operation(NamedTuple):
     run: Callable[..., Any]
     answers: Mapping[int, type[Answer] | str]
     request: type | None
-    errors: tuple[type[DecantError], ...]
-    headers: tuple[str, ...]
-    asks_store: bool
-    is_frequent: bool
+    errors: tuple[type[DecantError], ...] = ()
+    headers: tuple[str, ...] = ()
+    asks_store: bool = True
+    is_frequent: bool = False
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Operation(NamedTuple):
     @property
     def text(self) -> tuple[str, str]:
         """Summary and description."""
-        summary, _, text = _filled(self.run.__doc__).partition("\n\n")
+        summary, _, text = filled(self.run.__doc__).partition("\n\n")
         return _joined(summary).removesuffix("."), _joined(text)
 
     def call(self, service: Service, names: Sequence[str], data: Any, **headers: str | None) -> tuple[int, Any]:
@@ -106,7 +106,7 @@ def described(kind: type) -> dict[str, str]:
     the text of a field, and those of its bases for the fields that it inherits."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        for part in re.split(r"\n*^(?=[a-z0-9_]+: )", _filled(vars(base).get("__doc__")), flags=re.M):
+        for part in re.split(r"\n*^(?=[a-z0-9_]+: )", filled(vars(base).get("__doc__")), flags=re.M):
             name, colon, text = part.partition(": ")
             is_field = colon and re.fullmatch("[a-z0-9_]+", name)
             if part:
@@ -114,8 +114,8 @@ def described(kind: type) -> dict[str, str]:
     return texts
 
 
-def _filled(docstring: str | None) -> str:
-    """With the values of the limits that it names."""
+def filled(docstring: str | None) -> str:
+    """The docstring with the values of the limits that it names."""
     return re.sub(r"{([A-Z_]+)}", lambda found: str(getattr(limits, found[1])), inspect.cleandoc(docstring or ""))
 
 
@@ -128,7 +128,7 @@ class Family:
 
     def __init__(self, tag: str, text: str | None) -> None:
         self.tag = tag
-        self.text = _joined(_filled(text))
+        self.text = _joined(filled(text))
         self.operations: list[Operation] = []
 
     def operation(
@@ -137,17 +137,14 @@ class Family:
         path: str,
         answers: type[Answer] | Mapping[int, type[Answer] | str],
         request: type | None = None,
-        errors: tuple[type[DecantError], ...] = (),
-        headers: tuple[str, ...] = (),
-        asks_store: bool = True,
-        is_frequent: bool = False,
+        **more: Any,
     ) -> Callable[[F], F]:
+        """Declares the operation that the function carries out. `more`: what else an `Operation` can have."""
         names = tuple(re.findall(r"{(\w+)}", path))
         by_status = {200: answers} if isinstance(answers, type) else answers
-        options = (request, errors, headers, asks_store, is_frequent)
 
         def register(run: F) -> F:
-            self.operations.append(Operation(method, path, names, run, by_status, *options))
+            self.operations.append(Operation(method, path, names, run, by_status, request, **more))
             return run
 
         return register

@@ -75,7 +75,7 @@ class Answer:
     that was generated from this one.
 
     A dataclass declares its fields as a request does. Any other answer is built as JSON: its class is there for its
-    schema alone, and each attribute is the schema of a field, or `sometimes` one."""
+    schema alone, and each attribute is the schema of a field, or `Sometimes` one."""
 
     __slots__ = ()
     RULES: ClassVar[Any] = {}
@@ -91,10 +91,6 @@ class Sometimes(NamedTuple):
     """A field that may be missing from an answer."""
 
     schema: Schema
-
-
-def sometimes(schema: Schema) -> Sometimes:
-    return Sometimes(schema)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.api.operation import Json, Operation
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
-from chalicelib.base.fields import Answer, sometimes
+from chalicelib.base.fields import Answer, Sometimes
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
 from chalicelib.base.schema import array, integer, string
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
@@ -71,34 +71,30 @@ class Problem(Answer):
     status = integer()
     code = _CODE
     detail = _DETAIL
-    errors = sometimes(array(BadMessage))
-    outcome = sometimes(string(const="unknown"))
+    errors = Sometimes(array(BadMessage))
+    outcome = Sometimes(string(const="unknown"))
 
 
 def of(operation: Operation) -> Json:
-    """The error responses of an operation, by status."""
-    raised = [*_malformed(operation), *(_NAMED[name] for name in operation.existing), *operation.errors]
+    """The error responses of an operation, by status. Those to a malformed request stand also where there is nothing to
+    get wrong: a body may come all the same, or a query."""
+    names: Errors = [errors.InvalidName] if operation.path_names else []
+    malformed: Errors = [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
     by_status: dict[int, Errors] = {}
-    for error in raised:
-        by_status.setdefault(PROBLEMS[error.__name__][0], []).append(error)
+    for error in [*malformed, *(_NAMED[name] for name in operation.existing), *operation.errors]:
+        by_status.setdefault(_status(error), []).append(error)
+    own = {str(status): _response(status, raised) for status, raised in by_status.items()}
     shared = _EVERYWHERE if operation.asks_store else _EVERYWHERE[:-1]
-    own = {str(status): _response(status, listed) for status, listed in by_status.items()}
-    return own | {str(PROBLEMS[error.__name__][0]): _shared(error) for error in shared}
+    return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
 
 
 def shared() -> Json:
     """The responses that are the same for every operation that has them, by code."""
-    return {error.__name__: _response(PROBLEMS[error.__name__][0], [error]) for error in _EVERYWHERE}
+    return {error.__name__: _response(_status(error), [error]) for error in _EVERYWHERE}
 
 
-def _shared(error: type[DecantError]) -> Json:
-    return {"$ref": f"#/components/responses/{error.__name__}"}
-
-
-def _malformed(operation: Operation) -> Errors:
-    """Also where there is nothing to get wrong: a body may come all the same, or a query."""
-    names: Errors = [errors.InvalidName] if operation.path_names else []
-    return [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
+def _status(error: type[DecantError]) -> int:
+    return PROBLEMS[error.__name__][0]
 
 
 def _response(status: int, raised: Errors) -> Json:
