@@ -20,13 +20,7 @@ CONSUMING = Family("Consuming", __doc__)
 
 # -- types ------------------------------------------------------------------------------------------------------------
 
-_REASON = string(
-    REASON_CHARS_MAX,
-    minLength=0,
-    default="",
-    examples=["no stock"],
-    description="The reason, for people. It stays with the message in the dead letters.",
-)
+_REASON = string(REASON_CHARS_MAX, minLength=0, default="", examples=["no stock"])
 
 
 @request
@@ -42,7 +36,8 @@ class AckRequest:
 class NackRequest(AckRequest):
     """The messages to give back.
 
-    delay_ms: Deliver again after this many milliseconds. By default the group's `backoff_ms` applies."""
+    delay_ms: Deliver again after this many milliseconds. By default the group's `backoff_ms` applies.
+    reason: The reason, for people. It stays with the message in the dead letters."""
 
     delay_ms: int | None = optional(integer(most=NACK_DELAY_MS_MAX, examples=[5000]))
     reason: str = optional(_REASON)
@@ -50,7 +45,9 @@ class NackRequest(AckRequest):
 
 @request
 class BuryRequest(AckRequest):
-    """The messages to bury."""
+    """The messages to bury.
+
+    reason: The reason, for people. It stays with the message in the dead letters."""
 
     reason: str = optional(_REASON)
 

@@ -1,5 +1,5 @@
-"""The errors, one class and one sentence each. A class's name is the `code` that clients switch on;
-`protocols.http.problems` maps it to an HTTP status."""
+"""The errors, one class and one sentence each, which documentation shows to clients. A class's name is the `code` that
+they switch on; `protocols.http.problems` maps it to an HTTP status."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ class InvalidFilter(DecantError):
 
 
 class UnknownField(DecantError):
-    """A field or query parameter that the contract does not know."""
+    """The request has a field or a query parameter that is not documented."""
 
 
 class InvalidName(DecantError):
-    """A topic or group name outside `limits.NAME_PATTERN`."""
+    """The name of a topic or group does not match `{NAME_PATTERN}`."""
 
 
 class MessageTooLarge(DecantError):
-    """A body, a batch, or a message that no response could carry."""
+    """A body, the batch, or the request is too large, or no response could carry the message; nothing else is wrong."""
 
 
 class TopicNotFound(DecantError):
@@ -52,7 +52,7 @@ class GroupNotFound(DecantError):
 
 
 class MessageNotFound(DecantError):
-    """No message of the topic has this id."""
+    """There is no message with this id here."""
 
 
 class AlreadyDelivered(DecantError):
@@ -64,11 +64,11 @@ class NotFound(DecantError):
 
 
 class MethodNotAllowed(DecantError):
-    """The path does not support this method."""
+    """The path does not support this method; `Allow` lists those that it supports."""
 
 
 class StoreUnavailable(DecantError):
-    """The store throttled or did not respond, despite retries. With `outcome="unknown"` a write may have landed."""
+    """The store throttled or did not respond, despite retries. With the outcome `unknown`, a write may have landed."""
 
     @property
     def outcome_unknown(self) -> bool:
@@ -76,4 +76,4 @@ class StoreUnavailable(DecantError):
 
 
 class Internal(DecantError):
-    """A defect of the service. The detail has an id to look up in the log, and no internals."""
+    """A defect of the service. The detail has an id to look up in the log."""

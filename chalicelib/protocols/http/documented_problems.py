@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.api.operation import Json, Operation
+from chalicelib.api.operation import Json, Operation, described
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Answer, Sometimes
@@ -16,16 +16,6 @@ _NAMED: dict[str, type[DecantError]] = {
     "topic": errors.TopicNotFound,
     "group": errors.GroupNotFound,
     "message_id": errors.MessageNotFound,
-}
-_TEXTS = {
-    400: "The request is malformed. Nothing was changed.",
-    404: "The path names something that does not exist.",
-    405: "The path does not have this method; `Allow` lists those it has.",
-    409: "The request came too late.",
-    413: "A body, the batch, or the request is too large, or no response could carry the message (see NewMessage), and"
-    " nothing else is wrong. Nothing was stored.",
-    500: "An internal error: the detail has an id to look up in the log.",
-    503: "The store is throttled or does not answer, after retries.",
 }
 _DETAILS = {
     400: "parameter 'limt' is not known here; known are: limit, next",
@@ -42,21 +32,24 @@ _HEADERS = {
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
 
-_CODE = string(description="What went wrong. Stable: the member for clients to switch on.")
-_DETAIL = string(description="One sentence for people, which names the field and the value.")
+
+class _Wrong(Answer):
+    """code: What went wrong. Stable: the member for clients to switch on.
+    detail: One sentence for people, which names the field and the value."""
+
+    code = string()
+    detail = string()
 
 
-class BadMessage(Answer):
+class BadMessage(_Wrong):
     """A bad message.
 
     index: Its place in the batch, counted from 0."""
 
     index = integer(most=BATCH_MESSAGES_MAX - 1)
-    code = _CODE
-    detail = _DETAIL
 
 
-class Problem(Answer):
+class Problem(_Wrong):
     """An error, as a problem of RFC 9457.
 
     type: The kind of problem, as a URI reference.
@@ -69,8 +62,6 @@ class Problem(Answer):
     type = string(format="uri-reference")
     title = string()
     status = integer()
-    code = _CODE
-    detail = _DETAIL
     errors = Sometimes(array(BadMessage))
     outcome = Sometimes(string(const="unknown"))
 
@@ -98,11 +89,11 @@ def _status(error: type[DecantError]) -> int:
 
 
 def _response(status: int, raised: Errors) -> Json:
-    codes = [error.__name__ for error in raised]
-    members = {"status": {"const": status}, "code": {"enum": codes}}
+    texts = {error.__name__: described(error)[""] for error in raised}
+    members = {"status": {"const": status}, "code": {"enum": list(texts)}}
     schema = {"allOf": [{"$ref": "#/components/schemas/Problem"}, {"type": "object", "properties": members}]}
     response: Json = {
-        "description": f"{_TEXTS[status]} Codes: {', '.join(f'`{code}`' for code in codes)}.",
+        "description": "\n\n".join(f"`{code}`: {text}" for code, text in texts.items()),
         "content": {MEDIA_TYPE: {"schema": schema, "example": problem(raised[0](_DETAILS[status]))}},
     }
     if status in _HEADERS:
