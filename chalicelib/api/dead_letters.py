@@ -6,9 +6,10 @@ from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json, Page, page_of
 from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.fields import Answer, Sometimes, optional, request
-from chalicelib.base.limits import ID_CHARS_MAX, REASON_CHARS_MAX
-from chalicelib.base.schema import batch, instant, integer, string
+from chalicelib.base.limits import ID_CHARS_MAX
+from chalicelib.base.schema import batch, integer, string
 from chalicelib.catalogue.topic import Topic
+from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.dead_letters.redrive import RedriveResult
 from chalicelib.service import Service
 
@@ -17,17 +18,11 @@ DEAD_LETTERS = Family("Dead letters", __doc__)
 _DEAD = GROUP + "/dead"
 
 
-class DeadMessage(Message):
+class DeadMessage(Message, DeadLetter):
     """A message that the group has given up, with exactly one of `body` and `body_base64`.
 
-    attempts: How often it was delivered.
-    reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
-    dead_at_ms: When it was given up.
     body: The payload; empty when the store has lost it, as `reason` then says."""
 
-    attempts = integer(1, examples=[5])
-    reason = string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"])
-    dead_at_ms = instant()
     body = Sometimes(string(examples=["order 4711 paid"]))
 
 
@@ -55,15 +50,7 @@ def list_dead(service: Service, topic: Topic, group_name: str, request: Page) ->
     They come by queue and offset. A message that is no longer in the log is left out. A broadcast group lists a message
     once for each consumer that gave it up; a redrive with its id brings it back to all of them."""
     page, rest = service.dead_letters.queue.page(topic, group_name, request.limit, request.next)
-    messages = [
-        {
-            **message.stored.as_json(topic.name),
-            "attempts": message.letter.attempts,
-            "reason": message.letter.reason,
-            "dead_at_ms": message.letter.dead_at_ms,
-        }
-        for message in page
-    ]
+    messages = [{**message.stored.as_json(topic.name), **message.letter.as_json()} for message in page]
     return {"messages": messages, "next": rest}
 
 

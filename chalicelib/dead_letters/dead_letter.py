@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chalicelib.base.fields import Answer, required
+from chalicelib.base.limits import REASON_CHARS_MAX
+from chalicelib.base.schema import instant, integer, string
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.table import keys
@@ -15,16 +18,20 @@ from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveIte
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """`epoch`: of the cursor when the message died. A message dies once in an epoch, unless it is redriven."""
+class DeadLetter(Answer):
+    """`epoch`: of the cursor when the message died. A message dies once in an epoch, unless it is redriven.
+
+    attempts: How often it was delivered.
+    reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
+    dead_at_ms: When it was given up."""
 
     key: Key
     queue: int
     offset: int
     epoch: int
-    attempts: int
-    reason: str
-    dead_at_ms: int
+    attempts: int = required(integer(1, examples=[5]))
+    reason: str = required(string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"]))
+    dead_at_ms: int = required(instant())
 
     @classmethod
     def of(cls, item: Item) -> DeadLetter:
