@@ -12,7 +12,7 @@ from chalicelib.base.schema import array, batch, flag, integer, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.delivery import Delivery as Delivered
 from chalicelib.consuming.receipt_batch import Failure
-from chalicelib.consuming.request import LEASE_END, RECEIPT, Pop
+from chalicelib.consuming.request import RECEIPT, Pop
 from chalicelib.consuming.settle import Extended
 from chalicelib.service import Service
 
@@ -61,14 +61,8 @@ class ExtendRequest(AckRequest):
     invisible_ms: int = required(integer(1, INVISIBLE_MS_MAX, examples=[120000]))
 
 
-class Delivery(Message):
-    """A message and its lease, with exactly one of `body` and `body_base64`.
-
-    attempt: 1 when the message is delivered to the group for the first time."""
-
-    attempt = integer(1)
-    invisible_until_ms = LEASE_END
-    receipt = RECEIPT
+class Delivery(Message, Delivered):
+    """A message and its lease, with exactly one of `body` and `body_base64`."""
 
 
 class _Failures(Answer):
@@ -137,7 +131,7 @@ def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     these."""
     popped = service.consuming.pop(topic, group_name, request)
     answer: Json = {
-        "messages": [_delivery(topic, delivery) for delivery in popped.deliveries],
+        "messages": [{**delivery.stored.as_json(topic.name), **delivery.as_json()} for delivery in popped.deliveries],
         **_outcome("acked", request.ack, popped.failed),
     }
     if popped.is_paused:
@@ -147,15 +141,6 @@ def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     elif popped.is_limited:
         answer["limited"] = "in_flight"
     return answer
-
-
-def _delivery(topic: Topic, delivery: Delivered) -> Json:
-    return {
-        **delivery.stored.as_json(topic.name),
-        "attempt": delivery.attempt,
-        "invisible_until_ms": delivery.invisible_until_ms,
-        "receipt": delivery.receipt,
-    }
 
 
 def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failure]) -> Json:

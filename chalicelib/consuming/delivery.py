@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.base.message import Stored
+from chalicelib.base.schema import integer
 from chalicelib.catalogue.env import Env
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
+from chalicelib.consuming.request import LEASE_END, RECEIPT
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors.lease import Lease, runs
@@ -29,13 +32,15 @@ _LOST = "the message was lost: its payload is gone from the store, or damaged"
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """A message delivered to a consumer."""
+class Delivery(Answer):
+    """A message delivered to a consumer.
+
+    attempt: 1 when the message is delivered to the group for the first time."""
 
     stored: Stored
-    attempt: int
-    invisible_until_ms: int
-    receipt: str
+    attempt: int = required(integer(1))
+    invisible_until_ms: int = required(LEASE_END)
+    receipt: str = required(RECEIPT)
 
 
 class Deliverer:
