@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
@@ -16,8 +18,8 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor, all_cursors_of, cursors_of
-from chalicelib.cursors.progress import QueueProgress, of_consumers, progress
+from chalicelib.cursors.cursor import Cursor, all_cursors_of
+from chalicelib.cursors.progress import QueueProgress, of_group
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, stored_at
 from chalicelib.store import Range
@@ -34,6 +36,23 @@ class GroupDetails:
     queues: list[QueueProgress]
     alarm_state: str | None
     """None: the group has no alarm."""
+
+
+@dataclass(frozen=True)
+class StoredGroup:
+    """A group and the items of its partition."""
+
+    topic: Topic
+    group: Group
+    items: list[Item]
+
+    @cached_property
+    def cursors(self) -> list[Cursor]:
+        return all_cursors_of(self.group, self.topic, self.items)
+
+    @cached_property
+    def alarm_state(self) -> AlarmState:
+        return AlarmState.of(next((item for item in self.items if item["sk"] == self.group.alarm_key.sk), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +73,19 @@ class Groups:
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
         """Creates the group, or changes the given settings. Returns it, and whether it is new."""
         while True:
-            found = self._catalogue.groups_named(topic, [name])
+            existing = self._catalogue.groups_named(topic, [name])
             try:
-                if found:
-                    return self._change(found[0], given), False
+                if existing:
+                    return self._change(existing[0], given), False
                 return self._create(topic, name, given), True
             except Refused:
                 continue  # another caller created or deleted it since it was read
 
-    def _change(self, found: Group, given: Mapping[str, Any]) -> Group:
-        group.demand_unchanged(found, given)
+    def _change(self, current: Group, given: Mapping[str, Any]) -> Group:
+        group.demand_unchanged(current, given)
         if not given.keys() - {"start", *group.FIXED}:
-            return found
-        return Group.of(found.topic_id, found.name, self._store.write(group.change(found, given)))
+            return current
+        return Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
@@ -81,28 +100,23 @@ class Groups:
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[GroupDetails], str | None]:
         """Up to `limit` groups by name, at most `GROUP_DETAILS_MAX`, and the token of the next page (None: no more)."""
         listed, rest = page(self._store, keys.groups(topic.id), min(limit, GROUP_DETAILS_MAX), token)
-        found = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
-        return self._details(topic, found), rest
+        groups = self._catalogue.groups_named(topic, [item["sk"] for item in listed])
+        return self._details(topic, groups), rest
 
     def delete(self, topic: Topic, name: str) -> None:
         """Deletes the group, and then its cursors and dead letters, which are unreachable by then."""
-        gone = self._catalogue.group(topic, name)
+        deleted = self._catalogue.group(topic, name)
         with suppress(Refused):  # another caller was faster
-            self._store.write_together(group.remove(gone))
+            self._store.write_together(group.remove(deleted))
         with suppress(StoreUnavailable):
-            self._deletion.group(gone, topic.queues, self._runtime.uptime() + PURGE_MS)
+            self._deletion.group(deleted, topic.queues, self._runtime.uptime() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets or to an instant, or one of its queues to an offset.
         Earlier leases and retries become void. Repeating a reset that failed half-way completes it."""
-        found = self._catalogue.group(topic, name)
+        current = self._catalogue.group(topic, name)
         targets = self._targets(topic, to)
-        if found.is_broadcast:
-            moving = self._consumers.moving(topic, found, targets)
-        else:
-            cursors = self._cursors(topic, found)
-            moving = [(cursors[queue], offset) for queue, offset in targets.items()]
-        self._consumers.move(found, moving)
+        self._consumers.move(current, self._consumers.moving(topic, current, targets))
         return self.details(topic, name)
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
@@ -123,30 +137,21 @@ class Groups:
             return []
         return self._log_offsets.ends(topic) if start == "latest" else self._log_offsets.offsets_at(topic, int(start))
 
-    def _cursors(self, topic: Topic, found: Group) -> list[Cursor]:
-        partition = Range(keys.group_partition(topic.id, found.name), keys.FIRST, keys.LAST, strong=True)
-        return cursors_of(found, topic, self._store.read([partition])[0])
-
     def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
         """Details of all these groups in parallel: the number of round trips does not depend on the number of
         groups."""
         now = self._runtime.now()
-        firsts, queue_ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
-        partitions = [keys.group_partition(topic.id, each.name) for each in groups]
-        found = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=True) for pk in partitions]) if groups else []
-        cursors = self._unfolded(
-            [(group, all_cursors_of(group, topic, items)) for group, items in zip(groups, found, strict=True)]
-        )
-        queues = [_progress(*each, firsts, queue_ends, now) for each in zip(groups, cursors, strict=True)]
+        firsts, ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
+        partitions = [Range(group.key.pk, keys.FIRST, keys.LAST, strong=True) for group in groups]
+        answers = self._store.read(partitions) if groups else []
+        stored = [StoredGroup(topic, group, items) for group, items in zip(groups, answers, strict=True)]
+        cursors = iter(self._retries.unfolded([cursor for group in stored for cursor in group.cursors]))
+        unfolded = [list(islice(cursors, len(group.cursors))) for group in stored]
+        queues = [of_group(group, own, firsts, ends, now) for group, own in zip(groups, unfolded, strict=True)]
         return [
-            GroupDetails(group, own, _alarm_state(group, items))
-            for group, items, own in zip(groups, found, self._with_oldest(topic, queues), strict=True)
+            GroupDetails(group.group, own, group.alarm_state.state if group.group.has_alarm else None)
+            for group, own in zip(stored, self._with_oldest(topic, queues), strict=True)
         ]
-
-    def _unfolded(self, owned: Sequence[tuple[Group, list[Cursor]]]) -> list[list[Cursor]]:
-        """The cursors of each group, with the retries that are due."""
-        unfolded = iter(self._retries.unfolded([cursor for _, own in owned for cursor in own]))
-        return [[next(unfolded) for _ in own] for _, own in owned]
 
     def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:
         """The progress of each group with the time of storing of the first ready message of each queue."""
@@ -159,17 +164,3 @@ class Groups:
             [replace(each, oldest_ready_at_ms=stored.get((each.queue, each.first_ready))) for each in queues]
             for queues in groups
         ]
-
-
-def _progress(
-    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
-) -> list[QueueProgress]:
-    if group.is_broadcast:
-        return of_consumers(group, cursors, firsts, ends, now)
-    seen = enumerate(zip(cursors, firsts, ends, strict=True))
-    return [progress(queue, cursor, group, first, end, now) for queue, (cursor, first, end) in seen]
-
-
-def _alarm_state(group: Group, items: Sequence[Item]) -> str | None:
-    found = next((item for item in items if item["sk"] == group.alarm_key.sk), None)
-    return AlarmState.of(found).state if group.has_alarm else None

@@ -149,17 +149,21 @@ class Consumers:
                     raise GroupNotFound(f"group '{group.name}' does not exist any more")
 
     def moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
-        """The cursors that a reset of a broadcast group moves, and their targets. A new cursor gets the age of its
+        """The cursors that a reset moves, and their targets. A new cursor of a broadcast group gets the age of its
         consumer."""
+        standing = self.all(topic, group)
+        if not group.is_broadcast:
+            cursors = completed(group, topic.queues, standing)
+            return [(cursors[queue], offset) for queue, offset in targets.items()]
         now = self._runtime.now()
-        found: list[tuple[Cursor, int]] = []
-        for own in by_consumer(self.all(topic, group)):
+        moving: list[tuple[Cursor, int]] = []
+        for own in by_consumer(standing):
             last = newest(own)
             if last and not is_idle(last, now):
                 cursors = completed(group, topic.queues, own, last.consumer)
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
-                found += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
-        return found
+                moving += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
+        return moving
 
     def _forget(self, group: Group, cursors: Sequence[Cursor], last: Cursor) -> bool:
         """Whether the consumer is now forgotten. If not, it has returned."""

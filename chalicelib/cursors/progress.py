@@ -65,7 +65,7 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
 
 
 def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
-    """The progress of all consumers of a broadcast group in one queue: sums, the lowest offsets, the newest pop. `dead`
+    """The progress of all consumers of a group in one queue: sums, the lowest offsets, the newest pop. `dead`
     includes forgotten consumers."""
     last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
     return QueueProgress(
@@ -84,15 +84,15 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
     )
 
 
-def of_consumers(
+def of_group(
     group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
 ) -> list[QueueProgress]:
-    """The progress of all consumers of a broadcast group, from all its cursors; without consumers, the start of the
-    first one."""
-    known = [own for own in by_consumer(cursors) if is_known(own, now)] or [[]]
+    """The progress of a group in each queue, from all its cursors. A broadcast group without consumers is at the start
+    of its first one."""
+    known = [own for own in by_consumer(cursors) if not group.is_broadcast or is_known(own, now)] or [[]]
     standing = [completed(group, len(ends), own) for own in known]
-    found: list[QueueProgress] = []
+    queues: list[QueueProgress] = []
     for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
         dead = sum(cursor.dead for cursor in cursors if cursor.queue == queue)
-        found.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
-    return found
+        queues.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
+    return queues

@@ -17,49 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import orjson
 
 from chalicelib.admin import Admin
-from chalicelib.admin.groups import GroupDetails
+from chalicelib.admin.groups import GroupDetails, StoredGroup
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.progress import progress
+from chalicelib.cursors.progress import of_group
 from chalicelib.delays import Delays
 from chalicelib.delays.decision import wait
 from chalicelib.log.segment import Entry
 from chalicelib.producing.produce import queue_of_key
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """A group as a sweep reads it, possibly stale."""
-
-    topic: Topic
-    group: Group
-    cursors: Sequence[Cursor]
-    state: AlarmState
-
-    @property
-    def is_concerned(self) -> bool:
-        """Whether it has an alarm, or had one that was raised when it was removed."""
-        return self.group.has_alarm or self.state.is_raised
-
-    def is_calm(self, ends: Sequence[int], now: int) -> bool:
-        """Whether it is certainly below its thresholds: an upper estimate that needs no further read."""
-        has_pages = any(cursor.pages for cursor in self.cursors)
-        if self.state.is_raised or self.group.is_broadcast or has_pages or self.group.alarm is None:
-            return False
-        pairs = enumerate(zip(self.cursors, ends, strict=True))
-        ready = sum(progress(queue, cursor, self.group, 0, end, now).ready for queue, (cursor, end) in pairs)
-        return not self.group.alarm.is_crossed(ready, now if ready else 0)
 
 
 class Alarms:
@@ -69,12 +43,13 @@ class Alarms:
         self._delays, self._promoter = delays.writer, delays.promoter
         self._topics, self._groups = admin.topics, admin.groups
 
-    def check(self, watched: Sequence[Watched]) -> int:
-        """Sends messages for the groups that have crossed a threshold. Returns the number of changes."""
-        found = self._topics.ends([each.topic for each in watched])
+    def check(self, groups: Sequence[StoredGroup]) -> int:
+        """Sends messages for the groups that have crossed a threshold; what is read of them may be stale. Returns the
+        number of changes."""
+        ends = self._topics.ends([stored.topic for stored in groups])
         now = self._runtime.now()
-        loud = [each for each, ends in zip(watched, found, strict=True) if not each.is_calm(ends, now)]
-        return sum(self._check(each.topic, each.group) for each in loud)
+        loud = [stored for stored, own in zip(groups, ends, strict=True) if not is_calm(stored, own, now)]
+        return sum(self._check(stored.topic, stored.group) for stored in loud)
 
     def _check(self, topic: Topic, group: Group) -> bool:
         """Reads the state before it measures: the measurement must not be older than the state it changes."""
@@ -91,17 +66,16 @@ class Alarms:
         if is_crossed == standing.is_raised:
             return False
         state = standing.next(RAISED if is_crossed else CLEARED, now)
-        return self._change(topic, details.group, state, ready, age_ms)
+        return self.announce(details.group, state, message(topic.name, details.group, state, ready, age_ms))
 
-    def _change(self, topic: Topic, group: Group, state: AlarmState, ready: int, age_ms: int) -> bool:
+    def announce(self, group: Group, state: AlarmState, told: Message) -> bool:
         """Changes the state and sends its message. False: another check did, or the topic of alarms is being
         deleted."""
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
-            if not is_told(topic.name, state):
+            if not is_told(told.properties["topic"], state):
                 self._store.write(changing)
                 return True
-            told = message(topic.name, group, state, ready, age_ms)
             alarms = self._topic()
             queue = queue_of_key(told.key or "", alarms.queues)
             [entry_id] = self._delays.ids(1)
@@ -117,6 +91,21 @@ class Alarms:
             return self._catalogue.current_topic(TOPIC)
         except TopicNotFound:
             return self._topics.put(TOPIC, {})[0]
+
+
+def is_concerned(stored: StoredGroup) -> bool:
+    """Whether the group has an alarm, or had one that was raised when it was removed."""
+    return stored.group.has_alarm or stored.alarm_state.is_raised
+
+
+def is_calm(stored: StoredGroup, ends: Sequence[int], now: int) -> bool:
+    """Whether the group is certainly below its thresholds: an upper estimate that needs no further read."""
+    has_pages = any(cursor.pages for cursor in stored.cursors)
+    if stored.alarm_state.is_raised or stored.group.is_broadcast or has_pages or stored.group.alarm is None:
+        return False
+    queues = of_group(stored.group, stored.cursors, [0] * len(ends), ends, now)
+    ready = sum(queue.ready for queue in queues)
+    return not stored.group.alarm.is_crossed(ready, now if ready else 0)
 
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:

@@ -40,7 +40,7 @@ class Expiry:
         count = 0
         glances = [_first(log, _GLANCE) for log in topic.logs]
         for queue, segments in enumerate(self._store.read(glances)):
-            if _expired_segments(segments, gone_ms):
+            if expired_segments(segments, gone_ms):
                 count += self._trim(topic, queue, gone_ms, until_ms)
         return count
 
@@ -50,7 +50,7 @@ class Expiry:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
         for segments in self._pages(topic.logs[queue], until_ms):
-            expired = _expired_segments(segments, gone_ms)
+            expired = expired_segments(segments, gone_ms)
             entries = [entry for segment in expired for entry in segment.entries]
             self._store.remove_blobs(blob_names(topic.id, entries))
             self._remove(segments[: len(expired)])
@@ -81,7 +81,7 @@ def _first(pk: str, limit: int) -> Range:
     return Range(pk, keys.FIRST, keys.LAST, limit=limit)
 
 
-def _expired_segments(items: Sequence[Item], gone_ms: int) -> list[Segment]:
+def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Segment]:
     """The expired ones at the start of these segments, never the last, which may have no successor."""
 
     def is_expired(segment: Segment) -> bool:  # a full segment never changes

@@ -8,21 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from chalicelib.admin import Admin
+from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor, all_cursors_of
 from chalicelib.dead_letters import DeadLetters
 from chalicelib.delays import Delays
 from chalicelib.delays.promoter import first_due
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Set, Write
-from chalicelib.upkeep.alarms import Alarms, Watched
+from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
 
 SWEEP_MS = 45 * SECOND_MS
@@ -95,9 +94,9 @@ class Sweeps:
         `seen`: cursors. `done`: messages."""
         swept = Swept()
         for page in self._rounds.pages("revive", self._until()):
-            for _, group, cursors in self._groups(page):
-                for cursor in cursors:
-                    _, buried = self._burial.bury_exhausted(group, cursor, self._runtime.now())
+            for stored in self._groups(page):
+                for cursor in stored.cursors:
+                    _, buried = self._burial.bury_exhausted(stored.group, cursor, self._runtime.now())
                     swept += Swept(1, buried)
         return swept
 
@@ -129,12 +128,13 @@ class Sweeps:
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
-            gone = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
-            swept += Swept(1, self._deletion.topic(gone, until_ms))
+            deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
+            swept += Swept(1, self._deletion.topic(deleted, until_ms))
         for page in self._rounds.pages("expire", until_ms):
-            for topic, group, _ in self._groups(page):
-                if group.is_broadcast:
-                    swept += Swept(1, self._consumers.forget_idle(topic, group, self._runtime.now()))
+            for stored in self._groups(page):
+                if stored.group.is_broadcast:
+                    forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
+                    swept += Swept(1, forgotten)
         return swept + self._trim(until_ms)
 
     def _trim(self, until_ms: int) -> Swept:
@@ -150,32 +150,21 @@ class Sweeps:
         """Raises and clears the alarms of groups. `seen`: groups with an alarm. `done`: alarms raised or cleared."""
         swept = Swept()
         for page in self._rounds.pages("check", self._until()):
-            watched = [_watched(*each) for each in self._partitions(page)]
-            concerned = [each for each in watched if each.is_concerned]
+            concerned = [stored for stored in self._groups(page) if is_concerned(stored)]
             swept += Swept(len(concerned), self._alarms.check(concerned))
         return swept
 
     def _until(self) -> int:
         return self._runtime.uptime() + SWEEP_MS
 
-    def _groups(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Cursor]]]:
-        """All groups of these topics, each with its cursors."""
-        return [(topic, group, all_cursors_of(group, topic, items)) for topic, group, items in self._partitions(topics)]
-
-    def _partitions(self, topics: Sequence[Topic]) -> list[tuple[Topic, Group, list[Item]]]:
-        """All groups of these topics with the items of their partitions: two round trips, half a read unit per topic
-        and group."""
+    def _groups(self, topics: Sequence[Topic]) -> list[StoredGroup]:
+        """All groups of these topics, possibly stale: two round trips, half a read unit per topic and group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
         named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
         partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
-        found: list[tuple[Topic, Group, list[Item]]] = []
+        groups: list[StoredGroup] = []
         for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
             settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
             if settings:
-                found.append((topic, Group.of(topic.id, name, settings), items))
-        return found
-
-
-def _watched(topic: Topic, group: Group, items: list[Item]) -> Watched:
-    state = next((item for item in items if item["sk"] == group.alarm_key.sk), None)
-    return Watched(topic, group, all_cursors_of(group, topic, items), AlarmState.of(state))
+                groups.append(StoredGroup(topic, Group.of(topic.id, name, settings), items))
+        return groups

@@ -14,7 +14,7 @@ from tests.simulation.mutants import planted, without
 @planted
 def alarms_in_two_writes() -> Any:
     """The state changes, and the message that tells of it comes after: not, if its caller dies."""
-    true = alarms.Alarms._change
+    true = alarms.Alarms.announce
 
     class OneByOne:
         def __init__(self, store: Any) -> None:
@@ -34,7 +34,7 @@ def alarms_in_two_writes() -> Any:
         finally:
             self._store = store
 
-    return patch.object(alarms.Alarms, "_change", changed)
+    return patch.object(alarms.Alarms, "announce", changed)
 
 
 @planted

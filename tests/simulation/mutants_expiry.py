@@ -21,7 +21,7 @@ def trims_of_the_last_segment() -> Any:
         segments = map(Segment.of, items)
         return [*takewhile(lambda each: all(entry.stored_at_ms <= gone_ms for entry in each.entries), segments)]
 
-    return patch.object(expiry, "_expired_segments", expired)
+    return patch.object(expiry, "expired_segments", expired)
 
 
 @planted
