@@ -17,7 +17,6 @@ from chalicelib.api.messages import DELAYS, MESSAGES
 from chalicelib.api.operation import Json, Operation
 from chalicelib.api.topics import TOPICS
 from chalicelib.base.deadline import one_call
-from chalicelib.producing.new_message import parse_for_transaction
 from chalicelib.service import Service
 from chalicelib.table.writes import Item
 
@@ -47,8 +46,7 @@ class Api:
         """The message as an item: the transaction that stores it sends the message."""
         with one_call(self.service.env.runtime.uptime()):
             topic = self.service.env.catalogue.topic(topic_name)
-            parsed, queue = parse_for_transaction(message, topic.queues, self.service.env.runtime.now())
-            return self.service.producing.outbox_item(topic, parsed, queue)
+            return self.service.producing.outbox_item(topic, message)
 
     # Scheduled sweeps are not calls of a client, so they have no deadline of a call.
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
 from chalicelib.base.schema import array, batch, flag, instant, nullable, one_of, string
 from chalicelib.catalogue.topic import Topic
-from chalicelib.producing import trace
-from chalicelib.producing.new_message import NewMessage, Sent, parse_batch, parse_key, parse_queue, unchecked
+from chalicelib.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of, positions_token
 
@@ -164,24 +163,9 @@ def produce(
     Nothing is stored unless all messages are valid. Messages of one call that land in one queue have consecutive
     offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each {TRANSACTION_ITEMS_MAX} have). A message
     without `key` and `queue` goes to any queue."""
-    parent = trace.parse(traceparent)
-    messages = _parsed(service, topic, request, parent)
-
-    def send() -> list[Produced]:
-        try:
-            return service.producing.produce(topic, messages)
-        except TopicNotFound:
-            current = service.env.catalogue.current_topic(topic.name)  # perhaps it was created again a moment ago
-            return service.producing.produce(current, _parsed(service, current, request, parent))
-
-    results = service.producing.hooks.around(topic.name, [message for message, _ in messages], send)
+    results = service.producing.produce(topic, request.messages, traceparent)
     is_whole = all(result.error is None for result in results)
     return 200 if is_whole else 207, {"messages": [_produced(result) for result in results]}
-
-
-def _parsed(service: Service, topic: Topic, request: ProduceRequest, parent: str | None) -> list[Sent]:
-    messages = parse_batch(request.messages, topic.queues, service.env.runtime.now())
-    return [(trace.traced(message, parent), queue) for message, queue in messages]
 
 
 def _produced(result: Produced) -> Json:

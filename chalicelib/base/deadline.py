@@ -47,9 +47,9 @@ def one_call(uptime_ms: int) -> Iterator[None]:
 
 
 @contextmanager
-def part_until(ms: int | None) -> Iterator[None]:
-    """Gives requests to the store less time than the call has: until this instant (None: the whole time). Afterwards
-    the call can try another way. Requests in doubt that must be resolved still get the whole time."""
+def part_until(ms: int) -> Iterator[None]:
+    """Gives requests to the store less time than the call has: until this instant. Afterwards the call can try
+    another way. Requests in doubt that must be resolved still get the whole time."""
     token = _part_until_ms.set(ms)
     try:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
@@ -21,7 +21,7 @@ LATE_WRITE_MS_MAX = MINUTE_MS
 the network for seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Waiting:
     """A message that waits until it is due."""
 
@@ -34,39 +34,55 @@ class Waiting:
     def message_id(self) -> str:
         return delayed_id(self.entry_id, self.queue, self.due_ms)
 
+    def packed(self, now: int) -> Entry:
+        return Entry.packed(self.entry_id, [replace(self.message, delayed_id=self.message_id)], now)
+
 
 class DelayWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._payloads = env.catalogue, payloads
 
-    def ids(self, count: int) -> list[bytes]:
-        """Ids for this many delayed messages, ascending. Messages due at the same time are delivered in the order of
-        their ids, and so those of one call in its order."""
-        return sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in range(count))
+    def waiting(self, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
+        """Messages with their queues, under new ids. Those due at the same time are delivered in the order of their
+        ids, and so these in the given order."""
+        ids = sorted(self._runtime.entropy(ENTRY_ID_BYTES) for _ in messages)
+        return [
+            Waiting(message, queue, message.deliver_at_ms or self._runtime.now(), entry_id)
+            for (queue, message), entry_id in zip(messages, ids, strict=True)
+        ]
 
-    def store(self, topic: Topic, messages: Sequence[tuple[int, Message, bytes]]) -> list[Produced]:
-        """Stores messages, each with its queue and its id, until they are due. Raises TopicNotFound."""
-        waiting, entries = [], []
-        for queue, message, entry_id in messages:
-            each, entry = self._named(queue, message, entry_id)
-            waiting.append(each)
-            entries.append(entry)
+    def store(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Produced]:
+        """Stores messages until they are due. Raises TopicNotFound."""
         try:
-            self._demand(topic)
-            ttl = waiting_ttl(max(each.due_ms for each in waiting))
-            entries = self._payloads.spill(topic.id, [(entry, INLINE_BYTES_MAX) for entry in entries], ttl)
+            entries = self.entries(topic, waiting)
         except StoreUnavailable as trouble:  # before any message was sent
-            return [Produced(each.queue, error=StoreUnavailable(trouble.detail)) for each in waiting]
-        return self._stored(topic, waiting, entries)
+            return [Produced(message.queue, error=StoreUnavailable(trouble.detail)) for message in waiting]
+        writes = {
+            message: wait(topic.id, message.queue, message.due_ms, entry)
+            for message, entry in zip(waiting, entries, strict=True)
+        }
+        errors = self._errors(writes)
+        return [
+            Produced(message.queue, error=errors[message])
+            if message in errors
+            else Produced.delayed(message.queue, message.entry_id, message.due_ms)
+            for message in waiting
+        ]
 
-    def item(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Item:
+    def item(self, topic: Topic, waiting: Waiting) -> Item:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
-        self._demand(topic)
-        waiting, entry = self._named(queue, message, entry_id)
-        [entry] = self._payloads.spill(topic.id, [(entry, INLINE_BYTES_MAX)], waiting_ttl(waiting.due_ms))
-        key = keys.delayed(topic.id, queue, waiting.due_ms, entry.id)
+        [entry] = self.entries(topic, [waiting])
+        key = keys.delayed(topic.id, waiting.queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
+
+    def entries(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Entry]:
+        """The entries of these messages. Stores their payloads, if they have any. Raises TopicNotFound,
+        StoreUnavailable."""
+        self._demand(topic)
+        now = self._runtime.now()
+        ttl = waiting_ttl(max(message.due_ms for message in waiting))
+        return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
 
     def _demand(self, topic: Topic) -> None:
         """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
@@ -80,38 +96,22 @@ class DelayWriter:
             raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
         self._catalogue.forget(topic.name)
 
-    def _named(self, queue: int, message: Message, entry_id: bytes) -> tuple[Waiting, Entry]:
-        due_ms = message.deliver_at_ms or 0
-        named = replace(message, delayed_id=delayed_id(entry_id, queue, due_ms))
-        return Waiting(named, queue, due_ms, entry_id), Entry.packed(entry_id, [named], self._runtime.now())
-
-    def _stored(self, topic: Topic, waiting: Sequence[Waiting], entries: Sequence[Entry]) -> list[Produced]:
-        """Uses transactions for messages due soon. A late repeat of a plain write could arrive after the message was
-        delivered and its item removed, and deliver it again; a transaction is recognized by its token."""
+    def _errors(self, writes: Mapping[Waiting, Write]) -> dict[Waiting, StoreUnavailable]:
+        """Sends the writes, and returns the errors of those that failed. Uses transactions for messages due soon. A
+        late repeat of a plain write could arrive after the message was delivered and its item removed, and deliver it
+        again; a transaction is recognized by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
-        writes = [wait(topic.id, each.queue, each.due_ms, entry) for each, entry in zip(waiting, entries, strict=True)]
-        soon = [place for place, each in enumerate(waiting) if each.due_ms <= soon_ms]
-        later = [place for place, each in enumerate(waiting) if each.due_ms > soon_ms]
-        errors: dict[int, StoreUnavailable] = {}
+        soon = [message for message in writes if message.due_ms <= soon_ms]
+        later = [message for message in writes if message.due_ms > soon_ms]
+        errors: dict[Waiting, StoreUnavailable] = {}
         for first in range(0, len(soon), TRANSACTION_ITEMS_MAX):
             together = soon[first : first + TRANSACTION_ITEMS_MAX]
-            if trouble := self._trouble([writes[place] for place in together]):
+            try:
+                self._store.write_together([writes[message] for message in together])
+            except StoreUnavailable as trouble:
                 errors |= dict.fromkeys(together, trouble)
-        if later:
-            outcomes = self._store.write_each([writes[place] for place in later])
-            for place, outcome in zip(later, outcomes, strict=True):
-                if isinstance(outcome, StoreUnavailable):
-                    errors[place] = outcome
-        return [
-            Produced(each.queue, error=errors[place])
-            if place in errors
-            else Produced.delayed(each.queue, each.entry_id, each.due_ms)
-            for place, each in enumerate(waiting)
-        ]
-
-    def _trouble(self, writes: Sequence[Write]) -> StoreUnavailable | None:
-        try:
-            self._store.write_together(writes)
-        except StoreUnavailable as trouble:
-            return trouble
-        return None
+        outcomes = self._store.write_each([writes[message] for message in later]) if later else []
+        for message, outcome in zip(later, outcomes, strict=True):
+            if isinstance(outcome, StoreUnavailable):
+                errors[message] = outcome
+        return errors

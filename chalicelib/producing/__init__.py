@@ -11,6 +11,6 @@ from chalicelib.producing.produce import Producer
 
 class Producing:
     def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks) -> None:
-        producer = Producer(env, log, delays.writer)
+        producer = Producer(env, log, delays.writer, hooks)
         self.produce, self.outbox_item = producer.produce, producer.outbox_item
         self.hooks = hooks

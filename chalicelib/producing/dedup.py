@@ -24,10 +24,11 @@ from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
-from chalicelib.delays.writer import DelayWriter
+from chalicelib.delays.writer import DelayWriter, Waiting
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.log.writer import Tail
+from chalicelib.producing.new_message import Sending
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
@@ -72,103 +73,65 @@ def claim(topic_id: str, dedup_id: str, record: Record) -> Write:
     )
 
 
+Taken = list[tuple[Sending, Record]]
+"""Messages whose ids are taken, with the records that have them."""
+
+
 class Deduplication:
     def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._writer, self._joiner, self._payloads = log.writer, log.joiner, log.payloads
         self._delays = delays
 
-    def append(self, topic: Topic, queue: int, messages: Sequence[Message]) -> list[Produced]:
-        """Stores messages in one queue as one entry; for a message whose id is taken, returns the place of the first
-        one. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises TopicNotFound."""
-        produced: dict[int, Produced] = {}
-        found: dict[bytes, int | StoreUnavailable] = {}
-        while left := [place for place in range(len(messages)) if place not in produced]:
-            taken = self._append(topic, queue, {place: messages[place] for place in left}, produced)
-            for place, record in taken.items():
-                produced[place] = self._produced(topic, record, found)
-        return [produced[place] for place in range(len(messages))]
+    def append(self, topic: Topic, queue: int, sendings: Sequence[Sending]) -> None:
+        """Stores messages in one queue as one entry, and sets their results; for a message whose id is taken, the place
+        of the first one. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises
+        TopicNotFound."""
+        firsts: dict[bytes, int | StoreUnavailable] = {}
+        while left := [sending for sending in sendings if sending.result is None]:
+            for sending, record in self._append(topic, queue, left):
+                sending.result = self._produced(topic, record, firsts)
 
-    def delay(self, topic: Topic, queue: int, message: Message, entry_id: bytes) -> Produced:
+    def delay(self, topic: Topic, waiting: Waiting) -> Produced:
         """Stores a delayed message with a dedup id. Message and record are one transaction, so there is never anything
         to complete. Raises TopicNotFound."""
-        due_ms = message.deliver_at_ms or 0
+        queue, due_ms = waiting.queue, waiting.due_ms
         try:
-            waiting = Entry.of(self._delays.item(topic, queue, message, entry_id))
-            record = Record(self._runtime.now(), waiting, 0, queue, 0, False, due_ms)
-            taking = claim(topic.id, message.dedup_id or "", record)
-            self._store.write_together([taking, wait(topic.id, queue, due_ms, waiting)])
+            [entry] = self._delays.entries(topic, [waiting])
+            record = Record(self._runtime.now(), entry, 0, queue, 0, False, due_ms)
+            taking = claim(topic.id, waiting.message.dedup_id or "", record)
+            self._store.write_together([taking, wait(topic.id, queue, due_ms, entry)])
         except Refused as refused:
             return self._produced(topic, Record.of(refused.before or {}), {})
         except StoreUnavailable as trouble:
             return Produced(queue, error=trouble)
-        return Produced.delayed(queue, waiting.id, due_ms)
+        return Produced.delayed(queue, entry.id, due_ms)
 
-    def _produced(self, topic: Topic, record: Record, found: dict[bytes, int | StoreUnavailable]) -> Produced:
-        """The message of a valid record. `found`: first offsets of entries already located."""
-        if record.due_ms:
-            return Produced.delayed(record.queue, record.entry.id, record.due_ms)
-        if record.entry.id not in found:
-            found[record.entry.id] = self._first_of(topic, record)
-        return Produced.stored(record.queue, record.entry.id, record.index, found[record.entry.id])
-
-    def _append(
-        self, topic: Topic, queue: int, messages: dict[int, Message], produced: dict[int, Produced]
-    ) -> dict[int, Record]:
-        """Stores these messages and records their places; if some ids are taken, returns their records instead."""
-        made = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), [*messages.values()], self._runtime.now())
-        first: int | StoreUnavailable
-        try:
-            record = self._intent(topic, queue, made, [*messages.values()])
-            if taken := self._claim(topic, record, messages):
-                return taken
-        except StoreUnavailable as trouble:
-            first = trouble
-        else:
-            has_records = any(message.dedup_id is not None for message in messages.values())
-            first = self._landed(topic, record, others_may_help=has_records)
-        for index, place in enumerate(messages):
-            produced[place] = Produced.stored(queue, made.id, index, first)
-        return {}
-
-    def _intent(self, topic: Topic, queue: int, made: Entry, messages: Sequence[Message]) -> Record:
-        """The entry to append, and where. Its payload is already stored if it has one."""
-        log = topic.logs[queue]
-        try:
-            self._writer.index(topic, [(queue, made, messages)])
-            bytes_max = min(self._writer.inline_bytes_max(log), DEDUP_INLINE_BYTES_MAX)
-            [made] = self._payloads.spill(topic.id, [(made, bytes_max)], topic.ttl(made.stored_at_ms))
-            tail = self._writer.tail(topic, log)
-        except StoreUnavailable as trouble:  # nothing visible to other callers was sent
-            raise StoreUnavailable(trouble.detail) from trouble
-        return Record(self._runtime.now(), made, 0, queue, tail.base, tail.may_create)
-
-    def _claim(self, topic: Topic, record: Record, messages: dict[int, Message]) -> dict[int, Record]:
+    def claim_ids(self, topic: Topic, record: Record, sendings: Sequence[Sending]) -> Taken:
         """Claims all ids for the record's entry, or none: then returns the conflicting records."""
-        ids = {place: message.dedup_id for place, message in messages.items() if message.dedup_id is not None}
-        order = [*messages]
-        writes = [claim(topic.id, each, replace(record, index=order.index(place))) for place, each in ids.items()]
+        writes = [
+            claim(topic.id, sending.message.dedup_id, replace(record, index=index))
+            for index, sending in enumerate(sendings)
+            if sending.message.dedup_id is not None
+        ]
         try:
             if len(writes) == 1:
                 self._store.write(writes[0])
             elif writes:
                 self._store.write_together(writes)
         except Refused as refused:
-            return self._taken(topic, ids, refused)
-        return {}
-
-    def _taken(self, topic: Topic, ids: dict[int, str], refused: Refused) -> dict[int, Record]:
-        """A transaction returns one conflicting record. A repeated batch has as many conflicts as ids."""
-        places = {keys.dedup(topic.id, each).pk: place for place, each in ids.items()}
-        shown = refused.before or {}
-        others = [keys.dedup(topic.id, each) for each in ids.values()] if len(ids) > 1 else []
-        found = self._store.read([Keys(others, strong=True)])[0] if others else []
+            shown = refused.before or {}
+        else:
+            return []
+        # a transaction returns one conflicting record, but a repeated batch has as many conflicts as ids
+        items = self._store.read([Keys([write.key for write in writes], strong=True)])[0] if len(writes) > 1 else []
         now = self._runtime.now()
-        taken = {places[item["pk"]]: Record.of(item) for item in found}
-        standing = {place: record for place, record in taken.items() if record.stands(now)}
-        return {places[shown["pk"]]: Record.of(shown)} | standing
+        records = {item["pk"]: Record.of(item) for item in [shown, *items]}
+        standing = {pk: record for pk, record in records.items() if pk == shown["pk"] or record.stands(now)}
+        keyed = [(keys.dedup(topic.id, sending.message.dedup_id or "").pk, sending) for sending in sendings]
+        return [(sending, standing[pk]) for pk, sending in keyed if pk in standing]
 
-    def _landed(self, topic: Topic, record: Record, others_may_help: bool = True) -> int | StoreUnavailable:
+    def append_entry(self, topic: Topic, record: Record, others_may_help: bool) -> int | StoreUnavailable:
         """The offset of the entry's first message. If it is unknown, another caller may complete the append later."""
         try:
             tail = Tail(record.base, record.may_create, self._runtime.uptime())
@@ -176,9 +139,48 @@ class Deduplication:
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
 
-    def _first_of(self, topic: Topic, record: Record) -> int | StoreUnavailable:
+    def complete(self, topic: Topic, record: Record) -> int | StoreUnavailable:
         """The first offset of a record's entry, which is appended if it is missing."""
         try:
             return self._joiner.append_from(topic, record.queue, record.entry, record.base)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown")
+
+    def _append(self, topic: Topic, queue: int, sendings: Sequence[Sending]) -> Taken:
+        """Stores these messages and sets their results; if some ids are taken, returns their records instead."""
+        messages = [sending.message for sending in sendings]
+        entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now())
+        first: int | StoreUnavailable
+        try:
+            record = self._intent(topic, queue, entry, messages)
+            if taken := self.claim_ids(topic, record, sendings):
+                return taken
+        except StoreUnavailable as trouble:
+            first = trouble
+        else:
+            has_records = any(sending.is_deduplicated for sending in sendings)
+            first = self.append_entry(topic, record, others_may_help=has_records)
+        for index, sending in enumerate(sendings):
+            sending.result = Produced.stored(queue, entry.id, index, first)
+        return []
+
+    def _intent(self, topic: Topic, queue: int, entry: Entry, messages: Sequence[Message]) -> Record:
+        """The entry to append, and where. Its payload is already stored if it has one."""
+        log = topic.logs[queue]
+        try:
+            self._writer.index(topic, [(queue, entry, messages)])
+            bytes_max = min(self._writer.inline_bytes_max(log), DEDUP_INLINE_BYTES_MAX)
+            [entry] = self._payloads.spill(topic.id, [(entry, bytes_max)], topic.ttl(entry.stored_at_ms))
+            tail = self._writer.tail(topic, log)
+        except StoreUnavailable as trouble:  # nothing visible to other callers was sent
+            raise StoreUnavailable(trouble.detail) from trouble
+        return Record(self._runtime.now(), entry, 0, queue, tail.base, tail.may_create)
+
+    def _produced(self, topic: Topic, record: Record, firsts: dict[bytes, int | StoreUnavailable]) -> Produced:
+        """The message of a valid record. `firsts`: first offsets of entries already located."""
+        entry_id = record.entry.id
+        if record.due_ms:
+            return Produced.delayed(record.queue, entry_id, record.due_ms)
+        if entry_id not in firsts:
+            firsts[entry_id] = self.complete(topic, record)
+        return Produced.stored(record.queue, entry_id, record.index, firsts[entry_id])

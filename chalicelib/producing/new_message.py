@@ -1,31 +1,28 @@
-"""The message that a producer sends: its fields, and the checks that bounds alone cannot say."""
+"""The message that a producer sends: its fields, the checks that bounds alone cannot say, and the W3C Trace Context of
+its request, which consumers get as a property."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import orjson
 
+from chalicelib.base import limits
 from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
 from chalicelib.base.fields import Label, check, encodable, given, optional, request, shown
-from chalicelib.base.limits import (
-    BATCH_MESSAGES_MAX,
-    BODY_BYTES_MAX,
-    DELAY_MS_MAX,
-    ID_CHARS_MAX,
-    KEY_BYTES_MAX,
-    MESSAGE_JSON_BYTES_MAX,
-    MESSAGE_OVERHEAD_BYTES,
-    PROPERTIES_BYTES_MAX,
-    TAG_CHARS_MAX,
-)
-from chalicelib.base.message import QUEUE, Message, carried_bytes, properties_bytes
+from chalicelib.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
+from chalicelib.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.base.schema import either, instant, integer, mapping, string
 
-Sent = tuple[Message, int | None]
-"""A message, and the queue that it asks for."""
+TRACE_PROPERTY = "traceparent"
+
+_TRACE_IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
+_TRACE = re.compile(f"00{_TRACE_IDS}|(?!00|ff)[0-9a-f]{{2}}{_TRACE_IDS}(-[!-~]*)?")
+"""Version, trace id, parent id, flags. The specification says to accept later versions with further fields."""
 
 BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """The last character before the padding leaves over no bits that are set."""
@@ -34,7 +31,7 @@ BASE64_CHARS_MAX = -(-BODY_BYTES_MAX // 3) * 4
 BODY = string(BODY_BYTES_MAX, examples=["order 4711 paid"])
 BODY_BASE64 = string(BASE64_CHARS_MAX, pattern=BASE64_PATTERN, contentEncoding="base64")
 KEY = string(KEY_BYTES_MAX, examples=["customer-42"])
-TAG = string(TAG_CHARS_MAX, pattern=r"^[^|\s]([^|]*[^|\s])?$", examples=["paid"])
+TAG = string(limits.TAG_CHARS_MAX, pattern=r"^[^|\s]([^|]*[^|\s])?$", examples=["paid"])
 PROPERTIES = mapping(additionalProperties={"type": "string"}, examples=[{"region": "eu"}])
 
 _TEXT = {"type": "string", "minLength": 1}
@@ -97,6 +94,25 @@ def unchecked(value: Any, _label: Label) -> Any:
     return value
 
 
+@dataclass(eq=False, slots=True)
+class Sending:
+    """A message on its way into a queue, and its result once there is one. `asked`: the queue named by the request."""
+
+    message: Message
+    asked: int | None
+    queue: int = 0
+    result: Produced | None = None
+
+    @property
+    def is_deduplicated(self) -> bool:
+        return self.message.dedup_id is not None
+
+    @property
+    def may_hop(self) -> bool:
+        """Whether any queue will do."""
+        return self.asked is None and self.message.key is None
+
+
 @request
 class NewMessage:
     """A message to store. Exactly one of `body` and `body_base64` is given.
@@ -131,27 +147,37 @@ class NewMessage:
     queue: int | None = optional(QUEUE, unchecked)
     delay_ms: int | None = optional(integer(0, DELAY_MS_MAX))
     deliver_at_ms: int | None = optional(instant())
-    dedup_id: str | None = optional(string(ID_CHARS_MAX))
+    dedup_id: str | None = optional(string(limits.ID_CHARS_MAX))
 
 
-def parse_batch(data: object, queues: int, now: int) -> list[Sent]:
-    """The `messages` of a produce, each with the queue it asks for; or an error that lists every bad one."""
-    if not isinstance(data, list) or not 1 <= len(data) <= BATCH_MESSAGES_MAX:
+def parse_batch(data: object, queues: int, now: int, traceparent: str | None = None) -> list[Sending]:
+    """The `messages` of a produce, with the trace of its request; or an error that lists every bad one."""
+    most = limits.BATCH_MESSAGES_MAX
+    if not isinstance(data, list) or not 1 <= len(data) <= most:
         count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
-        raise InvalidField(f"field 'messages' must be a list of 1 to {BATCH_MESSAGES_MAX} messages; it is {count}")
-    parsed: list[Sent] = []
+        raise InvalidField(f"field 'messages' must be a list of 1 to {most} messages; it is {count}")
+    sendings: list[Sending] = []
     errors: list[tuple[int, DecantError]] = []
-    for index, each in enumerate(data):
+    for index, message in enumerate(data):
         try:
-            parsed.append(parse(each, queues, f"messages[{index}]", now))
+            sendings.append(parse(message, queues, f"messages[{index}]", now))
         except DecantError as error:
             errors.append((index, error))
     if errors:
         raise _first(errors)
-    total = sum(message.body_bytes for message, _ in parsed)
+    total = sum(sending.message.body_bytes for sending in sendings)
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
-    return parsed
+    if traceparent and _TRACE.fullmatch(traceparent):  # the specification says to ignore a malformed one
+        for sending in sendings:
+            sending.message = _traced(sending.message, traceparent)
+    return sendings
+
+
+def _traced(message: Message, traceparent: str) -> Message:
+    """The message with its trace, unless its producer has set one or it does not fit."""
+    properties = {TRACE_PROPERTY: traceparent, **message.properties}
+    return message if properties_bytes(properties) > PROPERTIES_BYTES_MAX else replace(message, properties=properties)
 
 
 def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
@@ -161,8 +187,8 @@ def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
     return type(first)(first.detail, errors=listed)
 
 
-def parse(data: object, queues: int, path: str, now: int) -> Sent:
-    """One message, and the queue it asks for. `path`: where in the request it stands."""
+def parse(data: object, queues: int, path: str, now: int) -> Sending:
+    """One message. `path`: where in the request it stands."""
     label = Label(path)
     fields = given(NewMessage, data, label)
     if ("body" in fields) == ("body_base64" in fields):
@@ -171,18 +197,16 @@ def parse(data: object, queues: int, path: str, now: int) -> Sent:
     due_ms = _due(fields, label, now)
     own = (fields.get("key"), fields.get("tag"), fields.get("properties") or {})
     message = Message(fields.get("body"), fields.get("body_base64"), *own, due_ms, dedup_id=fields.get("dedup_id"))
-    if message.body_bytes > BODY_BYTES_MAX:
-        raise MessageTooLarge(f"the body of {path} is {message.body_bytes} bytes; at most {BODY_BYTES_MAX} fit")
     _demand_deliverable(message, path)
-    return message, queue
+    return Sending(message, queue)
 
 
-def parse_for_transaction(data: object, queues: int, now: int) -> Sent:
+def parse_for_transaction(data: object, queues: int, now: int) -> Sending:
     """One message for the caller's own transaction."""
-    message, queue = parse(data, queues, "message", now)
-    if message.dedup_id is not None:
+    sending = parse(data, queues, "message", now)
+    if sending.is_deduplicated:
         raise InvalidField("field 'message.dedup_id' cannot be given for a message in a transaction")
-    return message, queue
+    return sending
 
 
 def _due(fields: Mapping[str, Any], label: Label, now: int) -> int | None:
@@ -197,11 +221,13 @@ def _due(fields: Mapping[str, Any], label: Label, now: int) -> int | None:
 
 
 def _demand_deliverable(message: Message, path: str) -> None:
-    """Refuses what no response could carry: a body of control characters is seven times as long there."""
-    if message.body_bytes * 7 < MESSAGE_JSON_BYTES_MAX // 2:
+    """Refuses a body that is too large, and a message that no response could carry: a body of control characters is
+    seven times as long there."""
+    body_bytes, most = message.body_bytes, limits.MESSAGE_JSON_BYTES_MAX
+    if body_bytes > BODY_BYTES_MAX:
+        raise MessageTooLarge(f"the body of {path} is {body_bytes} bytes; at most {BODY_BYTES_MAX} fit")
+    if body_bytes * 7 < most // 2:
         return
-    size = carried_bytes(orjson.dumps(message.content())) + MESSAGE_OVERHEAD_BYTES
-    if size > MESSAGE_JSON_BYTES_MAX:
-        raise MessageTooLarge(
-            f"{path} is {size} bytes as JSON, its quotes escaped; a response carries at most {MESSAGE_JSON_BYTES_MAX}"
-        )
+    size = carried_bytes(orjson.dumps(message.content())) + limits.MESSAGE_OVERHEAD_BYTES
+    if size > most:
+        raise MessageTooLarge(f"{path} is {size} bytes as JSON, its quotes escaped; a response carries at most {most}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import MINUTE_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.topic import Topic
 
 ISOLATED_MS_MIN = SECOND_MS
 ISOLATED_MS_MAX = MINUTE_MS
@@ -23,53 +21,45 @@ class _Isolation:
 
 
 class QueueChoice:
-    """`is_crowded`: whether other writers were seen at a log lately."""
+    """The choice among the queues of one topic. `is_crowded`: whether other writers were seen at a log lately."""
 
-    def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool]) -> None:
+    def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool], queues: int) -> None:
         self._runtime = runtime
         self._is_crowded = is_crowded
-        self._sticky: BoundedCache[int] = BoundedCache()
-        self._isolated: BoundedCache[_Isolation] = BoundedCache()
+        self._queues = range(queues)
+        self._queue: int | None = None
+        self._isolated: dict[int, _Isolation] = {}
 
-    def unkeyed(self, topic: Topic) -> int:
-        """An instance stays with one queue, so that writers do not contend, and changes it if others write there too or
-        if it fails. If all have failed, it uses the one whose isolation ends first."""
-        queue = self._sticky.get(topic.id)
-        if queue is None or self._is_crowded(topic.logs[queue]) or self._is_isolated(topic.logs[queue]):
-            open_ones = self._open(topic) or [min(range(topic.queues), key=lambda each: self._due(topic.logs[each]))]
-            queue = self._stay(topic, open_ones)
+    def unkeyed(self, logs: Sequence[str]) -> int:
+        """The queue for messages without a key. `logs`: those of all queues. An instance stays with one queue, so that
+        writers do not contend, and changes it if others write there too or if it fails. If all have failed, it uses the
+        one whose isolation ends first."""
+        queue = self._queue
+        if queue is None or self._is_crowded(logs[queue]) or self._is_isolated(queue):
+            queue = self.hop(self.others() or [min(self._queues, key=self._isolated_until_ms)])
         return queue
 
-    def others(self, topic: Topic, besides: Collection[int]) -> list[int]:
+    def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
-        return [queue for queue in self._open(topic) if queue not in besides]
+        return [queue for queue in self._queues if queue not in besides and not self._is_isolated(queue)]
 
-    def hop(self, topic: Topic, others: Sequence[int]) -> int:
+    def hop(self, queues: Sequence[int]) -> int:
         """Continues with one of these."""
-        return self._stay(topic, others)
+        self._queue = self._runtime.choice(queues)
+        return self._queue
 
-    def failed(self, log: str) -> None:
-        """Keeps messages away for a while, twice as long after each further failure. Then the queue is open again, and
-        the next message probes it."""
-        before = self._isolated.get(log)
-        failures = before.failures + 1 if before else 1
-        ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
-        self._isolated.keep(log, _Isolation(failures, self._runtime.uptime() + ms))
+    def note(self, queue: int, has_failed: bool) -> None:
+        """Keeps messages away from a queue for a while, twice as long after each further failure. Then it is open
+        again, and the next message probes it."""
+        before = self._isolated.pop(queue, None)
+        if has_failed:
+            failures = before.failures + 1 if before else 1
+            ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
+            self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
 
-    def worked(self, log: str) -> None:
-        self._isolated.forget(log)
+    def _is_isolated(self, queue: int) -> bool:
+        return self._isolated_until_ms(queue) > self._runtime.uptime()
 
-    def _stay(self, topic: Topic, queues: Sequence[int]) -> int:
-        queue = self._runtime.choice(queues)
-        self._sticky.keep(topic.id, queue)
-        return queue
-
-    def _open(self, topic: Topic) -> list[int]:
-        return [queue for queue in range(topic.queues) if not self._is_isolated(topic.logs[queue])]
-
-    def _is_isolated(self, log: str) -> bool:
-        return self._due(log) > self._runtime.uptime()
-
-    def _due(self, log: str) -> int:
-        isolation = self._isolated.get(log)
+    def _isolated_until_ms(self, queue: int) -> int:
+        isolation = self._isolated.get(queue)
         return isolation.until_ms if isolation else 0

@@ -31,7 +31,6 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import of_group
 from chalicelib.delays import Delays
 from chalicelib.delays.decision import wait
-from chalicelib.log.segment import Entry
 from chalicelib.producing.produce import queue_of_key
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 
@@ -78,8 +77,7 @@ class Alarms:
                 return True
             alarms = self._topic()
             queue = queue_of_key(told.key or "", alarms.queues)
-            [entry_id] = self._delays.ids(1)
-            entry = Entry.of(self._delays.item(alarms, queue, told, entry_id))
+            [entry] = self._delays.entries(alarms, self._delays.waiting([(queue, told)]))
             self._store.write_together([changing, wait(alarms.id, queue, state.at_ms, entry)])
             with suppress(StoreUnavailable, TopicNotFound):  # the next pop or sweep will deliver it
                 self._promoter.promote(alarms, queue)

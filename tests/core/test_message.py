@@ -120,11 +120,11 @@ WRONG = [
 
 @pytest.mark.parametrize("given_message", FITTING)
 def test_messages_within_the_limits_are_taken_as_they_are(given_message: dict[str, Any]) -> None:
-    [(parsed, queue)] = parse_batch([given_message], QUEUES, NOW)
+    [sending] = parse_batch([given_message], QUEUES, NOW)
     expected = {name: value for name, value in given_message.items() if value is not None and name != "queue"}
     absent: dict[str, Any] = {"key": None, "tag": None, "properties": {}}
-    assert parsed.content() == {**absent, **expected}
-    assert queue == given_message.get("queue")
+    assert sending.message.content() == {**absent, **expected}
+    assert sending.asked == given_message.get("queue")
 
 
 @pytest.mark.parametrize(("given_message", "error"), WRONG)
@@ -171,27 +171,27 @@ def test_a_message_that_is_not_an_object_is_refused() -> None:
 
 @given(TEXTS.filter(bool), st.none() | TEXTS.filter(bool).filter(lambda key: len(key.encode()) <= KEY_BYTES_MAX))
 def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
-    parsed, _ = parse({"body": body, "key": key}, QUEUES, "", NOW)
-    assert parsed.content() == {"body": body, "key": key, "tag": None, "properties": {}}
+    sending = parse({"body": body, "key": key}, QUEUES, "", NOW)
+    assert sending.message.content() == {"body": body, "key": key, "tag": None, "properties": {}}
 
 
 @given(st.binary(min_size=1) | st.text("AQYRabz09+/=-_ ", min_size=1, max_size=12).map(str.encode))
 def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
     given_text = text.decode("latin-1")
     try:
-        parsed, _ = parse({"body_base64": given_text}, QUEUES, "", NOW)
+        sending = parse({"body_base64": given_text}, QUEUES, "", NOW)
     except InvalidField as error:
         assert "'body_base64'" in error.detail
         return
-    assert base64.b64encode(parsed.body).decode() == given_text
+    assert base64.b64encode(sending.message.body).decode() == given_text
 
 
 @given(st.binary(min_size=1))
 def test_any_bytes_come_back_as_they_were(body: bytes) -> None:
     text = base64.b64encode(body).decode()
-    parsed, _ = parse({"body_base64": text}, QUEUES, "", NOW)
-    assert parsed.body == body
-    assert parsed.content()["body_base64"] == text
+    sending = parse({"body_base64": text}, QUEUES, "", NOW)
+    assert sending.message.body == body
+    assert sending.message.content()["body_base64"] == text
 
 
 # -- ids and tokens ---------------------------------------------------------------------------------------------------

@@ -83,6 +83,17 @@ def test_a_hop_does_not_split_what_the_request_sends_to_another_queue(store: Tro
     assert "error" in answer.json["messages"][0]
 
 
+def test_a_queue_that_fails_in_one_topic_is_no_worse_in_another(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    other = client.topic("others", queues=QUEUES)
+    queue = sticky(other)
+    store.before = throttled_queue(queue)
+    assert client.post(f"{topic.path}/messages", messages=[{"body": "a", "queue": queue}]).status == 503
+    store.before = unavailable()
+    assert {sticky(other) for _ in range(9)} == {queue}
+
+
 def test_an_unknown_outcome_is_not_tried_elsewhere(store: TroubledStore, topic: Topic) -> None:
     queue = sticky(topic)
     store.after = throttled_queue(queue, outcome="unknown")

@@ -21,48 +21,43 @@ def clock() -> Clock:
 
 @pytest.fixture
 def choice(clock: Clock) -> QueueChoice:
-    return QueueChoice(Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime), lambda _log: False)
+    return QueueChoice(Runtime(clock.now, clock.sleep, Random(1).randbytes, clock.uptime), lambda _log: False, queues=4)
 
 
 def away_ms(choice: QueueChoice, clock: Clock, queue: int) -> int:
     """How long the instance keeps away from the queue."""
     began = clock.ms
-    while queue not in choice.others(TOPIC, ()):
+    while queue not in choice.others():
         clock.ms += 1
     return clock.ms - began
 
 
 def test_an_instance_stays_with_one_queue_until_that_fails(choice: QueueChoice) -> None:
-    queue = choice.unkeyed(TOPIC)
-    assert {choice.unkeyed(TOPIC) for _ in range(50)} == {queue}
-    choice.failed(TOPIC.logs[queue])
-    assert choice.unkeyed(TOPIC) != queue
+    queue = choice.unkeyed(TOPIC.logs)
+    assert {choice.unkeyed(TOPIC.logs) for _ in range(50)} == {queue}
+    choice.note(queue, has_failed=True)
+    assert choice.unkeyed(TOPIC.logs) != queue
 
 
 def test_a_queue_that_fails_again_is_avoided_twice_as_long_up_to_a_minute(choice: QueueChoice, clock: Clock) -> None:
     times = []
     for _ in range(9):
-        choice.failed(TOPIC.logs[2])
+        choice.note(2, has_failed=True)
         times.append(away_ms(choice, clock, 2))
     assert times == [min(ISOLATED_MS_MIN * 2**number, ISOLATED_MS_MAX) for number in range(9)]
 
 
 def test_a_queue_that_works_again_starts_over(choice: QueueChoice, clock: Clock) -> None:
     for _ in range(5):
-        choice.failed(TOPIC.logs[2])
+        choice.note(2, has_failed=True)
     away_ms(choice, clock, 2)
-    choice.worked(TOPIC.logs[2])
-    choice.failed(TOPIC.logs[2])
+    choice.note(2, has_failed=False)
+    choice.note(2, has_failed=True)
     assert away_ms(choice, clock, 2) == ISOLATED_MS_MIN
 
 
 def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueChoice, clock: Clock) -> None:
     for queue in (2, 0, 3, 1):
-        choice.failed(TOPIC.logs[queue])
+        choice.note(queue, has_failed=True)
         clock.ms += 10
-    assert choice.unkeyed(TOPIC) == 2
-
-
-def test_a_queue_that_fails_in_one_topic_is_no_worse_in_another(choice: QueueChoice) -> None:
-    choice.failed(TOPIC.logs[2])
-    assert 2 in choice.others(Topic("others", "tid2", 0, queues=4), ())
+    assert choice.unkeyed(TOPIC.logs) == 2

@@ -504,12 +504,8 @@ def pages_that_come_back_twice() -> Any:
 @planted
 def ids_from_the_clock() -> Any:
     """Two entries get one id."""
-    true = produce.entry
-
-    def entry(entry_id: bytes, *args: Any) -> Any:
-        return true(bytes(message.ENTRY_ID_BYTES), *args)
-
-    return patch.object(produce, "entry", entry)
+    true = segment.Entry.packed
+    return patch.object(segment.Entry, "packed", lambda _entry_id, *args: true(bytes(message.ENTRY_ID_BYTES), *args))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import DAY_MS
 from chalicelib.delays import chain, decision, writer
 from chalicelib.log.joiner import LogJoiner
 from chalicelib.producing import dedup
@@ -30,27 +30,28 @@ def dedup_ids_that_nobody_looks_up() -> Any:
 @planted
 def dedup_ids_noted_after_the_append() -> Any:
     """An id is looked up before the append, and taken after it."""
-    claim, landed = Deduplication._claim, Deduplication._landed
+    claim_ids, append_entry = Deduplication.claim_ids, Deduplication.append_entry
     late: list[Any] = []
 
-    def looked_up(self: Any, topic: Any, record: Record, messages: Any) -> dict[int, Record]:
-        taken = {}
-        for place, message in messages.items():
-            found = self._store.read([Keys([keys.dedup(topic.id, message.dedup_id or "")], strong=True)])[0]
-            if message.dedup_id is not None and found and Record.of(found[0]).stands(self._runtime.now()):
-                taken[place] = Record.of(found[0])
+    def looked_up(self: Any, topic: Any, record: Record, sendings: Any) -> list[Any]:
+        taken = []
+        for sending in sendings:
+            dedup_id = sending.message.dedup_id
+            items = self._store.read([Keys([keys.dedup(topic.id, dedup_id or "")], strong=True)])[0]
+            if dedup_id is not None and items and Record.of(items[0]).stands(self._runtime.now()):
+                taken.append((sending, Record.of(items[0])))
         if not taken:
-            late.append(lambda: claim(self, topic, record, messages))
+            late.append(lambda: claim_ids(self, topic, record, sendings))
         return taken
 
     def then_taken(self: Any, *args: Any, **more: Any) -> Any:
-        done = landed(self, *args, **more)
+        done = append_entry(self, *args, **more)
         while late:
             late.pop()()
         return done
 
     return together(
-        patch.object(Deduplication, "_claim", looked_up), patch.object(Deduplication, "_landed", then_taken)
+        patch.object(Deduplication, "claim_ids", looked_up), patch.object(Deduplication, "append_entry", then_taken)
     )
 
 
@@ -58,22 +59,23 @@ def dedup_ids_noted_after_the_append() -> Any:
 def helpers_that_append_without_looking() -> Any:
     """Who meets a record appends its entry at the end of the log, wherever it lies already."""
 
-    def first_of(self: Any, topic: Any, record: Record) -> Any:
+    def complete(self: Any, topic: Any, record: Record) -> Any:
         tail = self._writer.tail(topic, topic.logs[record.queue])
-        return self._landed(topic, dataclasses.replace(record, base=tail.base, may_create=tail.may_create))
+        at_the_end = dataclasses.replace(record, base=tail.base, may_create=tail.may_create)
+        return self.append_entry(topic, at_the_end, others_may_help=True)
 
-    return patch.object(Deduplication, "_first_of", first_of)
+    return patch.object(Deduplication, "complete", complete)
 
 
 @planted
 def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
-    def first_of(self: Any, topic: Any, record: Record) -> int:
+    def complete(self: Any, topic: Any, record: Record) -> int:
         first = self._joiner.offset(topic, record.queue, record.entry, record.base)
         return record.base if first is None else int(first)
 
-    return patch.object(Deduplication, "_first_of", first_of)
+    return patch.object(Deduplication, "complete", complete)
 
 
 @planted
@@ -95,11 +97,7 @@ def dedup_ids_that_stand_for_a_second() -> Any:
 def delays_in_plain_writes() -> Any:
     """What is due soon is stored by a write whose late repeat finds the item gone, and makes it anew."""
 
-    def trouble(self: Any, writes: Any) -> Any:
-        outcomes = [each for each in self._store.write_each(writes) if isinstance(each, StoreUnavailable)]
-        return StoreUnavailable("some of it", outcome="unknown") if outcomes else None
-
-    return patch.object(writer.DelayWriter, "_trouble", trouble)
+    return patch.object(writer, "LATE_WRITE_MS_MAX", -DAY_MS)
 
 
 @planted
