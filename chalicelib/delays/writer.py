@@ -62,7 +62,7 @@ class DelayWriter:
             message: wait(topic.id, message.queue, message.due_ms, entry)
             for message, entry in zip(waiting, entries, strict=True)
         }
-        errors = self._errors(writes)
+        errors = self.send(writes)
         return [
             Produced(message.queue, error=errors[message])
             if message in errors
@@ -84,20 +84,8 @@ class DelayWriter:
         ttl = waiting_ttl(max(message.due_ms for message in waiting))
         return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
 
-    def _demand(self, topic: Topic) -> None:
-        """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
-        topic was deleted, so this reads the topic again. Raises TopicNotFound."""
-        current = self._catalogue.current_topic(topic.name)
-        if current.id == topic.id and current.delays:
-            return
-        try:
-            self._store.write(begin_delays(topic))
-        except Refused:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
-        self._catalogue.forget(topic.name)
-
-    def _errors(self, writes: Mapping[Waiting, Write]) -> dict[Waiting, StoreUnavailable]:
-        """Sends the writes, and returns the errors of those that failed. Uses transactions for messages due soon. A
+    def send(self, writes: Mapping[Waiting, Write]) -> dict[Waiting, StoreUnavailable]:
+        """Sends these writes, and returns the errors of those that failed. Uses transactions for messages due soon. A
         late repeat of a plain write could arrive after the message was delivered and its item removed, and deliver it
         again; a transaction is recognized by its token."""
         soon_ms = self._runtime.now() + LATE_WRITE_MS_MAX
@@ -115,3 +103,15 @@ class DelayWriter:
             if isinstance(outcome, StoreUnavailable):
                 errors[message] = outcome
         return errors
+
+    def _demand(self, topic: Topic) -> None:
+        """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
+        topic was deleted, so this reads the topic again. Raises TopicNotFound."""
+        current = self._catalogue.current_topic(topic.name)
+        if current.id == topic.id and current.delays:
+            return
+        try:
+            self._store.write(begin_delays(topic))
+        except Refused:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
+        self._catalogue.forget(topic.name)

@@ -12,5 +12,5 @@ from chalicelib.producing.produce import Producer
 class Producing:
     def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks) -> None:
         producer = Producer(env, log, delays.writer, hooks)
-        self.produce, self.outbox_item = producer.produce, producer.outbox_item
+        self.produce, self.send, self.outbox_item = producer.produce, producer.send, producer.outbox_item
         self.hooks = hooks

@@ -99,7 +99,7 @@ class Sending:
     """A message on its way into a queue, and its result once there is one. `asked`: the queue named by the request."""
 
     message: Message
-    asked: int | None
+    asked: int | None = None
     queue: int = 0
     result: Produced | None = None
 

@@ -35,31 +35,24 @@ class Producer:
         """By topic id."""
 
     def produce(self, topic: Topic, messages: object, traceparent: str | None = None) -> list[Produced]:
-        """Stores the `messages` of a request between the hooks, those of one queue at consecutive offsets, and returns
-        results in the given order.
-
-        Raises StoreUnavailable only if none was stored (with `outcome="unknown"`: none that is known)."""
+        """Checks the `messages` of a request and sends them, between the hooks. Raises what the check, a hook or `send`
+        raises."""
         sendings = parse_batch(messages, topic.queues, self._runtime.now(), traceparent)
 
         def send() -> list[Produced]:
             try:
-                return self._send(topic, sendings)
+                return self.send(topic, sendings)
             except TopicNotFound:
                 current = self._catalogue.current_topic(topic.name)  # perhaps it was created again a moment ago
                 again = parse_batch(messages, current.queues, self._runtime.now(), traceparent)
-                return self._send(current, again)
+                return self.send(current, again)
 
         return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
 
-    def outbox_item(self, topic: Topic, message: object) -> Item:
-        """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
-        if it has one. Raises TopicNotFound, StoreUnavailable."""
-        sending = parse_for_transaction(message, topic.queues, self._runtime.now())
-        sending.queue = _queue(topic, sending, self._choice(topic).unkeyed(topic.logs))
-        [waiting] = self._delays.waiting([(sending.queue, sending.message)])
-        return self._delays.item(topic, waiting)
+    def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
+        """Stores checked messages, those of one queue at consecutive offsets, and returns results in the given order.
 
-    def _send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
+        Raises StoreUnavailable only if none was stored (with `outcome="unknown"`: none that is known)."""
         stored = _without_repeats(sendings)
         own = list(dict.fromkeys(stored))
         choice = self._choice(topic)
@@ -80,6 +73,14 @@ class Producer:
         results = [sending.result for sending in stored if sending.result]
         _raise_if_none_stored(results)
         return results
+
+    def outbox_item(self, topic: Topic, message: object) -> Item:
+        """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
+        if it has one. Raises TopicNotFound, StoreUnavailable."""
+        sending = parse_for_transaction(message, topic.queues, self._runtime.now())
+        sending.queue = _queue(topic, sending, self._choice(topic).unkeyed(topic.logs))
+        [waiting] = self._delays.waiting([(sending.queue, sending.message)])
+        return self._delays.item(topic, waiting)
 
     def _choice(self, topic: Topic) -> QueueChoice:
         choice = self._choices.get(topic.id) or QueueChoice(self._runtime, self._writer.is_crowded, topic.queues)

@@ -12,6 +12,7 @@ from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.pop import Popped
 from chalicelib.consuming.request import Pop
+from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
@@ -68,7 +69,7 @@ class Caller:
             fact.due_ms = due
         self._record.begin(facts)
         try:
-            results = self._service.producing.produce(self._topic, [(_message(sent, padding), None) for sent in facts])
+            results = self._service.producing.send(self._topic, [Sending(_message(sent, padding)) for sent in facts])
         except StoreUnavailable as trouble:
             for fact in facts:
                 fact.is_unknown = trouble.outcome_unknown

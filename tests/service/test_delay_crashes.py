@@ -13,6 +13,7 @@ import pytest
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.message import Message
 from chalicelib.consuming.request import Pop
+from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
 from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
 
@@ -31,10 +32,10 @@ class Scene(Stage):
         service.admin.groups.put(self.topic, "g", {})
         sizes = (10, _LARGE, 10, _LARGE, 10)
         messages = [
-            (Message(f"{number}".ljust(size, "x"), None, None, None, {}, self.now + delay_ms), None)
+            Sending(Message(f"{number}".ljust(size, "x"), None, None, None, {}, self.now + delay_ms))
             for number, (size, delay_ms) in enumerate(zip(sizes, _DELAYS_MS, strict=True))
         ]
-        sent = service.producing.produce(self.topic, messages)
+        sent = service.producing.send(self.topic, messages)
         self.ids = [each.message_id or "" for each in sent]
         self.grow(service)
         self.topic = service.env.catalogue.current_topic("t")
@@ -49,7 +50,7 @@ class Scene(Stage):
         """Other messages fill some segments of the log."""
         for number in range(10):
             plain = Message(f"{number}".ljust(300, "y"), None, "k", None, {str(number): "z" * 300})
-            service.producing.produce(self.topic, [(plain, None)])
+            service.producing.send(self.topic, [Sending(plain)])
 
     def cancel(self, service: Service, number: int) -> None:
         """Writes down the answer, where there is one."""
@@ -148,7 +149,7 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
 
     def produce(body: str, copies: int, deliver_at_ms: int | None = None) -> None:
         sent = Message(body, None, None, None, {}, deliver_at_ms)
-        service.producing.produce(scene.topic, [(sent, None)] * copies)
+        service.producing.send(scene.topic, [Sending(sent) for _ in range(copies)])
 
     produce("waits", 32, scene.now + 100)
     scene.topic = service.env.catalogue.current_topic("t")

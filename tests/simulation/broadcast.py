@@ -19,6 +19,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.cursors import broadcast
+from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service, build
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
@@ -131,8 +132,10 @@ class BroadcastWorld:
         while len(self._sent) < until:
             self._scheduler.sleep(self._random.randrange(150))
             with suppress(StoreUnavailable):
-                messages = [(Message("x", None, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)]
-                made = service.producing.produce(self._topic, messages)
+                messages = [
+                    Sending(Message("x", None, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)
+                ]
+                made = service.producing.send(self._topic, messages)
                 self._sent |= {(each.queue, each.offset) for each in made if each.offset is not None}
 
     def _sweep(self, service: Service) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.limits import DAY_MS
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
 from chalicelib.log.joiner import LogJoiner
 from chalicelib.producing import dedup
@@ -97,7 +97,11 @@ def dedup_ids_that_stand_for_a_second() -> Any:
 def delays_in_plain_writes() -> Any:
     """What is due soon is stored by a write whose late repeat finds the item gone, and makes it anew."""
 
-    return patch.object(writer, "LATE_WRITE_MS_MAX", -DAY_MS)
+    def send(self: Any, writes: Any) -> Any:
+        outcomes = zip(writes, self._store.write_each([*writes.values()]), strict=True)
+        return {waiting: outcome for waiting, outcome in outcomes if isinstance(outcome, StoreUnavailable)}
+
+    return patch.object(writer.DelayWriter, "send", send)
 
 
 @planted
