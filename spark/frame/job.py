@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark import schemas
+from spark import item_schemas
 from spark.errors import BadInput
 from spark.frame.command_line import Parser, positive
 from spark.frame.session import open_session
@@ -86,7 +86,7 @@ class Run:
         export: Export | None = None,
         land: Callable[[], DataFrame] | None = None,
     ) -> None:
-        """`land` reads the export: `schemas.LANDED`, with the kinds of item that the job reads."""
+        """`land` reads the export: `item_schemas.LANDED`, with the kinds of item that the job reads."""
         self.spark, self.given, self._export, self._land = spark, given, export, land
         self.tables = Tables(spark, given.tables)
         self._unreadable: DataFrame | None = None
@@ -106,15 +106,15 @@ class Run:
 
     @cached_property
     def landed(self) -> DataFrame:
-        """`schemas.LANDED`: the export, read once, on first use."""
+        """`item_schemas.LANDED`: the export, read once, on first use."""
         if self._land is None:
             raise LookupError("this job reads no export")
         return self._land()
 
     def items(self, *kinds: str) -> DataFrame:
-        """The items of these kinds in the export: `schemas.ITEMS`, without the messages in entries. For an incremental
-        export, only the changes."""
-        return self.landed.where(F.col("kind").isin(*kinds)).select(*schemas.ITEMS.names)
+        """The items of these kinds in the export: `item_schemas.ITEMS`, without the messages in entries. For an
+        incremental export, only the changes."""
+        return self.landed.where(F.col("kind").isin(*kinds)).select(*item_schemas.ITEMS.names)
 
     @cached_property
     def quarantined(self) -> int:
@@ -153,7 +153,7 @@ class Run:
         has done so. In that case, if the job can go on, the quarantine stays unchanged until the job calls
         `quarantine`, because only then are all of its rows known."""
         if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
-            found = self.landed.where(F.col("kind") == schemas.UNREADABLE).select("file", "line", "trouble.*")
+            found = self.landed.where(F.col("kind") == item_schemas.UNREADABLE).select("file", "line", "trouble.*")
             if anew:
                 self._unreadable = found
                 if self.given.allow_quarantine or found.isEmpty():
@@ -172,7 +172,7 @@ class Run:
 
 
 def main(job: Job, arguments: Sequence[str] | None = None, landed: DataFrame | None = None) -> int:
-    """Runs the job. Returns the exit code. `landed`: `schemas.LANDED` with items of all kinds, if the export has
+    """Runs the job. Returns the exit code. `landed`: `item_schemas.LANDED` with items of all kinds, if the export has
     already been read."""
     given = parser(job).parse_args(arguments)
     began = time.monotonic()
@@ -228,8 +228,8 @@ def _outcome(job: Job, run: Run) -> Outcome:
 
 @contextmanager
 def landing(run: Run, job: Job) -> Iterator[DataFrame]:
-    """`schemas.LANDED` of the export, with the items that the job reads, on disk until this ends: one pass over its
-    files."""
+    """`item_schemas.LANDED` of the export, with the items that the job reads, on disk until this ends: one pass over
+    its files."""
     path, name = run.export.place.path, f"landed-{job.name}-{run.export.id}"
     rows = dynamodb_export.landed(run.spark, path, *job.kinds, only_elsewhere=job.only_elsewhere)
     with run.tables.kept_aside(rows, name, "kind") as found:

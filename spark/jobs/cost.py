@@ -9,7 +9,7 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark import schemas
+from spark import item_schemas
 from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, Run, main
 from spark.transforms.cost import Prices, cost
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     given = run.given
     prices = Prices(given.write_price, given.read_price, given.storage_price)
-    rows = run.write(cost(run.items(*schemas.KINDS), prices, given.pop_size).repartition(1), TABLE)
+    rows = run.write(cost(run.items(*item_schemas.KINDS), prices, given.pop_size).repartition(1), TABLE)
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 
@@ -55,7 +55,7 @@ JOB = Job(
     add_arguments,
     full_only="cost needs a full export, which has all items",
     writes=(TABLE,),
-    kinds=tuple(schemas.KINDS),
+    kinds=tuple(item_schemas.KINDS),
 )
 
 if __name__ == "__main__":

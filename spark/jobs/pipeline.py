@@ -11,7 +11,7 @@ if not __package__:  # spark-submit runs this file by its path
 
 from pyspark.sql import DataFrame
 
-from spark import schemas
+from spark import item_schemas
 from spark.errors import BadInput
 from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, landing, main
 from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
@@ -63,7 +63,7 @@ def _one(job: Job, arguments: list[str], landed: DataFrame | None = None) -> int
     return code
 
 
-JOB = Job("pipeline", __doc__ or "", run, add_arguments, reads_export=False, kinds=tuple(schemas.KINDS))
+JOB = Job("pipeline", __doc__ or "", run, add_arguments, reads_export=False, kinds=tuple(item_schemas.KINDS))
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark import schemas
-from spark.reading import items
-from spark.reading.attributes import Malformed
-from spark.reading.columns import KINDS, Columns, Unsuited, columns_of
+from spark import item_schemas
+from spark.reading.items.attributes import Malformed
+from spark.reading.items.columns import KINDS, Columns, Unsuited, columns_of
+from spark.reading.items.keys import PREFIXES_OF
+from spark.reading.items.rows import row_of
 from spark.reading.lines import RAW_BYTES_MAX, Block, LineReader, Trouble
 from spark.reading.manifest import DataFile
-from spark.reading.rows import row_of
 from spark.unpacking.entries import entries
 from spark.unpacking.unpack import DAY_MS, LAST_DAY
 
-SCHEMA = to_arrow_schema(schemas.ITEMS)
-LANDED = to_arrow_schema(schemas.LANDED)
+SCHEMA = to_arrow_schema(item_schemas.ITEMS)
+LANDED = to_arrow_schema(item_schemas.LANDED)
 
 _KEY = b'"pk":{"S":"'
 """As exports spell it. Within a text the quotes would be escaped, so it stands nowhere else."""
@@ -30,8 +30,8 @@ _PREFIXES = re.compile(rb'"pk"(?::\{"S":"([^"#]*))?')
 """How each partition key begins, up to `#`; empty: it is not spelled as usual."""
 _DATA = b'"d"'
 """The attribute of an entry that holds its messages."""
-_SEGMENT = items.PREFIXES_OF["segment"].encode()
-_KINDS_BY_PREFIX = {items.PREFIXES_OF[kind].encode(): kind for kind in KINDS}
+_SEGMENT = PREFIXES_OF["segment"].encode()
+_KINDS_BY_PREFIX = {PREFIXES_OF[kind].encode(): kind for kind in KINDS}
 
 _Line = tuple[int, bytes]
 """The line's number in the file, from 1, and its text."""
@@ -163,7 +163,7 @@ class FileReader:
 
 
 def inline_entries(file: DataFile) -> Iterator[pa.RecordBatch]:
-    """The entries of a file of a full export that hold their messages: `schemas.PACKED`."""
+    """The entries of a file of a full export that hold their messages: `item_schemas.PACKED`."""
     for batch in FileReader(file, False, frozenset({"segment"}), _DATA):
         found = entries(batch)
         yield found.filter(found["data"].is_valid())
@@ -172,7 +172,7 @@ def inline_entries(file: DataFile) -> Iterator[pa.RecordBatch]:
 def landed_rows(
     file: DataFile, is_incremental: bool, kinds: frozenset[str], of_segments: bytes
 ) -> Iterator[pa.RecordBatch]:
-    """`schemas.LANDED` of all of the file, items of these kinds alone."""
+    """`item_schemas.LANDED` of all of the file, items of these kinds alone."""
     reader = FileReader(file, is_incremental, kinds, of_segments, is_light=True, checks=True)
     for batch in reader:
         rest = [pa.nulls(len(batch), field.type) for field in list(LANDED)[len(SCHEMA) :]]
@@ -180,12 +180,14 @@ def landed_rows(
         yield from _unreadable(file, reader.troubles)
     yield from _unreadable(file, reader.troubles)
     days = reader.days and dict(zip(("first", "last"), map(_date, reader.days), strict=True))
-    yield _rows(file, [{"kind": schemas.SPAN, "line": 0, "days": days}])
+    yield _rows(file, [{"kind": item_schemas.SPAN, "line": 0, "days": days}])
 
 
 def _unreadable(file: DataFile, troubles: list[Trouble]) -> Iterator[pa.RecordBatch]:
     if troubles:
-        yield _rows(file, [{"kind": schemas.UNREADABLE, "line": at.line, "trouble": at._asdict()} for at in troubles])
+        yield _rows(
+            file, [{"kind": item_schemas.UNREADABLE, "line": at.line, "trouble": at._asdict()} for at in troubles]
+        )
         troubles.clear()
 
 
@@ -206,7 +208,7 @@ def _lighten(row: dict[str, Any]) -> None:
 
 def _prefixes(kinds: frozenset[str] | None) -> frozenset[bytes] | None:
     """How the partition keys of these kinds begin, and of those that share a partition with them; null: any way."""
-    return None if kinds is None else frozenset(items.PREFIXES_OF[kind].encode() for kind in kinds)
+    return None if kinds is None else frozenset(PREFIXES_OF[kind].encode() for kind in kinds)
 
 
 def _prefix(line: bytes) -> bytes:

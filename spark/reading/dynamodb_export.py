@@ -4,8 +4,8 @@
 
 `.option("rows", ...)` says what the rows are; each of them takes one pass over the files:
 
-    items       `schemas.ITEMS`, with all that is in them (the default)
-    landed      `schemas.LANDED`: what jobs read of an export; what cannot be read is among its rows
+    items       `item_schemas.ITEMS`, with all that is in them (the default)
+    landed      `item_schemas.LANDED`: what jobs read of an export; what cannot be read is among its rows
     messages    `unpack.COLUMNS` of a full export: messages that lie in their segments, unpacked where they are read
     failures    of those, only the entries that cannot be unpacked
 
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark import schemas
+from spark import item_schemas
 from spark.errors import BadInput
 from spark.reading.data_file import FileReader, inline_entries, landed_rows
 from spark.reading.manifest import DataFile, read_export
@@ -36,8 +36,8 @@ from spark.unpacking.unpack import COLUMNS, unpack
 
 _ITEMS, _LANDED, _MESSAGES, _FAILURES = "items", "landed", "messages", "failures"
 _SCHEMAS: dict[str, StructType | str] = {
-    _ITEMS: schemas.ITEMS,
-    _LANDED: schemas.LANDED,
+    _ITEMS: item_schemas.ITEMS,
+    _LANDED: item_schemas.LANDED,
     _MESSAGES: COLUMNS,
     _FAILURES: COLUMNS,
 }
@@ -47,13 +47,13 @@ _PIECES = b'"p"'
 
 
 def items(spark: SparkSession, path: str, *kinds: str) -> DataFrame:
-    """The items of these kinds, or of all, of the export in this folder: `schemas.ITEMS`."""
+    """The items of these kinds, or of all, of the export in this folder: `item_schemas.ITEMS`."""
     return _load(spark, path, _ITEMS, kinds)
 
 
 def landed(spark: SparkSession, path: str, *kinds: str, only_elsewhere: bool = False) -> DataFrame:
-    """`schemas.LANDED`, with items of these kinds, or of all; of segments, if so said, only those with an entry whose
-    messages lie in payloads."""
+    """`item_schemas.LANDED`, with items of these kinds, or of all. `only_elsewhere`: without segments whose entries all
+    hold their messages."""
     return _load(spark, path, _LANDED, kinds, segments=_ELSEWHERE if only_elsewhere else "")
 
 
@@ -90,8 +90,8 @@ class DynamoDbExport(DataSource):
     @property
     def _kinds(self) -> frozenset[str]:
         given = self.options.get("kinds")
-        kinds = frozenset(given.split(",")) if given else frozenset(schemas.KINDS)
-        if unknown := kinds - schemas.KINDS.keys():
+        kinds = frozenset(given.split(",")) if given else frozenset(item_schemas.KINDS)
+        if unknown := kinds - item_schemas.KINDS.keys():
             raise BadInput(f"option kinds names {min(unknown)!r}, which is not a kind of item")
         return kinds
 

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, StringType, StructType
 
-from spark import schemas
+from spark import item_schemas, schemas
 from spark.transforms.audit.cursors import owed
 from spark.transforms.audit.findings import is_past
 from spark.transforms.audit.log import ends, topics
@@ -118,9 +118,9 @@ def _with_owing(standing: DataFrame, now_ms: int) -> DataFrame:
     return standing.withColumns({"owing": live, "noted": F.filter(pages, lambda page: ~is_open(page))})
 
 
-_CURSOR = cast(StructType, schemas.ITEMS["cursor"].dataType)
+_CURSOR = cast(StructType, item_schemas.ITEMS["cursor"].dataType)
 _LEASES, _PAGES = _CURSOR["leases"].dataType, _CURSOR["pages"].dataType
-_HELD = ArrayType(StructType().add("page_id", StringType()).add("retries", ArrayType(schemas.LEASE)))
+_HELD = ArrayType(StructType().add("page_id", StringType()).add("retries", ArrayType(item_schemas.LEASE)))
 
 
 def _as_owing(lease: Column) -> Column:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark import schemas
+from spark import item_schemas, schemas
 from spark.unpacking import entries
 from spark.unpacking.unpack import COLUMNS, ReadBlob, unpack
 
@@ -26,7 +26,7 @@ def only_newest(items: DataFrame) -> DataFrame:
 
 
 def packed(items: DataFrame, only_elsewhere: bool = False) -> DataFrame:
-    """The entries of segments, or only those whose messages do not lie in them: `schemas.PACKED` but for `piece`.
+    """The entries of segments, or only those whose messages do not lie in them: `item_schemas.PACKED` but for `piece`.
 
     Each has its `data`, its own or those of its payload items together; null where not all of these are there, or they
     are in S3."""
@@ -34,7 +34,7 @@ def packed(items: DataFrame, only_elsewhere: bool = False) -> DataFrame:
     if only_elsewhere:
         is_held = is_held & F.exists("segment.entries", lambda entry: entry["pieces"].isNotNull())
     found = items.where(is_held | (F.col("kind") == "payload")).select("topic_id", "file", "line", "segment", "payload")
-    wanted = found.mapInArrow(_packed, schemas.PACKED)
+    wanted = found.mapInArrow(_packed, item_schemas.PACKED)
     if only_elsewhere:
         wanted = wanted.where("pieces is not null or piece is not null")
     place = F.struct(*_PLACE)

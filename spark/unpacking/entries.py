@@ -1,24 +1,24 @@
-"""Items to packed messages, many at once: the entries of segments with their offsets, and payload items, as record
-batches of `schemas.PACKED`: flat and narrow, for there are very many."""
+"""Items to packed messages, many at once: the entries of segments, and payload items, as record
+batches of `item_schemas.PACKED`: flat and narrow, for there are very many."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark import schemas
+from spark import item_schemas
 
-SCHEMA = to_arrow_schema(schemas.PACKED)
+SCHEMA = to_arrow_schema(item_schemas.PACKED)
 
 _OF_ITEM = ("topic_id", "file", "line")
+_OF_ENTRY = ("offset", "count", "stored_at_ms", "codec", "pieces", "data")
 
 
 def packed(items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Input: the columns `topic_id`, `file`, `line`, `segment` and `payload` of `schemas.ITEMS`."""
+    """Input: the columns `topic_id`, `file`, `line`, `segment` and `payload` of `item_schemas.ITEMS`."""
     yield entries(items)
     yield _payloads(items)
 
@@ -26,18 +26,12 @@ def packed(items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def entries(items: pa.RecordBatch) -> pa.RecordBatch:
     """The entries of the segments among items."""
     items = items.select([*_OF_ITEM, "segment"]).filter(items["segment"].is_valid())
-    segment = items["segment"]
-    lists = pc.struct_field(segment, "entries")
+    lists = pc.struct_field(items["segment"], "entries")
     listed, parents = lists.flatten(), pc.list_parent_indices(lists)
-    counts = pc.struct_field(listed, "count").to_numpy().astype(np.int64)
-    before = np.concatenate([[0], np.cumsum(counts)])
-    first = before[pc.subtract(lists.offsets, lists.offsets[0]).to_numpy()]
-    places = parents.to_numpy()
-    offsets = pc.struct_field(segment, "base").to_numpy()[places] + before[:-1] - first[places]
     given = {name: items[name].take(parents) for name in _OF_ITEM}
-    given |= {"entry_id": pc.struct_field(listed, "id"), "offset": pa.array(offsets, pa.int64())}
-    given |= {name: pc.struct_field(listed, name) for name in ("count", "stored_at_ms", "codec", "pieces", "data")}
-    given["queue"] = pc.struct_field(segment, "queue").take(parents)
+    given |= {name: pc.struct_field(listed, name) for name in _OF_ENTRY}
+    given["entry_id"] = pc.struct_field(listed, "id")
+    given["queue"] = pc.struct_field(items["segment"], "queue").take(parents)
     return _batch(given, len(listed))
 
 

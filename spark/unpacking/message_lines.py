@@ -1,15 +1,16 @@
-"""Parses packed messages, lines of JSON, into columns: many at once by Arrow, where their fields are the usual ones.
+"""Parses packed messages, lines of JSON, into columns.
 
-Arrow needs the name of every field that a line may have. Those of a message are known (see docs/table.md); the
-names of its properties are free. So they are collected: a block with a new name is parsed line by line, and later
-blocks with that name are parsed at once. If there are very many names, every block is parsed line by line.
+There are two parsers for the same lines. `_parsed_in_bulk` hands a whole block to Arrow, which is 1.5 times as fast.
+Arrow needs the name of every field that a line may have. Those of a message are known (see docs/table.md), but the
+names of its properties are free. So `_parsed_by_line` reads blocks with new names and keeps these names: later blocks
+that have them are parsed in bulk. With very many names, a column for each is slower than a line for each message, and
+every block is parsed line by line. tests/spark/test_packed_lines.py compares the two.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import orjson
@@ -21,7 +22,7 @@ from spark.unpacking import base64s
 
 Columns = dict[str, pa.Array]
 
-_TEXTS = {"delayed_id": "i", "key": "k", "tag": "t"}
+_TEXTS = ("b", "B", "k", "t", "i")
 _NAMES_MAX = 64
 """Beyond this, a column for each name costs more than a line for each message."""
 
@@ -37,39 +38,51 @@ class PackedLines:
         Raises `ValueError` or one of its like if a line is not a message."""
         if len(self._names) <= _NAMES_MAX:
             try:
-                return _from_table(self._parsed(b"\n".join(blocks)), count, self._names)
+                return _columns(self._parsed_in_bulk(b"\n".join(blocks), count))
             except pa.ArrowException:
-                pass  # a name that is not known, or no message at all: the other way tells
-        messages = orjson.loads(b"[" + b",".join(chain.from_iterable(block.split(b"\n") for block in blocks)) + b"]")
-        if len(messages) != count:
-            raise ValueError("a line is not one object")
-        found = _from_messages(messages)
-        known = dict.fromkeys(self._names)
-        self._names = [*(known | dict.fromkeys(chain.from_iterable(each.get("p") or () for each in messages)))]
-        return found
+                pass  # a line has a new name, or is not a message
+        return _columns(self._parsed_by_line(blocks, count))
 
-    def _parsed(self, text: bytes) -> pa.Table:
-        fields = [pa.field(name, pa.string()) for name in ("b", "B", "k", "t", "i")]
+    def _parsed_in_bulk(self, text: bytes, count: int) -> Columns:
+        """The fields of the messages; `p` is a map."""
+        fields = [pa.field(name, pa.string()) for name in _TEXTS]
         if self._names:
             fields.append(pa.field("p", pa.struct([(name, pa.string()) for name in self._names])))
         how = arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="error")
         block = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        return arrow_json.read_json(pa.BufferReader(text), block, how).combine_chunks()
+        table = arrow_json.read_json(pa.BufferReader(text), block, how)
+        if table.num_rows != count:
+            raise pa.ArrowInvalid("a line is not one object")
+        table.validate(full=True)  # that texts are UTF-8
+        found = {name: table[name].combine_chunks() for name in table.schema.names}
+        return {**found, "p": _maps_of(found["p"], self._names) if self._names else _maps([{}] * count)}
+
+    def _parsed_by_line(self, blocks: Sequence[bytes], count: int) -> Columns:
+        """Like `_parsed_in_bulk`. Keeps the names of properties."""
+        messages = orjson.loads(b"[" + b",".join(chain.from_iterable(block.split(b"\n") for block in blocks)) + b"]")
+        if len(messages) != count:
+            raise ValueError("a line is not one object")
+        properties = [message.get("p") or {} for message in messages]
+        found = {name: pa.array([message.get(name) for message in messages], pa.string()) for name in _TEXTS}
+        found["p"] = _maps(properties)
+        self._names = list(dict.fromkeys(chain(self._names, *properties)))
+        return found
 
 
-def _from_table(table: pa.Table, count: int, names: Sequence[str]) -> Columns:
-    if table.num_rows != count:
-        raise pa.ArrowInvalid("a line is not one object")
-    column = {name: table[name].combine_chunks() for name in table.schema.names}
-    found: Columns = {name: column[short] for name, short in _TEXTS.items()}
-    texts = column["b"].cast(pa.binary())
-    found["is_text"] = texts.is_valid()
-    blobs = column["B"]
-    if pc.any(pc.equal(found["is_text"], blobs.is_valid())).as_py():
-        raise pa.ArrowInvalid("a message has one body")
-    found["body"] = texts if blobs.null_count == count else pc.coalesce(texts, base64s.decoded(blobs))
-    found["properties"] = _maps_of(column["p"], names) if names else _maps([{}] * count)
-    return found
+def _columns(fields: Columns) -> Columns:
+    """The columns of messages with these fields. Raises `ValueError` if a message has no body, or two."""
+    texts, blobs = fields["b"].cast(pa.binary()), fields["B"]
+    is_text = texts.is_valid()
+    if pc.any(pc.equal(is_text, blobs.is_valid())).as_py():
+        raise ValueError("a message has one body")
+    return {
+        "delayed_id": fields["i"],
+        "key": fields["k"],
+        "tag": fields["t"],
+        "properties": fields["p"],
+        "body": texts if blobs.null_count == len(blobs) else pc.coalesce(texts, base64s.decoded(blobs)),
+        "is_text": is_text,
+    }
 
 
 def _maps_of(structs: pa.Array, names: Sequence[str]) -> pa.MapArray:
@@ -83,23 +96,9 @@ def _maps_of(structs: pa.Array, names: Sequence[str]) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array(offsets), pa.array(names, pa.string()).take(pa.array(field)), values)
 
 
-def _from_messages(messages: Sequence[dict[str, Any]]) -> Columns:
-    blobs = [message.get("B") for message in messages]
-    if any((message.get("b") is None) == (blob is None) for message, blob in zip(messages, blobs, strict=True)):
-        raise ValueError("a message has one body")
-    texts = pa.array([message.get("b") for message in messages], pa.string()).cast(pa.binary())
-    found: Columns = {
-        name: pa.array([message.get(short) for message in messages], pa.string()) for name, short in _TEXTS.items()
-    }
-    found["is_text"] = texts.is_valid()
-    found["body"] = pc.coalesce(texts, base64s.decoded(pa.array(blobs, pa.string()))) if texts.null_count else texts
-    found["properties"] = _maps([message.get("p") or {} for message in messages])
-    return found
-
-
 def _maps(properties: Sequence[dict[str, str]]) -> pa.MapArray:
     offsets = np.zeros(len(properties) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, properties), np.int32, len(properties)), out=offsets[1:])
     names = pa.array(list(chain.from_iterable(properties)), pa.string())
-    values = pa.array(list(chain.from_iterable(each.values() for each in properties)), pa.string())
+    values = pa.array(list(chain.from_iterable(named.values() for named in properties)), pa.string())
     return pa.MapArray.from_arrays(pa.array(offsets), names, values)

@@ -63,8 +63,8 @@ _POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 
 
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
-    """Input: entries, `schemas.PACKED` without `piece`. For entries without data and with 0 pieces, `read_blob` returns
-    the data."""
+    """Input: entries, `item_schemas.PACKED` without `piece`. For entries without data and with 0 pieces, `read_blob`
+    returns the data."""
     zstd = zstandard.ZstdDecompressor()
     codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
     taken: list[int] = []

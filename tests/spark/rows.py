@@ -1,12 +1,13 @@
-"""Items as the export reader gives them, one by one: rows of `schemas.ITEMS`, filled in."""
+"""Items as the export reader gives them, one by one: rows of `item_schemas.ITEMS`, filled in."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark import schemas
+from spark import item_schemas
 
 Row = dict[str, Any]
 
@@ -44,7 +45,9 @@ def entry(number: int, count: int = 1, at: int = OLD, pieces: int | None = None,
 def segment(name: str, base: int, *entries: Row, queue: int = 0, end: int | None = None, full: bool = False) -> Row:
     end = base + sum(each["count"] for each in entries) if end is None else end
     size = 700 if full else 100
-    return item("segment", f"T{name}", queue=queue, base=base, end=end, bytes=size, entries=list(entries))
+    offsets = accumulate((each["count"] for each in entries), initial=base)
+    placed = [{**each, "offset": offset} for each, offset in zip(entries, offsets, strict=False)]
+    return item("segment", f"T{name}", queue=queue, base=base, end=end, bytes=size, entries=placed)
 
 
 def group(name: str, starts: tuple[int, ...] = (), mode: str = "clustering", created_at_ms: int = OLD) -> Row:
@@ -100,5 +103,5 @@ def index(name: str, number: int, base: int) -> Row:
 
 
 def items(spark: SparkSession, *rows: Row) -> DataFrame:
-    names = schemas.ITEMS.fieldNames()
-    return spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], schemas.ITEMS)
+    names = item_schemas.ITEMS.fieldNames()
+    return spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], item_schemas.ITEMS)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import schemas
+from spark import item_schemas
 from spark.frame.job import main
 from spark.jobs.messages import JOB
 from spark.reading import dynamodb_export
@@ -26,7 +26,7 @@ def world() -> World:
 
 
 def test_every_kind_of_item_in_the_data_dictionary_is_known() -> None:
-    assert {kind.replace(" ", "_") for kind in ITEMS} == set(schemas.KINDS)
+    assert {kind.replace(" ", "_") for kind in ITEMS} == set(item_schemas.KINDS)
 
 
 def test_what_the_service_has_written_is_read_whole(
@@ -38,7 +38,7 @@ def test_what_the_service_has_written_is_read_whole(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
     kinds = dynamodb_export.items(spark, str(folder)).groupBy("kind").count().collect()
-    assert {row["kind"] for row in kinds} == set(schemas.KINDS)
+    assert {row["kind"] for row in kinds} == set(item_schemas.KINDS)
     assert sum(row["count"] for row in kinds) == len(world.items)
     tables = str(tmp_path / "tables")
     code = main(JOB, ["--export", str(folder), "--tables", tables, "--blobs", str(tmp_path / "blobs")])

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from chalicelib.table import keys
 from local.memory.sizes import item_bytes
-from spark import schemas
+from spark import item_schemas
 from spark.reading import dynamodb_export
 from spark.reading.data_file import FileReader, landed_rows
 from spark.reading.manifest import DataFile, read_export
@@ -37,15 +37,15 @@ def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSessio
     folder = write_items(tmp_path, stored)
     found = dynamodb_export.items(spark, str(folder))
     rows = rows_of(found)
-    assert found.schema == schemas.ITEMS
+    assert found.schema == item_schemas.ITEMS
     assert [row["kind"] for row in rows] == ["cursor", "segment", "segment", "payload", "topic"]
     assert {row["pk"]: row["bytes"] for row in rows} == {item["pk"]: item_bytes(item) for item in stored}
     cursor, first, second, payload, topic = rows
     assert [row["topic_id"] for row in rows] == [items.TOPIC] * 5
     assert (first["segment"]["queue"], first["segment"]["base"], first["segment"]["end"]) == (0, 0, 21)
     assert [tuple(each) for each in first["segment"]["entries"]] == [
-        (items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None),
-        (b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2),
+        (0, items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None),
+        (1, b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2),
     ]
     assert (second["ttl"], second["segment"]["queue"], second["segment"]["base"]) == (1_800_000_000, 11, 2)
     assert tuple(payload["payload"]) == (items.ENTRY_ID, 0, b"\x00\x01\x02\x03")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+from random import Random
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
+import pyarrow as pa
 import pytest
 
 from spark.unpacking.message_lines import PackedLines
@@ -63,6 +66,25 @@ def test_there_may_be_more_names_than_are_worth_a_column_each() -> None:
         assert sorted_maps(rows(parsing, block(*messages))) == [expected(each) for each in messages]
 
 
+def test_both_parsers_return_the_same() -> None:
+    random, in_bulk, by_line = Random(1), PackedLines(), PackedLines()
+    names = ["a", "b\n", "", "ü", '"']
+    messages = [_any_message(random, names) for _ in range(2_000)]
+    rows(in_bulk, block({"b": "", "p": dict.fromkeys(names, "x")}))  # from now on it knows all names
+    in_bulk._parsed_by_line = Mock(side_effect=AssertionError)  # type: ignore[method-assign]
+    by_line._parsed_in_bulk = Mock(side_effect=pa.ArrowInvalid)  # type: ignore[method-assign]
+    found = [sorted_maps(rows(parsing, block(*messages))) for parsing in (in_bulk, by_line)]
+    assert found[0] == found[1] == [expected(message) for message in messages]
+
+
+def _any_message(random: Random, names: list[str]) -> dict[str, Any]:
+    text = "".join(random.choices('aé\n"\\\u2028\U0001f600\0', k=random.randrange(5)))
+    body = {"b": text} if random.random() < 0.8 else {"B": base64.b64encode(text.encode()).decode()}
+    others = {name: text for name in ("k", "t", "i") if random.random() < 0.5}
+    properties = {name: text for name in names if random.random() < 0.3}
+    return {**body, **others, **({"p": properties} if properties else {})}
+
+
 @pytest.mark.parametrize(
     "bad",
     [
@@ -73,6 +95,8 @@ def test_there_may_be_more_names_than_are_worth_a_column_each() -> None:
         b'{"b":1}',
         b'{"k":"a"}',
         b'{"B":"!"}',
+        b'{"b":"\xff"}',
+        b'{"b":"a","p":{"n":"\xff"}}',
         b'{"b":"a"}{"b":"b"}',
     ],
 )

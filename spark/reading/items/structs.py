@@ -1,71 +1,17 @@
-"""One item of an export, by its key: which kind it is, and the struct of that kind (see `schemas.KINDS`).
+"""The struct of an item, by its kind (see `item_schemas.KINDS`). The attributes are those of docs/table.md.
 
-The keys and attributes are those of docs/table.md. Items that do not fit raise `Malformed`."""
+Items that do not fit raise `Malformed`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
-from spark.reading.attributes import Attributes, Malformed, as_attributes, as_binary, as_list, as_number
+from spark.reading.items.attributes import Attributes, Malformed, as_attributes, as_binary, as_list, as_number
+from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
 _SLOT_BYTES, _DUE_BYTES = 14, 6
-
-_PREFIXES = {
-    "topics": "topic",
-    "graves": "grave",
-    "groups": "directory",
-    "log": "segment",
-    "payload": "payload",
-    "retry": "retry_page",
-    "delay": "delayed",
-    "promotions": "decision",
-    "dedup": "dedup",
-    "index": "index",
-    "dead": "dead_letter",
-}
-_WITHIN = {
-    "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
-    "service": {"sweep": "sweep", "signing-key": "secret"},
-}
-"""Partitions that hold several kinds: the beginning of the sort key tells them apart."""
-
-PREFIXES_OF: dict[str, str] = {kind: prefix for prefix, kind in _PREFIXES.items()} | {
-    kind: prefix for prefix, kinds in _WITHIN.items() for kind in kinds.values()
-}
-"""How the partition key of each kind begins."""
-
-
-class Key(NamedTuple):
-    """`parts`: of the partition key; `sort`: of the sort key."""
-
-    pk: str
-    sk: str
-    parts: list[str]
-    sort: list[str]
-
-
-def key_of(pk: str, sk: str) -> Key:
-    return Key(pk, sk, pk.split("#"), sk.split("#"))
-
-
-def kind_of(key: Key) -> str:
-    prefix = key.parts[0]
-    kind = _PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
-    if kind is None:
-        raise Malformed(f"unknown kind of item: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
-    return kind
-
-
-def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
-    """The item's topic id. Null if the item has no topic, or its topic is gone."""
-    if kind == "topic":
-        return item.text("id") if item else None
-    if kind == "grave":
-        return key.sk
-    return None if key.parts[0] == "service" else _part(key.parts, 1)
 
 
 def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
@@ -122,13 +68,13 @@ def _name(key: Key) -> str:
 
 
 def _cursor(key: Key, item: Attributes) -> dict[str, Any]:
-    _demand(len(key.sort) in (3, 4), key)
+    demand(len(key.sort) in (3, 4), key)
     pages = item.mapped("pages") if "pages" in item else {}
     return {
         "group": _name(key),
         "group_id": key.sort[1],
         "consumer": key.sort[2] if len(key.sort) == 4 else "",
-        "queue": _int(key.sort[-1], key),
+        "queue": number_of(key.sort[-1], key),
         "epoch": item.number("epoch"),
         "next": as_number(next(iter(item.many("next")), None), "next"),
         "segment": item.maybe_number("segment"),
@@ -176,33 +122,46 @@ def entry(item: Attributes) -> dict[str, Any]:
 
 
 def _segment(key: Key, item: Attributes) -> dict[str, Any]:
+    base = number_of(key.sk, key)
     return {
-        "queue": _int(_part(key.parts, 2), key),
-        "base": _int(key.sk, key),
+        "queue": number_of(part_of(key.parts, 2), key),
+        "base": base,
         "end": item.number("end"),
         "bytes": item.number("bytes"),
-        "entries": [entry(as_attributes(each, "entries")) for each in item.many("entries")],
+        "entries": list(_placed(item.many("entries"), base)),
     }
 
 
+def _placed(entries: list[Any], offset: int) -> Iterator[dict[str, Any]]:
+    """The entries of a segment, each with the offset of its first message."""
+    for value in entries:
+        parsed = entry(as_attributes(value, "entries"))
+        yield {"offset": offset, **parsed}
+        offset += parsed["count"]
+
+
 def _payload(key: Key, item: Attributes) -> dict[str, Any]:
-    return {"entry_id": _hex(_part(key.parts, 2), key), "piece": _int(key.sk, key), "data": item.binary("data")}
+    return {
+        "entry_id": bytes_of(part_of(key.parts, 2), key),
+        "piece": number_of(key.sk, key),
+        "data": item.binary("data"),
+    }
 
 
 def _retry_page(key: Key, item: Attributes) -> dict[str, Any]:
     return {
-        "group_id": _part(key.parts, 2),
-        "queue": _int(_part(key.parts, 3), key),
-        "due_ms": _int(key.sort[0], key),
-        "page_id": _part(key.sort, 1),
+        "group_id": part_of(key.parts, 2),
+        "queue": number_of(part_of(key.parts, 3), key),
+        "due_ms": number_of(key.sort[0], key),
+        "page_id": part_of(key.sort, 1),
         "retries": [_four(as_list(each, "retries")) for each in item.many("retries")],
     }
 
 
 def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
     return {
-        "queue": _int(_part(key.parts, 2), key),
-        "due_ms": _int(key.sort[0], key),
+        "queue": number_of(part_of(key.parts, 2), key),
+        "due_ms": number_of(key.sort[0], key),
         "entry": entry(item),
         "cancelled": "x" in item,
     }
@@ -210,8 +169,8 @@ def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
 
 def _decision(key: Key, item: Attributes) -> dict[str, Any]:
     return {
-        "queue": _int(_part(key.parts, 2), key),
-        "number": _int(key.sk, key),
+        "queue": number_of(part_of(key.parts, 2), key),
+        "number": number_of(key.sk, key),
         "at_ms": item.number("at"),
         "by": item.binary("by"),
         "slots": list(_slots(item.binary("s"))),
@@ -242,46 +201,25 @@ def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
 
 def _index(key: Key, item: Attributes) -> dict[str, Any]:
     return {
-        "stored_at_ms": _int(key.sort[0], key),
-        "entry_id": _hex(_part(key.sort, 2), key),
+        "stored_at_ms": number_of(key.sort[0], key),
+        "entry_id": bytes_of(part_of(key.sort, 2), key),
         "queue": item.number("queue"),
         "base": item.number("base"),
     }
 
 
 def _dead_letter(key: Key, item: Attributes) -> dict[str, Any]:
-    _demand(len(key.sort) in (2, 3), key)
+    demand(len(key.sort) in (2, 3), key)
     return {
-        "group_id": _part(key.parts, 2),
-        "queue": _int(key.sort[0], key),
-        "offset": _int(key.sort[1], key),
+        "group_id": part_of(key.parts, 2),
+        "queue": number_of(key.sort[0], key),
+        "offset": number_of(key.sort[1], key),
         "consumer": key.sort[2] if len(key.sort) == 3 else "",
         "epoch": item.number("epoch"),
         "attempts": item.number("attempts"),
         "reason": item.text("reason"),
         "dead_at_ms": item.number("dead_at_ms"),
     }
-
-
-def _demand(holds: bool, key: Key) -> None:
-    if not holds:
-        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
-
-
-def _part(parts: list[str], at: int) -> str:
-    if len(parts) <= at:
-        raise Malformed(f"the key has no part {at + 1}: {'#'.join(parts)[:60]!r}")
-    return parts[at]
-
-
-def _int(text: str, key: Key) -> int:
-    _demand(re.fullmatch("[0-9]{1,18}", text) is not None, key)
-    return int(text)
-
-
-def _hex(text: str, key: Key) -> bytes:
-    _demand(re.fullmatch("([0-9a-f]{2})+", text) is not None, key)
-    return bytes.fromhex(text)
 
 
 _READERS: dict[str, Callable[[Key, Attributes], dict[str, Any]]] = {

@@ -1,8 +1,5 @@
 """Lines of a data file, many at once: segments and payloads, of which there are most, become columns.
 
-This is the fast twin of `rows` and `items`, with its own structs, weights and base64: 3.4 times their speed, measured
-on segments with entries of 1, 10 and 100 messages. They remain for rare kinds, and to find what is wrong with a line.
-
 `pyarrow.json` parses a block into the typed JSON's own columns, by an explicit schema; the numbers and base64 texts in
 them are turned into numbers and bytes a column at a time. Whatever is not as it should be makes the whole block
 `Unsuited`: then it is read line by line, which finds what is wrong and where.
@@ -19,27 +16,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from spark.reading.items import CODECS
+from spark.reading.items.structs import CODECS
 from spark.unpacking.base64s import decoded
 
 _S, _N, _B = (pa.struct([(letter, pa.string())]) for letter in "SNB")
+_BOOL = pa.struct([("BOOL", pa.bool_())])
 _ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("p", _N)])
 _ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY)])))])
 _HEAD = [("pk", _S), ("sk", _S), ("ttl", _N)]
 _TYPED = {
-    "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("entries", _ENTRIES)]),
+    "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("closed", _BOOL), ("entries", _ENTRIES)]),
     "payload": pa.struct([*_HEAD, ("data", _B)]),
 }
+_KEYS = pa.struct([("pk", _S), ("sk", _S)])
 _METADATA = pa.struct([("WriteTimestampMicros", _N)])
 
 KINDS = tuple(_TYPED)
 """The kinds that are read in bulk."""
 
-_NUMBER, _PLACE, _HEX = "^-?[0-9]+$", "^[0-9]{1,18}$", "^([0-9a-f]{2})+$"
+_NUMBER, _PLACE, _HEX = "^[0-9]+$", "^[0-9]{1,18}$", "^([0-9a-f]{2})+$"
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 Numbers = npt.NDArray[np.int64]
 
-_MAP_BYTES, _ELEMENT_BYTES = 3, 1
+_MAP_BYTES, _ELEMENT_BYTES, _BOOL_BYTES = 3, 1, 1
+_COUNT = 1
+"""The place of `count` in the fields of an entry."""
 
 
 class Unsuited(Exception):
@@ -47,7 +48,7 @@ class Unsuited(Exception):
 
 
 class Columns(NamedTuple):
-    """All but the struct are columns of `schemas.ITEMS` with that name."""
+    """All but the struct are columns of `item_schemas.ITEMS` with that name."""
 
     pk: pa.Array
     sk: pa.Array
@@ -75,6 +76,8 @@ def columns_of(
         table = _parsed(kind, lines, is_incremental)
         typed = table["NewImage" if is_incremental else "Item"].combine_chunks()
         pk, sk = (_required(pc.struct_field(typed, [name, "S"])) for name in ("pk", "sk"))
+        for key in (pk, sk):
+            key.validate(full=True)  # that it is UTF-8
         item = _Item(typed, pc.split_pattern(pk, "#"), sk)
         ttl = _cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
         struct, weight = _STRUCTS[kind](item, target, is_light)
@@ -86,12 +89,13 @@ def columns_of(
 
 def _parsed(kind: str, lines: Sequence[bytes], is_incremental: bool) -> pa.Table:
     text = b"\n".join(lines)
-    metadata = [("Metadata", _METADATA)] if is_incremental else []
-    schema = pa.schema([*metadata, ("NewImage" if is_incremental else "Item", _TYPED[kind])])
+    item = _TYPED[kind]
+    change = [("Metadata", _METADATA), ("Keys", _KEYS), ("NewImage", item), ("OldImage", item)]
+    schema = pa.schema(change if is_incremental else [("Item", item)])
     table = pj.read_json(
         pa.BufferReader(text),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
-        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error"),
     )
     if table.num_rows != len(lines):
         raise Unsuited("a line is not one object")
@@ -107,20 +111,32 @@ def _written(table: pa.Table) -> pa.Array:
 def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
     end, filled = (_numbers(pc.struct_field(item.typed, [name, "N"])) for name in ("end", "bytes"))
     lists = _required(pc.struct_field(item.typed, ["entries", "L"]))
-    entries, weight = _entries(
-        _required(pc.struct_field(lists.flatten(), ["M"])), target.field("entries").type.value_type, is_light
+    queue = _cast(_demanded(_part(item, 2), _PLACE), pa.int32())
+    base = _cast(_demanded(item.sk, _PLACE), pa.int64())
+    bounds = pc.subtract(lists.offsets, lists.offsets[0])
+    entries, weight = _entries(_required(pc.struct_field(lists.flatten(), ["M"])), is_light)
+    placed = [_offsets(base, bounds, entries[_COUNT]), *entries]
+    kind = target.field("entries").type
+    listed = pa.ListArray.from_arrays(
+        bounds, pa.StructArray.from_arrays(placed, fields=list(kind.value_type)), type=kind
     )
-    offsets = pc.subtract(lists.offsets, lists.offsets[0])
-    total = np.concatenate([[0], np.cumsum(weight)])[offsets.to_numpy()]
-    listed = pa.ListArray.from_arrays(offsets, entries, type=target.field("entries").type)
-    place = (_demanded(_part(item, 2), _PLACE), _demanded(item.sk, _PLACE))
-    columns = [_cast(place[0], pa.int32()), _cast(place[1], pa.int64()), end, filled, listed]
-    size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes")
+    columns = [queue, base, end, filled, listed]
+    total = np.concatenate([[0], np.cumsum(weight)])[bounds.to_numpy()]
+    closed = np.where(_valid(pc.struct_field(item.typed, ["closed", "BOOL"])), len("closed") + _BOOL_BYTES, 0)
+    size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes") + closed
     return pa.StructArray.from_arrays(columns, fields=list(target)), size
 
 
-def _entries(typed: pa.StructArray, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
-    """The entries of all segments, and the size of each as an element of a list."""
+def _offsets(base: pa.Array, bounds: pa.Array, counts: pa.Array) -> pa.Array:
+    """The offset of the first message of each entry. `base`: of each segment. `bounds`: of its entries among all."""
+    first, entries = bounds.to_numpy()[:-1], np.diff(bounds.to_numpy())
+    before = np.concatenate([[0], np.cumsum(counts.to_numpy().astype(np.int64))])
+    return pa.array(np.repeat(base.to_numpy() - before[first], entries) + before[:-1], pa.int64())
+
+
+def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Numbers]:
+    """The fields of the entries of all segments, as in `item_schemas.ENTRY`, and the size of each entry as an element
+    of a list."""
     identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
     count, stored, wire = (_numbers(pc.struct_field(typed, [name, "N"])) for name in ("n", "at", "w"))
     codec = _required(pc.struct_field(typed, ["c", "S"]))
@@ -142,7 +158,7 @@ def _entries(typed: pa.StructArray, target: pa.StructType, is_light: bool) -> tu
     ]
     weight: Numbers = _ELEMENT_BYTES + _MAP_BYTES + sum(attributes, start=np.zeros(len(data), np.int64))
     weight += len(attributes) * _ELEMENT_BYTES
-    return pa.StructArray.from_arrays(columns, fields=list(target)), weight
+    return columns, weight
 
 
 def _payloads(item: _Item, target: pa.StructType, _: bool) -> tuple[pa.StructArray, Numbers]:
@@ -200,8 +216,6 @@ def _weights(numbers: pa.Array, name: str) -> Numbers:
     """The size of each number with its name, as DynamoDB counts: one byte for two digits, without trailing zeros; 0 for
     null."""
     values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    if np.any(values < 0):
-        raise Unsuited("a negative number")
     digits = np.searchsorted(_POWERS, values, side="right")
     round_ones = np.flatnonzero((values > 0) & (values % 10 == 0))
     while len(round_ones):

@@ -1,4 +1,4 @@
-"""Lines of a data file, one by one: each becomes a row of `schemas.ITEMS`, or the reason why it does not.
+"""Lines of a data file, one by one: each becomes a row of `item_schemas.ITEMS`, or the reason why it does not.
 
 Used for rare kinds, for maps whose names are not known beforehand, and for lines that do not parse in bulk."""
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import orjson
 
-from spark.reading import items
-from spark.reading.attributes import Attributes, Malformed, as_number
+from spark.reading.items.attributes import Attributes, Malformed, as_number
+from spark.reading.items.keys import Key, key_of, kind_of, topic_id_of
+from spark.reading.items.structs import struct_of
 
 
 def row_of(line: bytes, is_incremental: bool) -> dict[str, Any]:
@@ -34,15 +35,15 @@ def _changed(parsed: dict[str, Any]) -> dict[str, Any]:
 
 def _item(item: Attributes) -> dict[str, Any]:
     head, key = _head(item, item)
-    struct = items.struct_of(head["kind"], key, item)
+    struct = struct_of(head["kind"], key, item)
     weighed = {"bytes": item.weight, "ttl": item.maybe_number("ttl")}
     return {**head, **weighed, **({head["kind"]: struct} if struct else {})}
 
 
-def _head(keys: Attributes, item: Attributes | None) -> tuple[dict[str, Any], items.Key]:
-    key = items.key_of(keys.text("pk"), keys.text("sk"))
-    kind = items.kind_of(key)
-    return {"kind": kind, "pk": key.pk, "sk": key.sk, "topic_id": items.topic_id_of(kind, key, item)}, key
+def _head(keys: Attributes, item: Attributes | None) -> tuple[dict[str, Any], Key]:
+    key = key_of(keys.text("pk"), keys.text("sk"))
+    kind = kind_of(key)
+    return {"kind": kind, "pk": key.pk, "sk": key.sk, "topic_id": topic_id_of(kind, key, item)}, key
 
 
 def _written_us(parsed: dict[str, Any]) -> int:

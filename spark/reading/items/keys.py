@@ -1,0 +1,84 @@
+"""The key of an item: its parts, and the kind of item that it belongs to. The keys are those of docs/table.md."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from spark.reading.items.attributes import Attributes, Malformed
+
+_PREFIXES = {
+    "topics": "topic",
+    "graves": "grave",
+    "groups": "directory",
+    "log": "segment",
+    "payload": "payload",
+    "retry": "retry_page",
+    "delay": "delayed",
+    "promotions": "decision",
+    "dedup": "dedup",
+    "index": "index",
+    "dead": "dead_letter",
+}
+_WITHIN = {
+    "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
+    "service": {"sweep": "sweep", "signing-key": "secret"},
+}
+"""Partitions that hold several kinds: the beginning of the sort key tells them apart."""
+
+PREFIXES_OF: dict[str, str] = {kind: prefix for prefix, kind in _PREFIXES.items()} | {
+    kind: prefix for prefix, kinds in _WITHIN.items() for kind in kinds.values()
+}
+"""How the partition key of each kind begins."""
+
+
+class Key(NamedTuple):
+    """`parts`: of the partition key; `sort`: of the sort key."""
+
+    pk: str
+    sk: str
+    parts: list[str]
+    sort: list[str]
+
+
+def key_of(pk: str, sk: str) -> Key:
+    return Key(pk, sk, pk.split("#"), sk.split("#"))
+
+
+def kind_of(key: Key) -> str:
+    prefix = key.parts[0]
+    kind = _PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
+    if kind is None:
+        raise Malformed(f"unknown kind of item: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+    return kind
+
+
+def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
+    """The item's topic id. Null if the item has no topic, or its topic is gone."""
+    if kind == "topic":
+        return item.text("id") if item else None
+    if kind == "grave":
+        return key.sk
+    return None if key.parts[0] == "service" else part_of(key.parts, 1)
+
+
+def demand(holds: bool, key: Key) -> None:
+    """Raises `Malformed` unless the key `holds` to its form."""
+    if not holds:
+        raise Malformed(f"the key is not as it should be: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
+
+
+def part_of(parts: list[str], at: int) -> str:
+    if len(parts) <= at:
+        raise Malformed(f"the key has no part {at + 1}: {'#'.join(parts)[:60]!r}")
+    return parts[at]
+
+
+def number_of(text: str, key: Key) -> int:
+    demand(re.fullmatch("[0-9]{1,18}", text) is not None, key)
+    return int(text)
+
+
+def bytes_of(text: str, key: Key) -> bytes:
+    demand(re.fullmatch("([0-9a-f]{2})+", text) is not None, key)
+    return bytes.fromhex(text)
