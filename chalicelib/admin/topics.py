@@ -9,11 +9,14 @@ from typing import Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.fields import checked_name
+from chalicelib.base.fields import Answer, checked_name, required
 from chalicelib.base.limits import PURGE_MS
+from chalicelib.base.message import QUEUE
+from chalicelib.base.schema import integer
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors.progress import END_OFFSET
 from chalicelib.log.offsets import Offsets
 from chalicelib.store.paging import page
 from chalicelib.table import keys
@@ -23,12 +26,14 @@ _ID_CHARS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TopicDetails:
-    """For each queue, the offset of its first unexpired message and that of its next message."""
+class QueueOffsets(Answer):
+    """The offsets of one queue.
 
-    groups: list[str]
-    queue_firsts: list[int]
-    queue_ends: list[int]
+    first_offset: The offset of the oldest message that can be read."""
+
+    queue: int = required(QUEUE)
+    first_offset: int = required(integer())
+    end_offset: int = required(END_OFFSET)
 
 
 class Topics:
@@ -57,10 +62,9 @@ class Topics:
             with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
 
-    def details(self, topic: Topic) -> TopicDetails:
-        firsts = self._log_offsets.firsts(topic, self._runtime.now())
-        names = [group.name for group in self._catalogue.groups(topic)]
-        return TopicDetails(names, firsts, self._log_offsets.ends(topic))
+    def offsets(self, topic: Topic) -> list[QueueOffsets]:
+        firsts, ends = self._log_offsets.firsts(topic, self._runtime.now()), self._log_offsets.ends(topic)
+        return [QueueOffsets(queue, *offsets) for queue, offsets in enumerate(zip(firsts, ends, strict=True))]
 
     def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
         items, rest = page(self._store, keys.topics(), limit, token)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from chalicelib.admin.topics import QueueOffsets
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.fields import Answer
-from chalicelib.base.message import QUEUE
-from chalicelib.base.schema import array, instant, integer
+from chalicelib.base.schema import array, instant
 from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
-from chalicelib.cursors.progress import END_OFFSET
 from chalicelib.service import Service
 
 TOPICS = Family("Topics", __doc__)
@@ -21,16 +20,6 @@ class Topic(Answer, TopicSettings):
 
     topic = TOPIC_NAME
     created_at_ms = instant()
-
-
-class QueueOffsets(Answer):
-    """The offsets of one queue.
-
-    first_offset: The offset of the oldest message that can be read."""
-
-    queue = QUEUE
-    first_offset = integer()
-    end_offset = END_OFFSET
 
 
 class TopicDetail(Topic):
@@ -66,12 +55,9 @@ def get_topic(service: Service, topic: StoredTopic) -> Json:
     """Get a topic.
 
     The topic, the names of its groups, and the first and the end offset of each queue."""
-    details = service.admin.topics.details(topic)
-    offsets = [
-        {"queue": queue, "first_offset": first, "end_offset": end}
-        for queue, (first, end) in enumerate(zip(details.queue_firsts, details.queue_ends, strict=True))
-    ]
-    return {**topic.as_json(), "groups": details.groups, "queue_offsets": offsets}
+    groups = [group.name for group in service.env.catalogue.groups(topic)]
+    offsets = [queue.as_json() for queue in service.admin.topics.offsets(topic)]
+    return {**topic.as_json(), "groups": groups, "queue_offsets": offsets}
 
 
 @TOPICS.operation("DELETE", TOPIC, DELETED)

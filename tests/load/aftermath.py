@@ -44,7 +44,7 @@ class Outside:
         return cursors_of(settings, self._topic, self._all(partition))
 
     def ends(self) -> list[int]:
-        return self._service.admin.topics.details(self._topic).queue_ends
+        return [queue.end_offset for queue in self._service.admin.topics.offsets(self._topic)]
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self
 
+from chalicelib.admin.topics import QueueOffsets
 from chalicelib.base.errors import DecantError, TopicNotFound
 from chalicelib.catalogue import alarm
 from chalicelib.consuming.request import Pop
@@ -118,7 +119,7 @@ class Scene(Stage):
         except TopicNotFound:
             return list(_wrong_after_deletion(service))
         self._drain(service)
-        self.history.ends = dict(enumerate(service.admin.topics.details(current).queue_ends))
+        self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(current)}
         read_log(service, current, self.history)
         read_told(service, self.history)
         return [*checker.violations(self.history), *untold(service, current, "g", self.history)]
@@ -141,9 +142,9 @@ def _popped(caller: Caller, count: int, invisible_ms: int) -> list[Delivered]:
 def _wrong_after_deletion(service: Service) -> Iterator[str]:
     """Made again, the topic has nothing of the old one."""
     made, _ = service.admin.topics.put("t", {"queues": 1})
-    details = service.admin.topics.details(made)
-    if details.groups or details.queue_ends != [0]:
-        yield f"made again it has {details}"
+    groups, offsets = service.env.catalogue.groups(made), service.admin.topics.offsets(made)
+    if groups or offsets != [QueueOffsets(0, 0, 0)]:
+        yield f"made again it has {groups} and {offsets}"
     service.admin.groups.put(made, "g", {})
     if service.consuming.pop(made, "g", Pop(10)).deliveries:
         yield "made again it has messages"

@@ -267,7 +267,7 @@ class World:
     def _read_log(self) -> None:
         service = self.instance(NONE)
         topic = service.env.catalogue.current_topic("t")
-        self.history.ends = dict(enumerate(service.admin.topics.details(topic).queue_ends))
+        self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(topic)}
         if self._plan.retention_ms:
             Archivist(self).look()
         else:
