@@ -18,7 +18,7 @@ class Health(Answer):
     status = string(const="ok")
 
 
-@ABOUT.operation("GET", "/health", Health)
+@ABOUT.operation("GET", "/health", "anyone", Health)
 def get_health(service: Service) -> Json:
     """Check that the service works.
 
@@ -39,7 +39,7 @@ class Document(Answer):
     paths = mapping(examples=[{}])
 
 
-@ABOUT.operation("GET", "/openapi.json", Document, asks_store=False)
+@ABOUT.operation("GET", "/openapi.json", "read", Document, asks_store=False)
 def get_openapi() -> Json:
     """Get this document.
 

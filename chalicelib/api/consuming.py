@@ -122,7 +122,7 @@ class ExtendResult(_Failures):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@CONSUMING.operation("POST", GROUP + "/pop", PopResult, Pop, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/pop", "consume", PopResult, Pop, is_frequent=True)
 def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
@@ -148,7 +148,7 @@ def _outcome(counted: str, receipts: Sequence[str], failed: Sequence[Failure]) -
     return {counted: len(receipts) - len(failed), "failed": [failure.as_json() for failure in failed]}
 
 
-@CONSUMING.operation("POST", GROUP + "/ack", AckResult, AckRequest, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/ack", "consume", AckResult, AckRequest, is_frequent=True)
 def ack(service: Service, topic: Topic, group_name: str, request: AckRequest) -> Json:
     """Settle messages.
 
@@ -157,7 +157,7 @@ def ack(service: Service, topic: Topic, group_name: str, request: AckRequest) ->
     return _outcome("acked", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/nack", NackResult, NackRequest, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/nack", "consume", NackResult, NackRequest, is_frequent=True)
 def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) -> Json:
     """Give messages back.
 
@@ -166,7 +166,7 @@ def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) 
     return _outcome("nacked", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/bury", BuryResult, BuryRequest, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/bury", "consume", BuryResult, BuryRequest, is_frequent=True)
 def bury(service: Service, topic: Topic, group_name: str, request: BuryRequest) -> Json:
     """Give messages up.
 
@@ -175,7 +175,7 @@ def bury(service: Service, topic: Topic, group_name: str, request: BuryRequest) 
     return _outcome("buried", request.receipts, failed)
 
 
-@CONSUMING.operation("POST", GROUP + "/extend", ExtendResult, ExtendRequest, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/extend", "consume", ExtendResult, ExtendRequest, is_frequent=True)
 def extend(service: Service, topic: Topic, group_name: str, request: ExtendRequest) -> Json:
     """Extend leases.
 

@@ -43,7 +43,7 @@ class PurgeResult(Answer):
     purged = integer(examples=[2])
 
 
-@DEAD_LETTERS.operation("GET", _DEAD, page_of("messages", DeadMessage), Page)
+@DEAD_LETTERS.operation("GET", _DEAD, "read", page_of("messages", DeadMessage), Page)
 def list_dead(service: Service, topic: Topic, group_name: str, request: Page) -> Json:
     """List dead letters.
 
@@ -54,7 +54,7 @@ def list_dead(service: Service, topic: Topic, group_name: str, request: Page) ->
     return {"messages": messages, "next": rest}
 
 
-@DEAD_LETTERS.operation("POST", _DEAD + "/redrive", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
+@DEAD_LETTERS.operation("POST", _DEAD + "/redrive", "admin", RedriveResult, RedriveRequest, errors=(MessageNotFound,))
 def redrive_dead(service: Service, topic: Topic, group_name: str, request: RedriveRequest) -> Json:
     """Bring dead letters back.
 
@@ -66,7 +66,7 @@ def redrive_dead(service: Service, topic: Topic, group_name: str, request: Redri
     return result.as_json()
 
 
-@DEAD_LETTERS.operation("DELETE", _DEAD, PurgeResult)
+@DEAD_LETTERS.operation("DELETE", _DEAD, "admin", PurgeResult)
 def purge_dead(service: Service, topic: Topic, group_name: str) -> Json:
     """Throw dead letters away.
 

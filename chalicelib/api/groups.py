@@ -92,7 +92,7 @@ class ResetRequest:
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@GROUPS.operation("GET", TOPIC + "/groups", page_of("groups", Group), Page)
+@GROUPS.operation("GET", TOPIC + "/groups", "read", page_of("groups", Group), Page)
 def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     """List the groups of a topic.
 
@@ -102,7 +102,7 @@ def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     return {"groups": [_totals(topic, group) for group in groups], "next": rest}
 
 
-@GROUPS.operation("PUT", GROUP, {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
+@GROUPS.operation("PUT", GROUP, "admin", {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
 def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a group.
 
@@ -111,7 +111,7 @@ def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -
     return 201 if is_new else 200, _details(topic, service.admin.groups.details(topic, group_name))
 
 
-@GROUPS.operation("GET", GROUP, GroupDetail)
+@GROUPS.operation("GET", GROUP, "read", GroupDetail)
 def get_group(service: Service, topic: Topic, group_name: str) -> Json:
     """Get a group.
 
@@ -119,7 +119,7 @@ def get_group(service: Service, topic: Topic, group_name: str) -> Json:
     return _details(topic, service.admin.groups.details(topic, group_name))
 
 
-@GROUPS.operation("DELETE", GROUP, DELETED)
+@GROUPS.operation("DELETE", GROUP, "admin", DELETED)
 def delete_group(service: Service, topic: Topic, group_name: str) -> None:
     """Delete a group.
 
@@ -127,7 +127,7 @@ def delete_group(service: Service, topic: Topic, group_name: str) -> None:
     service.admin.groups.delete(topic, group_name)
 
 
-@GROUPS.operation("POST", GROUP + "/reset", GroupDetail, ResetRequest)
+@GROUPS.operation("POST", GROUP + "/reset", "admin", GroupDetail, ResetRequest)
 def reset_group(service: Service, topic: Topic, group_name: str, request: ResetRequest) -> Json:
     """Move a group.
 

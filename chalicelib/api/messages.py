@@ -146,6 +146,7 @@ class CancelResult(Answer):
 @MESSAGES.operation(
     "POST",
     _MESSAGES,
+    "produce",
     {
         200: ProduceResult,
         204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
@@ -175,7 +176,7 @@ def _produced(result: Produced) -> Json:
     return {"message_id": result.message_id, "queue": result.queue, "offset": result.offset, **due}
 
 
-@MESSAGES.operation("GET", _MESSAGES, page_of("messages", Message), ReadRequest)
+@MESSAGES.operation("GET", _MESSAGES, "read", page_of("messages", Message), ReadRequest)
 def read_messages(service: Service, topic: Topic, request: ReadRequest) -> Json:
     """Read messages without leasing them.
 
@@ -217,7 +218,7 @@ def _positions(service: Service, topic: Topic, request: ReadRequest) -> dict[int
     return positions if queue is None else {queue: positions[queue]}
 
 
-@MESSAGES.operation("GET", _MESSAGES + "/{message_id}", Message)
+@MESSAGES.operation("GET", _MESSAGES + "/{message_id}", "read", Message)
 def get_message(service: Service, topic: Topic, message_id: str) -> Json:
     """Read one message by its id.
 
@@ -225,7 +226,7 @@ def get_message(service: Service, topic: Topic, message_id: str) -> Json:
     return service.reading.lookup.by_id(topic, message_id).as_json(topic.name)
 
 
-@DELAYS.operation("GET", _DELAYED, page_of("messages", DelayedMessage), Page)
+@DELAYS.operation("GET", _DELAYED, "read", page_of("messages", DelayedMessage), Page)
 def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     """List the messages that wait.
 
@@ -245,7 +246,7 @@ def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     return {"messages": messages, "next": rest}
 
 
-@DELAYS.operation("DELETE", _DELAYED + "/{message_id}", CancelResult, errors=(AlreadyDelivered,))
+@DELAYS.operation("DELETE", _DELAYED + "/{message_id}", "produce", CancelResult, errors=(AlreadyDelivered,))
 def cancel_delayed(service: Service, topic: Topic, message_id: str) -> Json:
     """Cancel a message that waits.
 

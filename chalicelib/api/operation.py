@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
@@ -15,6 +15,7 @@ from chalicelib.base.schema import array, integer, nullable, string
 from chalicelib.service import Service
 
 Json = dict[str, Any]
+Right = Literal["anyone", "produce", "consume", "read", "admin"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -23,13 +24,15 @@ class Operation(NamedTuple):
     and the headers by name; it returns the answer, or the status and the answer. Its docstring is the operation's
     summary and description; `{LIMIT}` stands for the value of a limit.
 
-    `answers`: status -> what the body is, or a text where there is no body. `errors`: those that do not follow from the
-    method and the path. A GET has its request in the query, others in the body. `is_frequent`: it takes the topic from
-    the cache, where a topic that was deleted may stand for some seconds."""
+    `right`: what a caller will have to be allowed; nothing checks it yet. `answers`: status -> what the body is, or a
+    text where there is no body. `errors`: those that do not follow from the method and the path. A GET has its request
+    in the query, others in the body. `is_frequent`: it takes the topic from the cache, where a topic that was deleted
+    may stand for some seconds."""
 
     method: str
     path: str
     path_names: tuple[str, ...]
+    right: Right
     run: Callable[..., Any]
     answers: Mapping[int, type[Answer] | str]
     request: type | None
@@ -135,6 +138,7 @@ class Family:
         self,
         method: str,
         path: str,
+        right: Right,
         answers: type[Answer] | Mapping[int, type[Answer] | str],
         request: type | None = None,
         **more: Any,
@@ -144,7 +148,7 @@ class Family:
         by_status = {200: answers} if isinstance(answers, type) else answers
 
         def register(run: F) -> F:
-            self.operations.append(Operation(method, path, names, run, by_status, request, **more))
+            self.operations.append(Operation(method, path, names, right, run, by_status, request, **more))
             return run
 
         return register

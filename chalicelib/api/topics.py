@@ -32,7 +32,7 @@ class TopicDetail(Topic):
     queue_offsets = array(QueueOffsets)
 
 
-@TOPICS.operation("GET", "/topics", page_of("topics", Topic), Page)
+@TOPICS.operation("GET", "/topics", "read", page_of("topics", Topic), Page)
 def list_topics(service: Service, request: Page) -> Json:
     """List the topics.
 
@@ -41,7 +41,7 @@ def list_topics(service: Service, request: Page) -> Json:
     return {"topics": [topic.as_json() for topic in topics], "next": rest}
 
 
-@TOPICS.operation("PUT", TOPIC, {200: Topic, 201: Topic}, TopicSettings)
+@TOPICS.operation("PUT", TOPIC, "admin", {200: Topic, 201: Topic}, TopicSettings)
 def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a topic.
 
@@ -50,7 +50,7 @@ def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, J
     return 201 if is_new else 200, topic.as_json()
 
 
-@TOPICS.operation("GET", TOPIC, TopicDetail)
+@TOPICS.operation("GET", TOPIC, "read", TopicDetail)
 def get_topic(service: Service, topic: StoredTopic) -> Json:
     """Get a topic.
 
@@ -60,7 +60,7 @@ def get_topic(service: Service, topic: StoredTopic) -> Json:
     return {**topic.as_json(), "groups": groups, "queue_offsets": offsets}
 
 
-@TOPICS.operation("DELETE", TOPIC, DELETED)
+@TOPICS.operation("DELETE", TOPIC, "admin", DELETED)
 def delete_topic(service: Service, topic: StoredTopic) -> None:
     """Delete a topic.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from chalice.config import Config
 
 from app import app
+from chalicelib.api import OPERATIONS
+from chalicelib.api.operation import Right
 from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
 from local.server import Gateway, NoSuchPath
@@ -26,6 +28,12 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 def test_routes_and_documented_operations_are_the_same() -> None:
     routes = {(method, path) for path, methods in app.routes.items() for method in methods}
     assert routes == set(documented.operations())
+
+
+def test_who_may_only_read_changes_nothing() -> None:
+    reading = {operation.name for operation in OPERATIONS.values() if operation.right in ("read", "anyone")}
+    assert reading == {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
+    assert {operation.right for operation in OPERATIONS.values()} == set(get_args(Right))
 
 
 def test_the_service_serves_its_own_document(client: Client) -> None:
