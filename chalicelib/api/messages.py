@@ -13,7 +13,7 @@ from chalicelib.base.schema import array, batch, flag, instant, nullable, one_of
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.service import Service
-from chalicelib.store.paging import positions_of, positions_token
+from chalicelib.store.paging import positions_of
 
 MESSAGES = Family("Messages", __doc__)
 DELAYS = Family(
@@ -187,8 +187,7 @@ def read_messages(service: Service, topic: Topic, request: ReadRequest) -> Json:
     if request.key is not None:
         messages, rest = _with_key(service, topic, request, request.key)
     else:
-        page = service.reading.lookup.read(topic, _positions(service, topic, request), request.limit)
-        messages, rest = page.messages, None if page.is_all else positions_token(page.positions)
+        messages, rest = service.reading.lookup.read(topic, _positions(service, topic, request), request.limit)
     return {"messages": [message.as_json(topic.name) for message in messages], "next": rest}
 
 

@@ -12,4 +12,4 @@ from chalicelib.reading.by_key import KeyLookup
 class Reading:
     def __init__(self, env: Env, log: Log, delays: Delays) -> None:
         self.lookup = Lookup(env.runtime, log, delays.messages)
-        self.by_key = KeyLookup(env, log.reader)
+        self.by_key = KeyLookup(env, log)

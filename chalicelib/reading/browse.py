@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, takewhile
 
 from chalicelib.base.errors import MessageNotFound
@@ -16,17 +15,9 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.delayed_messages import DelayedMessages
 from chalicelib.log import Log
-from chalicelib.log.reader import Want, within_reach
+from chalicelib.log.reader import Want, entries, within_reach
 from chalicelib.log.segment import Segment
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Messages, and the next offset of each queue; `is_all` if there are no more."""
-
-    messages: list[Stored]
-    positions: dict[int, int]
-    is_all: bool
+from chalicelib.store.paging import positions_token
 
 
 class Lookup:
@@ -58,39 +49,34 @@ class Lookup:
         since_ms = max(at_ms, topic.expired_ms(self._runtime.now()) + 1)
         return dict(enumerate(self._log_offsets.offsets_at(topic, since_ms)))
 
-    def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> Found:
+    def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> tuple[list[Stored], str | None]:
         """Up to `limit` unexpired messages from these positions on, by time of storing and in order within each queue;
-        fewer if a response would not hold them."""
+        fewer if a response would not hold them; and the token of the next page (None: no more)."""
         firsts = self._log_offsets.firsts(topic, self._runtime.now())
         positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
         wants = [Want(topic.logs[queue], offset, limit + 1, None) for queue, offset in positions.items()]
         chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))
         ahead = [_ahead(queue, positions[queue], chain) for queue, chain in chains.items()]
-        order = list(islice(heapq.merge(*ahead), limit + 1))
-        chosen = order[:limit]
-        stored = {
-            (each.queue, each.offset): each
-            for queue, chain in chains.items()
-            for each in self._reachable(topic, queue, chain, [offset for _, of, offset in chosen if of == queue])
-        }
-        held = takewhile(lambda each: each is not None, (stored.get((queue, at)) for _, queue, at in chosen))
-        found = [each for each in held if each is not None]
-        messages = found[: Space().fitting(found)]
-        moved = dict(positions) | {each.queue: each.offset + 1 for each in messages}
-        readable = [each for each in messages if not each.message.is_lost]
-        return Found(readable, moved, is_all=len(messages) == len(order))
-
-    def _reachable(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: list[int]) -> list[Stored]:
-        return self._reader.stored(topic, queue, chain, within_reach(chain, offsets, RESPONSE_JSON_BYTES_MAX))
+        order = [(queue, offset) for _, queue, offset in islice(heapq.merge(*ahead), limit + 1)]
+        stored: dict[tuple[int, int], Stored] = {}
+        for queue, chain in chains.items():
+            offsets = [offset for of, offset in order[:limit] if of == queue]
+            reached = within_reach(chain, offsets, RESPONSE_JSON_BYTES_MAX)
+            for message in self._reader.stored(topic, queue, chain, reached):
+                stored[queue, message.offset] = message
+        held = [stored[place] for place in takewhile(stored.__contains__, order)]
+        messages = held[: Space().fitting(held)]
+        moved = positions | {message.queue: message.offset + 1 for message in messages}
+        readable = [message for message in messages if not message.message.is_lost]
+        return readable, None if len(messages) == len(order) else positions_token(moved)
 
 
 def _ahead(queue: int, start: int, chain: Sequence[Segment]) -> list[tuple[int, int, int]]:
     """Time of storing, queue and offset of each message from `start` on. Times never decrease within a queue, so that
     its order wins where clocks differ."""
-    found: list[tuple[int, int, int]] = []
+    ahead: list[tuple[int, int, int]] = []
     latest = 0
-    for segment in chain:
-        for first, entry in segment.placed:
-            latest = max(latest, entry.stored_at_ms)
-            found += [(latest, queue, offset) for offset in range(max(first, start), first + entry.count)]
-    return found
+    for first, entry in entries(chain):
+        latest = max(latest, entry.stored_at_ms)
+        ahead += [(latest, queue, offset) for offset in range(max(first, start), first + entry.count)]
+    return ahead
