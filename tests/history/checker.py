@@ -80,7 +80,7 @@ class Case:
 
 def violations(history: History) -> list[str]:
     case = Case(history)
-    return [f"{check.__name__.strip('_')}: {found}" for check in CHECKS for found in check(case)]
+    return [f"{check.__name__.strip('_')}: {violation}" for check in CHECKS for violation in check(case)]
 
 
 def _no_caller_meets_a_defect(case: Case) -> Iterator[str]:

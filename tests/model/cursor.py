@@ -59,8 +59,8 @@ class Cursor:
 
     def doomed(self, now: int, max_attempts: int) -> list[int]:
         """Ready for the dead letters, where the next pop that looks here brings them; the longest due first."""
-        found = [offset for offset in self.due(now) if self.holds[offset].attempt >= max_attempts]
-        return sorted(found, key=lambda offset: self.holds[offset].until_ms)
+        exhausted = [offset for offset in self.due(now) if self.holds[offset].attempt >= max_attempts]
+        return sorted(exhausted, key=lambda offset: self.holds[offset].until_ms)
 
     def ready(self, now: int, end: int) -> list[int]:
         return self.due(now) + list(range(self.next, end))

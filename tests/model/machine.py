@@ -143,12 +143,12 @@ class Machine(RuleBasedStateMachine):
         answer = self.clients[instance].put(_path(topic, name), start=start, **given)
         if self._is_refused(answer, topic):
             return
-        found = self.model.topics[topic]
-        assert answer.status == (200 if name in found.groups else 201)
-        if name not in found.groups:
-            cursors = [Cursor(offset) for offset in found.starts(start)]
-            found.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "start": start}, cursors)
-        found.groups[name].settings |= given
+        modelled = self.model.topics[topic]
+        assert answer.status == (200 if name in modelled.groups else 201)
+        if name not in modelled.groups:
+            cursors = [Cursor(offset) for offset in modelled.starts(start)]
+            modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "start": start}, cursors)
+        modelled.groups[name].settings |= given
         self._compare(topic, name, answer.json)
 
     def delete_group(self, instance: int, topic: str, name: str) -> None:
@@ -159,21 +159,21 @@ class Machine(RuleBasedStateMachine):
 
     def reset(self, instance: int, topic: str, name: str, to: Any) -> None:
         answer = self.clients[instance].post(f"{_path(topic, name)}/reset", to=to)
-        found = self.model.topics.get(topic)
-        if found and isinstance(to, dict) and to.get("queue", 0) >= len(found.logs):
+        modelled = self.model.topics.get(topic)
+        if modelled and isinstance(to, dict) and to.get("queue", 0) >= len(modelled.logs):
             assert answer.problem == (400, "InvalidField")  # whether the group is there or not
             return
-        if self._is_refused(answer, topic, name) or found is None:
+        if self._is_refused(answer, topic, name) or modelled is None:
             return
         if isinstance(to, dict) and "queue" in to:
             queue, offset = to["queue"], to["offset"]
-            if offset > len(found.logs[queue]):
+            if offset > len(modelled.logs[queue]):
                 assert answer.problem == (400, "InvalidField")
                 return
-            found.groups[name].cursors[queue].reset(offset)
+            modelled.groups[name].cursors[queue].reset(offset)
         else:
-            starts = found.starts(to["at_ms"] if isinstance(to, dict) else to)
-            for cursor, offset in zip(found.groups[name].cursors, starts, strict=True):
+            starts = modelled.starts(to["at_ms"] if isinstance(to, dict) else to)
+            for cursor, offset in zip(modelled.groups[name].cursors, starts, strict=True):
                 cursor.reset(offset)
         self._compare(topic, name, answer.json)
 
@@ -196,13 +196,13 @@ class Machine(RuleBasedStateMachine):
             return
         if self._is_refused(answer, topic):
             return
-        found = self.model.topics[topic]
-        if any(message.get("queue", 0) >= len(found.logs) for message in batch):
+        modelled = self.model.topics[topic]
+        if any(message.get("queue", 0) >= len(modelled.logs) for message in batch):
             assert answer.problem == (400, "InvalidField")
             return
         assert answer.status == 200
         for message, place in zip(sent, answer.json["messages"], strict=True):
-            self._store(found, message, place)
+            self._store(modelled, message, place)
 
     def _body(self) -> Json:
         """Another one each time; every third in bytes."""
@@ -224,10 +224,10 @@ class Machine(RuleBasedStateMachine):
         """Whether an instance that may believe in a deleted topic has stored this in the one that there is."""
         if answer.status != 200 or topic not in self.model.topics:
             return False
-        ids = {each["message_id"] for each in answer.json["messages"]}
+        ids = {message["message_id"] for message in answer.json["messages"]}
         read = self.observer.get(f"/topics/{topic}").json["queue_offsets"]
         ends = [len(log) for log in self.model.topics[topic].logs]
-        grown = sum(each["end_offset"] for each in read) - sum(ends)
+        grown = sum(queue["end_offset"] for queue in read) - sum(ends)
         assert grown in (0, len(ids))
         return grown > 0
 
@@ -315,9 +315,9 @@ class Machine(RuleBasedStateMachine):
             return
         group = self.model.topics[topic].groups[name]
         held = self.model.held(group, receipts)
-        extended = {each["receipt"]: each for each in answer.json["extended"]}
+        extended = {lease["receipt"]: lease for lease in answer.json["extended"]}
         self._judge_failed(answer.json["failed"], receipts, self._moved(group, receipts, held))
-        assert sorted(each["receipt"] for each in answer.json["extended"]) == sorted(
+        assert sorted(lease["receipt"] for lease in answer.json["extended"]) == sorted(
             receipt for receipt in receipts if receipt in held
         )
         for receipt, (ticket, cursor) in held.items():
@@ -359,10 +359,12 @@ class Machine(RuleBasedStateMachine):
         self._judge_failed(answer["failed"], receipts, worths)
 
     def _judge_failed(self, failed: list[Json], receipts: list[str], worths: list[str]) -> None:
-        codes = {each["receipt"]: each["code"] for each in failed}
+        codes = {failure["receipt"]: failure["code"] for failure in failed}
         for receipt, worth in zip(receipts, worths, strict=True):
             assert codes.get(receipt, COUNTS) in ((COUNTS, LOST) if worth == EITHER else (worth,)), receipt
-        assert sorted(each["receipt"] for each in failed) == sorted(each for each in receipts if each in codes)
+        assert sorted(failure["receipt"] for failure in failed) == sorted(
+            receipt for receipt in receipts if receipt in codes
+        )
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
@@ -383,11 +385,11 @@ class Machine(RuleBasedStateMachine):
         self.pop_in_doubt = None
 
     def _compare(self, topic: str, name: str, seen: Json) -> None:
-        found = self.model.topics[topic]
-        if self.pop_in_doubt and self.pop_in_doubt.group is found.groups[name]:
+        modelled = self.model.topics[topic]
+        if self.pop_in_doubt and self.pop_in_doubt.group is modelled.groups[name]:
             self._settle_doubt(self.pop_in_doubt, seen)
         assert {field: value for field, value in seen.items() if field != "created_at_ms"} == details(
-            found, name, self.now
+            modelled, name, self.now
         )
 
     def _settle_doubt(self, pop: Pop, seen: Json) -> None:

@@ -46,7 +46,7 @@ class Topic:
 
     def offset_at(self, queue: int, at_ms: int) -> int:
         log = self.logs[queue]
-        return next((each["offset"] for each in log if each["stored_at_ms"] >= at_ms), len(log))
+        return next((message["offset"] for message in log if message["stored_at_ms"] >= at_ms), len(log))
 
     def starts(self, start: str | int) -> list[int]:
         if start == "earliest":
@@ -100,7 +100,7 @@ def details(topic: Topic, name: str, now: int) -> Json:
     """What `GET` has to answer of a group, but for when it was created."""
     group = topic.groups[name]
     queues = [_queue(topic, group, queue, now) for queue in range(len(topic.logs))]
-    ready, in_flight = (sum(each[field] for each in queues) for field in ("ready", "in_flight"))
+    ready, in_flight = (sum(queue[field] for queue in queues) for field in ("ready", "in_flight"))
     return {
         "topic": topic.name,
         "group": name,

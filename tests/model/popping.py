@@ -54,7 +54,7 @@ class Pop:
 
     def judge_repeat(self, held: dict[tuple[int, int], Hold], messages: list[Json]) -> None:
         """A repeat gets what it holds, with the same receipts."""
-        assert [(each["queue"], each["offset"]) for each in messages] == list(held)
+        assert [(stored["queue"], stored["offset"]) for stored in messages] == list(held)
         for message in messages:
             hold = held[message["queue"], message["offset"]]
             assert message["receipt"] == hold.receipt
@@ -76,8 +76,8 @@ class Pop:
     def _judge_taken(self, messages: list[Json], waiting: list[list[int]], is_limited: bool, now: int) -> None:
         queue = messages[0]["queue"]
         cursor, ready = self.group.cursors[queue], waiting[queue]
-        assert [each["queue"] for each in messages] == [queue] * len(messages)
-        assert [each["offset"] for each in messages] == ready[: self._room(cursor, now)]
+        assert [stored["queue"] for stored in messages] == [queue] * len(messages)
+        assert [stored["offset"] for stored in messages] == ready[: self._room(cursor, now)]
         assert is_limited == (len(messages) < min(self.asked.max_messages, len(ready)))
         self._bury(queue, now)
         self.doubtful = {other: self._doomed(other, now) for other in range(len(waiting)) if other != queue}

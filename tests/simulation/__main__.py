@@ -29,10 +29,10 @@ def main() -> int:
     bad: list[int] = []
     with get_context("fork").Pool(asked.processes) as pool:
         for seeds in _rounds(asked):
-            for seed, found in pool.imap(_judged, seeds, _CHUNK):
+            for seed, violations in pool.imap(_judged, seeds, _CHUNK):
                 played += 1
-                bad += [seed] if found else []
-                for violation in found:
+                bad += [seed] if violations else []
+                for violation in violations:
                     print(f"seed {seed}: {violation}", flush=True)
             if sys.stderr.isatty():
                 print(f"\r{played} histories, {len(bad)} bad", end="", file=sys.stderr, flush=True)
@@ -64,14 +64,14 @@ def _rounds(asked: argparse.Namespace) -> Iterator[range]:
 def _show(seed: int) -> int:
     """The history of one seed, in the order in which things began."""
     world = World(seed)
-    found = world.run()
+    violations = world.run()
     history = world.history
     facts = [*history.sent, *history.delivered, *history.settled, *history.resets, *history.cancels, *history.redrives]
-    for fact in sorted(facts, key=lambda each: each.began_ms):
+    for fact in sorted(facts, key=lambda fact: fact.began_ms):
         print(fact)
-    for violation in found:
+    for violation in violations:
         print(f"seed {seed}: {violation}")
-    return 1 if found else 0
+    return 1 if violations else 0
 
 
 def _show_findings(processes: int) -> int:

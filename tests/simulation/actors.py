@@ -77,7 +77,7 @@ class Consumer(Actor):
             invisible_ms=random.choice(self._world.plan.leases_ms),
             wait_ms=random.choice(self._world.plan.waits_ms),
             attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
-            ack=tuple(each.receipt for each in riding),
+            ack=tuple(message.receipt for message in riding),
         )
 
     def _settle(self, caller: Caller, got: list[Delivered]) -> None:

@@ -87,8 +87,8 @@ class BroadcastWorld:
 
     def _held_twice(self) -> Iterator[tuple[Held, Held]]:
         by_place: dict[tuple[str, Place], list[Held]] = {}
-        for each in self._held:
-            by_place.setdefault((each.consumer, each.place), []).append(each)
+        for held in self._held:
+            by_place.setdefault((held.consumer, held.place), []).append(held)
         for several in by_place.values():
             for place, one in enumerate(several):
                 for other in several[place + 1 :]:
@@ -136,7 +136,7 @@ class BroadcastWorld:
                     Sending(Message("x", None, None, None, {}), self._random.randrange(QUEUES)) for _ in range(3)
                 ]
                 made = service.producing.send(self._topic, messages)
-                self._sent |= {(each.queue, each.offset) for each in made if each.offset is not None}
+                self._sent |= {(sent.queue, sent.offset) for sent in made if sent.offset is not None}
 
     def _sweep(self, service: Service) -> None:
         assert self._topic
@@ -162,15 +162,17 @@ class BroadcastWorld:
         assert self._topic
         got = service.consuming.pop(self._topic, "g", Pop(self._random.choice((1, 4)), consumer_id=name)).deliveries
         now = self._scheduler.now
-        self._came[name] |= {(each.stored.queue, each.stored.offset) for each in got}
+        self._came[name] |= {(delivered.stored.queue, delivered.stored.offset) for delivered in got}
         if not acks:
             self._scheduler.sleep(self._random.randrange(LEASE_MS))
         until = self._scheduler.now
-        for each in got:
-            place = (each.stored.queue, each.stored.offset)
-            self._held.append(Held(name, place, each.receipt, now, min(until, each.invisible_until_ms - SKEW_MS)))
+        for delivered in got:
+            place = (delivered.stored.queue, delivered.stored.offset)
+            self._held.append(
+                Held(name, place, delivered.receipt, now, min(until, delivered.invisible_until_ms - SKEW_MS))
+            )
         if got and (acks or self._random.random() < 0.7):
-            service.consuming.ack(self._topic, "g", [each.receipt for each in got])
+            service.consuming.ack(self._topic, "g", [delivered.receipt for delivered in got])
         return bool(got)
 
 

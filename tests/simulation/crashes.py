@@ -107,7 +107,7 @@ class Scene(Stage):
 
     def cancel(self, service: Service, last: bool) -> None:
         """Of the two messages that wait: the one that is due, or the last."""
-        waiting = [each for each in self.history.sent if each.told_due_ms]
+        waiting = [sent for sent in self.history.sent if sent.told_due_ms]
         self.caller(service).cancel(waiting[-1 if last else 0].message_id or "")
 
     def verdict(self) -> list[str]:
@@ -163,7 +163,7 @@ OPERATIONS: dict[str, Operation] = {
     "pop": lambda scene, service: scene.caller(service).pop("g", Pop(10, 5_000)),
     "pop by attempt": lambda scene, service: scene.caller(service).pop("g", Pop(2, 5_000, attempt_id="a")),
     "pop and ack": lambda scene, service: scene.caller(service).pop(
-        "g", Pop(10, 5_000, ack=tuple(each.receipt for each in scene.held.live)), scene.held.live
+        "g", Pop(10, 5_000, ack=tuple(message.receipt for message in scene.held.live)), scene.held.live
     ),
     "ack all": lambda scene, service: scene.caller(service).ack(scene.held.live),
     "ack too late": lambda scene, service: scene.caller(service).ack(scene.held.lost),

@@ -73,12 +73,12 @@ class Archivist:
             self.look()
 
     def look(self) -> None:
-        found, history = History(), self._world.history
-        read_log(self._world.instance(NONE), self._world.topic, found)
-        history.looks.append(Look(self._world.now, set(found.log)))
-        for place, body in found.log.items():
+        seen, history = History(), self._world.history
+        read_log(self._world.instance(NONE), self._world.topic, seen)
+        history.looks.append(Look(self._world.now, set(seen.log)))
+        for place, body in seen.log.items():
             if (
                 history.log.setdefault(place, body) != body
-                or history.ids.setdefault(place, found.ids[place]) != found.ids[place]
+                or history.ids.setdefault(place, seen.ids[place]) != seen.ids[place]
             ):
                 history.defects.append(f"at {place} lay {history.log[place]}, and now {body}")

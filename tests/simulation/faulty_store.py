@@ -64,8 +64,8 @@ class PastStore(MemoryStore):
     def read_past(self, read: Read, instant: int) -> list[Item]:
         """What the read would have found then."""
         if isinstance(read, Keys):
-            found = [self._then(key.pk, key.sk, instant) for key in read.keys]
-            return [item for item in found if item is not None]
+            items = [self._then(key.pk, key.sk, instant) for key in read.keys]
+            return [item for item in items if item is not None]
         names = sorted(name for name in self._past.get(read.pk, {}) if read.low <= name <= read.high)
         if read.descending:
             names.reverse()

@@ -29,11 +29,11 @@ class Loser:
             self._lose_one()
 
     def _lose_one(self) -> None:
-        found, history = History(), self._world.history
-        read_log(self._world.instance(NONE), self._world.topic, found)
-        history.log |= found.log
-        history.ids |= found.ids
-        entries = sorted(_by_entry(found).items())
+        seen, history = History(), self._world.history
+        read_log(self._world.instance(NONE), self._world.topic, seen)
+        history.log |= seen.log
+        history.ids |= seen.ids
+        entries = sorted(_by_entry(seen).items())
         self._random.shuffle(entries)
         for entry_id, places in entries:
             if self._world.lose(keys.payload(self._world.topic.id, entry_id, 0)):
@@ -41,9 +41,9 @@ class Loser:
                 return
 
 
-def _by_entry(found: History) -> dict[bytes, set[Place]]:
+def _by_entry(seen: History) -> dict[bytes, set[Place]]:
     entries: dict[bytes, set[Place]] = {}
-    for place, message_id in found.ids.items():
+    for place, message_id in seen.ids.items():
         if parsed := parse_message_id(message_id):
             entries.setdefault(parsed[0], set()).add(place)
     return entries

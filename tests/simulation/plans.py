@@ -57,6 +57,10 @@ class Plan:
     """How long one stands."""
     delayed: float = 0.0
     """The share of messages that wait."""
+    cancels: int = 6
+    """How many of those somebody takes back, or tries to."""
+    cancels_pause_ms: int = 900
+    """At most so long is it from one cancel to the next."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
     alarm_ready: int = 0
@@ -111,7 +115,16 @@ CROWD = Plan(
     faults=replace(NONE, stale=0.3, stale_ms_max=500, latency_ms_max=200),
 )
 """For bugs that show where many are at one cursor at once, and nothing else happens."""
-WAITING = Plan(queues=1, delayed=0.8, sweepers=2, consumers=4, pops=6, faults=replace(ALL, zombie=0.2, kill=0.02))
+WAITING = Plan(
+    queues=1,
+    delayed=0.8,
+    cancels=40,
+    cancels_pause_ms=150,
+    sweepers=2,
+    consumers=4,
+    pops=6,
+    faults=replace(ALL, zombie=0.2, kill=0.02),
+)
 """For bugs that show where most messages wait, and many writes come late."""
 GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
 """For bugs that show where much is buried."""
@@ -163,7 +176,7 @@ SIFTED = Plan(
 )
 """For bugs that show where many sift one queue at once."""
 TRIMMED = replace(
-    Plan(queues=1, resets=4, consumers=5, **{**EXPIRING, "messages": 60, "pops": 8}),
-    faults=replace(ALL, stale=0.5, latency_ms_max=300),
+    Plan(queues=1, resets=10, consumers=8, **{**EXPIRING, "messages": 90, "pops": 8}),
+    faults=replace(ALL, stale=0.7, latency_ms_max=300),
 )
 """For bugs that show where resets meet logs that lose their beginning."""

@@ -65,12 +65,12 @@ class Canceller:
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random
-        self._left = 6
+        self._left = world.plan.cancels
 
     def work(self, service: Service) -> None:
         caller = self._world.caller(service)
         while self._left:
             self._left -= 1
-            self._world.sleep(self._random.randrange(900))
-            if waiting := [each for each in self._world.history.sent if each.told_due_ms and each.message_id]:
+            self._world.sleep(self._random.randrange(self._world.plan.cancels_pause_ms))
+            if waiting := [sent for sent in self._world.history.sent if sent.told_due_ms and sent.message_id]:
                 caller.cancel(self._random.choice(waiting).message_id or "")

@@ -65,5 +65,5 @@ def _try_pairs(scene: Scene, first: str, others: Iterable[str], every: int) -> N
             range(1, requests_of(work(scene.copy(), first)) + 1), range(1, requests_of(work(scene.copy(), second)) + 1)
         )
         for requests, goes_on in islice(product(points, (False, True)), at % every, None, every):
-            found = after_two_crashes(scene, (first, second), requests, goes_on)
-            assert found == [], f"{first} and {second}, at requests {requests}; the first goes on: {goes_on}"
+            wrong = after_two_crashes(scene, (first, second), requests, goes_on)
+            assert wrong == [], f"{first} and {second}, at requests {requests}; the first goes on: {goes_on}"

@@ -20,7 +20,7 @@ def versions(*states: tuple[int, dict[str, Any]]) -> Versions:
         {"pk": KEY.pk, "sk": KEY.sk, "epoch": 0, "next": [9], "leases": leases, "dead": 0, "claims": claims}
         for claims, leases in states
     ]
-    return [(KEY, NOW + at, each) for at, each in enumerate(made)]
+    return [(KEY, NOW + at, cursor) for at, cursor in enumerate(made)]
 
 
 def crowded(seen: Versions, most: int = 3) -> bool:

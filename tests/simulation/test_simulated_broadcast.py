@@ -14,7 +14,7 @@ SEEDS = 100
 
 
 def test_every_consumer_gets_everything_and_restarts_a_queue_or_does_not() -> None:
-    assert {seed: found for seed in range(SEEDS) if (found := play(seed))} == {}
+    assert {seed: wrong for seed in range(SEEDS) if (wrong := play(seed))} == {}
 
 
 def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ def test_a_history_that_once_failed_runs_clean(seed: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
 def test_histories_with_all_faults_run_clean(first: int) -> None:
-    bad = {seed: found for seed in range(first, first + SEEDS_A_TEST) if (found := play(seed))}
+    bad = {seed: violations for seed in range(first, first + SEEDS_A_TEST) if (violations := play(seed))}
     assert bad == {}, f"python -m tests.simulation --history --seed {min(bad)}"
 
 
@@ -74,14 +74,14 @@ def test_a_store_whose_attributes_are_named_otherwise_does_not_pass(attribute: s
     world = World(1)
     true = PastStore.versions
     with patch.object(PastStore, "versions", lambda self, name: () if name == attribute else true(self, name)):
-        found = world.run()
-    assert any("in the store, which had some" in each for each in found)
+        violations = world.run()
+    assert any("in the store, which had some" in violation for violation in violations)
 
 
 def test_a_history_has_something_of_everything() -> None:
     histories = [world.history for world in map(World, range(60)) if world.run() == []]
-    assert {each.verb for history in histories for each in history.settled} == {"ack", "nack", "bury", "extend"}
-    assert {each.outcome for history in histories for each in history.settled} == {
+    assert {settled.verb for history in histories for settled in history.settled} == {"ack", "nack", "bury", "extend"}
+    assert {settled.outcome for history in histories for settled in history.settled} == {
         "ok",
         "unknown",
         "LeaseLost",
@@ -89,12 +89,12 @@ def test_a_history_has_something_of_everything() -> None:
     }
     assert any(history.resets for history in histories)
     assert any(dead for history in histories for dead in history.dead.values())
-    assert any(each.is_unknown for history in histories for each in history.sent)
-    assert any(each.attempt > 2 for history in histories for each in history.delivered)
+    assert any(sent.is_unknown for history in histories for sent in history.sent)
+    assert any(delivered.attempt > 2 for history in histories for delivered in history.delivered)
     assert any("late0" in history.drained for history in histories)
-    shared = [{each.message_id for each in history.sent if each.dedup_id == "d0"} for history in histories]
+    shared = [{sent.message_id for sent in history.sent if sent.dedup_id == "d0"} for history in histories]
     assert any(None in ids and len(ids) > 1 for ids in shared)
-    assert {each.outcome for history in histories for each in history.cancels} == {
+    assert {cancel.outcome for history in histories for cancel in history.cancels} == {
         "ok",
         "unknown",
         "AlreadyDelivered",
@@ -118,7 +118,7 @@ def test_where_the_dead_come_back_histories_run_clean() -> None:
 
 
 def test_histories_whose_callers_stall_run_clean() -> None:
-    assert {seed: found for seed in range(60) if (found := play(seed, _stalling(seed)))} == {}
+    assert {seed: violations for seed in range(60) if (violations := play(seed, _stalling(seed)))} == {}
 
 
 def test_where_consumers_lose_patience_histories_run_clean() -> None:
@@ -132,10 +132,10 @@ def _stalling(seed: int) -> Plan:
 
 
 def _bad(seeds: int, plan: Plan) -> dict[int, list[str]]:
-    return {seed: found for seed in range(seeds) if (found := play(seed, plan))}
+    return {seed: violations for seed in range(seeds) if (violations := play(seed, plan))}
 
 
 def test_without_faults_nothing_is_unknown() -> None:
     world = World(1, Plan(faults=NONE))
     assert world.run() == []
-    assert {each.outcome for each in world.history.settled} <= {"ok", "LeaseLost"}
+    assert {settled.outcome for settled in world.history.settled} <= {"ok", "LeaseLost"}

@@ -66,15 +66,15 @@ def read_told(service: Service, history: History) -> None:
     service.sweeps.forward()
     with suppress(TopicNotFound):
         topic = service.env.catalogue.current_topic(alarm.TOPIC)
-        found = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
-        for each in found.messages:
-            told = orjson.loads(each.message.body)
+        page = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
+        for stored in page.messages:
+            told = orjson.loads(stored.message.body)
             history.alarms_told.setdefault(told["group"], []).append(AlarmChange(told["at_ms"], told["state"]))
 
 
 def untold(service: Service, topic: Topic, group: str, history: History) -> Iterator[str]:
     """Where the store does not remember: it counts its changes."""
-    found = service.env.store.read([Keys([service.env.catalogue.group(topic, group).alarm_key], strong=True)])[0]
-    changes, told = found[0]["n"] if found else 0, len(history.alarms_told.get(group, ()))
+    items = service.env.store.read([Keys([service.env.catalogue.group(topic, group).alarm_key], strong=True)])[0]
+    changes, told = items[0]["n"] if items else 0, len(history.alarms_told.get(group, ()))
     if changes != told:
         yield f"the alarm of {group} changed {changes} times, and was told of {told} times"

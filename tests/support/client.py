@@ -117,7 +117,7 @@ class Topic:
 
     def produce(self, *messages: str | Json, **fields: Any) -> list[Json]:
         """Stores messages, a string as the body of one. `fields` go into each."""
-        batch = [{**({"body": each} if isinstance(each, str) else each), **fields} for each in messages]
+        batch = [{**({"body": message} if isinstance(message, str) else message), **fields} for message in messages]
         answer = self.client.post(f"{self.path}/messages", messages=batch)
         assert answer.status == 200, answer.json
         results: list[Json] = answer.json["messages"]
@@ -130,8 +130,8 @@ class Topic:
         return page
 
     def details(self) -> Json:
-        found: Json = self.client.get(self.path).json
-        return found
+        details: Json = self.client.get(self.path).json
+        return details
 
     def delete(self) -> None:
         assert self.client.delete(self.path).status == 204
@@ -181,8 +181,8 @@ class Group:
         return self._post("reset", to=to)
 
     def progress(self) -> Json:
-        found: Json = self.client.get(self.path).json
-        return found
+        details: Json = self.client.get(self.path).json
+        return details
 
     def totals(self) -> tuple[int, int, int, int]:
         """ready, in_flight, retrying, dead; and `lag` must be the sum of the first two."""
@@ -191,9 +191,9 @@ class Group:
         return now["ready"], now["in_flight"], now["retrying"], now["dead"]
 
     def queue(self, number: int = 0) -> Json:
-        found: Json = self.progress()["queues"][number]
-        assert found["queue"] == number
-        return found
+        queue: Json = self.progress()["queues"][number]
+        assert queue["queue"] == number
+        return queue
 
     def _post(self, verb: str, **body: Any) -> Json:
         answer = self.client.post(f"{self.path}/{verb}", **body)
@@ -203,17 +203,17 @@ class Group:
 
 
 def receipts(*messages: Json | str) -> list[str]:
-    return [each if isinstance(each, str) else each["receipt"] for each in messages]
+    return [message if isinstance(message, str) else message["receipt"] for message in messages]
 
 
 def failed(answer: Json) -> list[str]:
     """The codes of the receipts that did not count, in the order of the answer."""
-    return [each["code"] for each in answer["failed"]]
+    return [failure["code"] for failure in answer["failed"]]
 
 
 def bodies(messages: list[Json]) -> list[str]:
-    return [each["body"] for each in messages]
+    return [message["body"] for message in messages]
 
 
 def offsets(messages: list[Json]) -> list[int]:
-    return [each["offset"] for each in messages]
+    return [message["offset"] for message in messages]

@@ -20,7 +20,9 @@ _OPEN = frozenset({"Document"})
 def operations() -> dict[tuple[str, str], Json]:
     """(method, path template) -> operation."""
     paths = document()["paths"]
-    return {(method.upper(), path): each for path, methods in paths.items() for method, each in methods.items()}
+    return {
+        (method.upper(), path): operation for path, methods in paths.items() for method, operation in methods.items()
+    }
 
 
 def operation_of(method: str, path: str) -> Json | None:
@@ -70,17 +72,17 @@ def _closed(schema: Json) -> Json:
     other's fields."""
     closed = dict(schema)
     if "properties" in schema:
-        closed["properties"] = {name: _closed(each) for name, each in schema["properties"].items()}
+        closed["properties"] = {name: _closed(part) for name, part in schema["properties"].items()}
         closed.setdefault("additionalProperties", False)
     if "items" in schema:
         closed["items"] = _closed(schema["items"])
     if "oneOf" in schema:
-        closed["oneOf"] = [_closed(each) for each in schema["oneOf"]]
+        closed["oneOf"] = [_closed(choice) for choice in schema["oneOf"]]
     return closed
 
 
 def _resolved(response: Json) -> Json:
     if "$ref" not in response:
         return response
-    found: Json = document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
-    return found
+    resolved: Json = document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
+    return resolved

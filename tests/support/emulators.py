@@ -76,8 +76,8 @@ def _started() -> tuple[subprocess.Popen[str], str]:
         assert process.stderr is not None
         said = process.stderr.readline()
         killer.cancel()
-        if found := re.search(r"listening on (http://\S+)", said):
-            return process, found[1]
+        if address := re.search(r"listening on (http://\S+)", said):
+            return process, address[1]
         _stop(process)
     pytest.fail(f"the emulator does not listen; it says: {said}")
 

@@ -56,8 +56,8 @@ class StoppingStore:
     def put_all(self, items: Sequence[Item]) -> None:
         self._stopped(self._inner.put_all(items))
 
-    def remove_all(self, gone: Sequence[Key]) -> None:
-        self._stopped(self._inner.remove_all(gone))
+    def remove_all(self, keys: Sequence[Key]) -> None:
+        self._stopped(self._inner.remove_all(keys))
 
     def put_blob(self, name: str, data: bytes) -> None:
         raise NotImplementedError
