@@ -91,6 +91,15 @@ FOUND_AT = {
     "deaths_that_count_twice": 14,
     "pages_that_nobody_notes": 29,
     "pages_that_come_back_twice": 10,
+    "alarms_in_two_writes": 10,
+    "alarms_that_race": 10,
+    "trims_of_the_last_segment": 53,
+    "pauses_that_nobody_looks_at": 15,
+    "repeats_that_take_more": 26,
+    "heads_that_are_gone_unseen": 11,
+    "helpers_that_append_without_looking": 33,
+    "cancels_that_leave_no_mark": 37,
+    "leases_given_back_without_a_fence": 28,
 }
 """The first seed that finds a bug, where a search from 0 takes longer. It moves when the service makes other requests
 to its store: then the search finds the next one, and `python -m tests.simulation --planted` prints this table anew."""
