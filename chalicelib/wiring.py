@@ -47,9 +47,9 @@ def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
     write something and send a message, both or neither. `message` has the fields of `produce`. Send the item once,
     within 15 minutes. The message is delivered if the transaction commits, and never otherwise. Raises what `produce`
     raises."""
-    from chalicelib.store.dynamodb import outbox
+    from chalicelib.store.dynamodb.values import outbox_put
 
-    return outbox.put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
+    return outbox_put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
 
 
 def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) -> None:

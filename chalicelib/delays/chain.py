@@ -39,18 +39,18 @@ class DecisionChain:
             Range(keys.decisions(topic.id, queue), keys.FIRST, keys.LAST, limit=1, descending=True, strong=True)
             for queue in queues
         ]
-        return [Decision.of(found[0]) if found else NONE for found in self._store.read(ends)]
+        return [Decision.of(items[0]) if items else NONE for items in self._store.read(ends)]
 
     def standing(self, topic: Topic, queue: int, until_ms: int) -> tuple[Decision, list[Item]]:
         """The newest decision, carried out completely, and the first messages due by `until_ms`, read after it."""
         newest = self.newest(topic, [queue])[0]
         waiting, named = self._store.read(self._reads(topic, queue, newest, until_ms))
-        undone = _undone(newest, [*waiting, *named])
+        left = remaining(newest, [*waiting, *named])
         if newest.last and len(waiting) == _read_max(newest) and slot_of(waiting[-1]) < newest.last:
             listed = [slot.key(topic.id, queue) for slot in newest.slots]  # others that were due came first
-            undone = self._store.read([Keys(listed, strong=True)])[0]
-        if undone:
-            self.carry_out(topic, queue, newest, undone)
+            left = self._store.read([Keys(listed, strong=True)])[0]
+        if left:
+            self.carry_out(topic, queue, newest, left)
         rest = [item for item in waiting if slot_of(item) not in newest.slots]
         return newest, [item for item in rest if slot_of(item).due_ms <= until_ms]
 
@@ -112,8 +112,8 @@ class DecisionChain:
         low, high = 1, count + 1
         while low < high:
             middle = (low + high) // 2
-            found = self._store.read([Keys([keys.decision(topic.id, queue, middle)], strong=True)])[0]
-            if found and Decision.of(found[0]).at_ms >= at_ms:
+            items = self._store.read([Keys([keys.decision(topic.id, queue, middle)], strong=True)])[0]
+            if items and Decision.of(items[0]).at_ms >= at_ms:
                 high = middle
             else:
                 low = middle + 1
@@ -123,11 +123,11 @@ class DecisionChain:
         pk = keys.decisions(topic.id, queue)
         while True:
             low = keys.decision(topic.id, queue, number).sk
-            found = [Decision.of(item) for item in self._store.read([Range(pk, low, keys.LAST, _PAGE, strong=True)])[0]]
-            yield from found
-            if len(found) < _PAGE:
+            items = self._store.read([Range(pk, low, keys.LAST, _PAGE, strong=True)])[0]
+            yield from map(Decision.of, items)
+            if len(items) < _PAGE:
                 return
-            number = found[-1].number + 1
+            number = keys.number_of(items[-1]["sk"]) + 1
 
 
 def _read_max(newest: Decision) -> int:
@@ -135,7 +135,7 @@ def _read_max(newest: Decision) -> int:
     return PROMOTED_MAX + (len(newest.slots) if newest.entry else 0)
 
 
-def _undone(newest: Decision, found: Iterable[Item]) -> list[Item]:
+def remaining(newest: Decision, items: Iterable[Item]) -> list[Item]:
     """The remaining work of a decision: items to remove after their delivery, or to mark as cancelled."""
-    named = [item for item in found if slot_of(item) in newest.slots]
+    named = [item for item in items if slot_of(item) in newest.slots]
     return named if newest.entry else [item for item in named if not is_cancelled(item)]

@@ -8,7 +8,7 @@ from itertools import accumulate, islice
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
-from chalicelib.base.message import ENTRY_ID_BYTES, Stored, parse_delayed_id
+from chalicelib.base.message import ENTRY_ID_BYTES, parse_delayed_id
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
@@ -37,12 +37,15 @@ class DelayedMessages:
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]
         is_all = len(messages) == len(order)
-        waiting = [each for each in messages if not each.message.is_lost]  # it may have been delivered a moment ago
+        waiting = [one for one in messages if not one.message.is_lost]  # it may have been delivered a moment ago
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def cancel(self, topic: Topic, message_id: str) -> None:
         """Raises AlreadyDelivered, and MessageNotFound (also if it was cancelled before)."""
-        queue, slot = _place(topic, message_id)
+        waited = _waited(topic, message_id)
+        if waited is None:
+            raise _unknown(topic, message_id)
+        queue, slot = waited
         while True:
             newest, _ = self._decisions.standing(topic, queue, until_ms=0)
             items = self._store.read([Keys([slot.key(topic.id, queue)], strong=True)])[0]
@@ -59,32 +62,17 @@ class DelayedMessages:
             self._decisions.carry_out(topic, queue, decision, items)
             return
 
-    def delivered(self, topic: Topic, message_id: str) -> Stored:
-        """The message in the log. Raises MessageNotFound (also while it waits)."""
-        queue, slot = _place(topic, message_id)
-        decision = self._decisions.find(topic, queue, slot)
-        if decision and decision.entry:
-            entry = decision.entry
-            first = self._joiner.offset(topic, queue, entry, decision.base)
-            expired_ms = topic.maybe_expired_ms(self._runtime.now())
-            messages = self._payloads.messages(topic.id, [entry], expired_ms) if first is not None else {}
-            for offset, message in enumerate(messages.get(entry.id, []), first or 0):
-                if message.delayed_id == message_id:
-                    return Stored(message, queue, offset, entry.id, entry.stored_at_ms)
-        raise _unknown(topic, message_id)
-
     def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int] | None:
         """The place of a formerly delayed message in the log: entry id, queue and offset, or None."""
-        parsed = parse_delayed_id(message_id)
-        if parsed is None or parsed[1] >= topic.queues:
+        waited = _waited(topic, message_id)
+        if waited is None:
             return None
-        entry_id, queue, due_ms = parsed
-        decision = self._decisions.find(topic, queue, Slot(due_ms, entry_id))
+        queue, slot = waited
+        decision = self._decisions.find(topic, queue, slot)
         if decision is None or decision.entry is None:
             return None
         first = self._joiner.offset(topic, queue, decision.entry, decision.base)
-        index = decision.slots.index(Slot(due_ms, entry_id))
-        return None if first is None else (decision.entry.id, queue, first + index)
+        return None if first is None else (decision.entry.id, queue, first + decision.slots.index(slot))
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
@@ -93,22 +81,22 @@ class DelayedMessages:
         decided = {slot for decision in self._decisions.newest(topic, queues) for slot in decision.slots}
         while True:
             ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
-            found = zip(queues, self._store.read(ranges), strict=True)
-            first = sorted(((slot_of(item), queue, item) for queue, items in found for item in items), key=_by_slot)
-            for slot, queue, item in first[:count]:
-                if slot not in decided and not is_cancelled(item):
+            pages = zip(queues, self._store.read(ranges), strict=True)
+            first = sorted(((queue, item) for queue, items in pages for item in items), key=_slot_of_second)
+            for queue, item in first[:count]:
+                if slot_of(item) not in decided and not is_cancelled(item):
                     yield queue, item
             if len(first) < count:
                 return
-            after = f"{first[count - 1][2]['sk']}{keys.AFTER}"
+            after = f"{first[count - 1][1]['sk']}{keys.AFTER}"
 
     def _read(self, topic: Topic, chosen: Sequence[tuple[int, Item]]) -> list[Waiting]:
         messages = self._payloads.messages(topic.id, [Entry.of(item) for _, item in chosen])
         return [Waiting(messages[slot_of(item).entry_id][0], queue, *slot_of(item)) for queue, item in chosen]
 
 
-def _by_slot(found: tuple[Slot, int, Item]) -> Slot:
-    return found[0]
+def _slot_of_second(waiting: tuple[int, Item]) -> Slot:
+    return slot_of(waiting[1])
 
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:
@@ -117,12 +105,10 @@ def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item
     return order[: sum(1 for weight in weights if weight <= RESPONSE_JSON_BYTES_MAX)]
 
 
-def _place(topic: Topic, message_id: str) -> tuple[int, Slot]:
-    parsed = parse_delayed_id(message_id)
-    if parsed is None or parsed[1] >= topic.queues:
-        raise _unknown(topic, message_id)
-    entry_id, queue, due_ms = parsed
-    return queue, Slot(due_ms, entry_id)
+def _waited(topic: Topic, message_id: str) -> tuple[int, Slot] | None:
+    """The queue and slot of a delayed message, or None if the topic has no such ids."""
+    entry_id, queue, due_ms = parse_delayed_id(message_id) or (b"", topic.queues, 0)
+    return (queue, Slot(due_ms, entry_id)) if queue < topic.queues else None
 
 
 def _unknown(topic: Topic, message_id: str) -> MessageNotFound:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.reader import LogReader, Want, entries
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, Store
 from chalicelib.table import keys
+from chalicelib.table.writes import Item
 
 
 @dataclass(slots=True)
@@ -20,6 +22,10 @@ class _Search:
     low: int
     high: int
 
+    @property
+    def middle(self) -> int:
+        return (self.low + self.high) // 2
+
 
 class Offsets:
     def __init__(self, store: Store, reader: LogReader) -> None:
@@ -28,18 +34,14 @@ class Offsets:
 
     def ends(self, topic: Topic) -> list[int]:
         """For each queue, the offset of its next message. One round trip, one read unit per queue."""
-        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=True) for log in topic.logs]
-        return [Segment.of(found[0]).end if found else 0 for found in self._store.read(newest)]
+        return self.ends_of([topic], strong=True)[0]
 
-    def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
-        """The same for several topics, at half a read unit per queue; an end may be stale."""
-        places = [(place, queue) for place, topic in enumerate(topics) for queue in range(topic.queues)]
-        logs = [topics[place].logs[queue] for place, queue in places]
-        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True) for log in logs]
-        found: list[list[int]] = [[] for _ in topics]
-        for (place, _), items in zip(places, self._store.read(newest) if newest else [], strict=True):
-            found[place].append(Segment.of(items[0]).end if items else 0)
-        return found
+    def ends_of(self, topics: Sequence[Topic], strong: bool = False) -> list[list[int]]:
+        """The same for several topics, at half a read unit per queue; an end may be stale unless `strong`."""
+        logs = [log for topic in topics for log in topic.logs]
+        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
+        pages = iter(self._store.read(newest) if newest else [])
+        return [[_end(items) for items in islice(pages, topic.queues)] for topic in topics]
 
     def firsts(self, topic: Topic, now: int) -> list[int]:
         """For each queue, the offset of its first unexpired message."""
@@ -52,7 +54,7 @@ class Offsets:
         """For each queue, the offset of its first message stored at `at_ms` or later, or the end of the log.
 
         Messages stored within the clock skew of that instant may be on either side."""
-        return self._found(topic, [_Search(queue, 0, end) for queue, end in enumerate(self.ends(topic))], at_ms)
+        return self._searched(topic, [_Search(queue, 0, end) for queue, end in enumerate(self.ends(topic))], at_ms)
 
     def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
         """An offset of a queue before which every message is older than this.
@@ -62,7 +64,7 @@ class Offsets:
         entry before the result."""
         end = self.ends(topic)[queue]
         while True:
-            [first] = self._found(topic, [_Search(queue, 0, end)], at_ms)
+            [first] = self._searched(topic, [_Search(queue, 0, end)], at_ms)
             last = self._entry_before(topic, queue, first)
             before = self._entry_before(topic, queue, last[0]) if last else None
             if last is None or before is None or before[1].stored_at_ms < at_ms:
@@ -74,23 +76,28 @@ class Offsets:
         if not offset:
             return None
         chain = self._reader.chains([Want(topic.logs[queue], offset - 1, 1, None)], strong=True)[0]
-        return next((each for each in entries(chain) if each[0] < offset <= each[0] + each[1].count), None)
+        return next((placed for placed in entries(chain) if placed[0] < offset <= placed[0] + placed[1].count), None)
 
-    def _found(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
+    def _searched(self, topic: Topic, searches: Sequence[_Search], at_ms: int) -> list[int]:
         while going := [search for search in searches if search.low < search.high]:
-            wants = [Want(topic.logs[each.queue], (each.low + each.high) // 2, 1, None) for each in going]
+            wants = [Want(topic.logs[search.queue], search.middle, 1, None) for search in going]
             for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
                 _narrow(search, chain, at_ms)
         return [search.low for search in searches]
 
 
+def _end(newest: Sequence[Item]) -> int:
+    """The end of a log, by its last segment."""
+    return Segment.of(newest[0]).end if newest else 0
+
+
 def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:
     """Halves the range at the middle segment, or ends within it."""
     if not chain:  # the topic is being deleted
-        search.high = (search.low + search.high) // 2
+        search.high = search.middle
         return
     segment = chain[0]
-    if segment.base > (search.low + search.high) // 2:  # the messages before it were removed
+    if segment.base > search.middle:  # the messages before it were removed
         search.low = min(segment.base, search.high)
         return
     later = [offset for offset, entry in segment.placed if entry.stored_at_ms >= at_ms]

@@ -92,14 +92,14 @@ class LogReader:
                     self._sealed.keep((segment.log, segment.base), segment)
             if isinstance(read, Keys):
                 for key in read.keys:
-                    seen.segments.setdefault((key.pk, keys.base_of(key.sk)), None)
+                    seen.segments.setdefault((key.pk, keys.number_of(key.sk)), None)
             elif read.descending:
-                offset = keys.base_of(read.high)
-                seen.located[read.pk, offset] = keys.base_of(items[0]["sk"]) if items else offset
+                offset = keys.number_of(read.high)
+                seen.located[read.pk, offset] = keys.number_of(items[0]["sk"]) if items else offset
             else:
-                place = (read.pk, keys.base_of(read.low))
+                place = (read.pk, keys.number_of(read.low))
                 seen.segments.setdefault(place, None)
-                seen.later[place] = keys.base_of(items[0]["sk"]) if items else None
+                seen.later[place] = keys.number_of(items[0]["sk"]) if items else None
                 if not items:
                     self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
 
@@ -184,12 +184,12 @@ def within_reach(chain: Iterable[Segment], offsets: Sequence[int], most_bytes: i
 def stored_at(chain: Sequence[Segment], offset: int) -> int:
     """When the message at this offset was stored, or else the first existing one after it. 0: there is none, the topic
     is being deleted."""
-    return next((each.stored_at_ms for first, each in entries(chain) if offset < first + each.count), 0)
+    return next((entry.stored_at_ms for first, entry in entries(chain) if offset < first + entry.count), 0)
 
 
 def entry_at(chain: Sequence[Segment], offset: int) -> Entry | None:
     """The entry with the message at this offset, or None if the chain lacks it."""
-    return next((each for first, each in entries(chain) if first <= offset < first + each.count), None)
+    return next((entry for first, entry in entries(chain) if first <= offset < first + entry.count), None)
 
 
 def entries(chain: Iterable[Segment]) -> Iterable[tuple[int, Entry]]:

@@ -79,7 +79,7 @@ class Segment:
     @classmethod
     def of(cls, item: Item) -> Segment:
         entries = tuple(Entry.of(entry) for entry in item["entries"])
-        base = keys.base_of(item["sk"])
+        base = keys.number_of(item["sk"])
         return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item)
 
     @property

@@ -159,5 +159,5 @@ class LogWriter:
         segments, topics = self._store.read([newest, Keys([keys.topic(topic.name)], strong=True)])
         if not topics or topics[0]["id"] != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        base = keys.base_of(segments[0]["sk"]) if segments else 0
+        base = keys.number_of(segments[0]["sk"]) if segments else 0
         return Tail(base, may_create=not segments, seen_at_ms=self._runtime.uptime())

@@ -9,7 +9,7 @@ from itertools import islice, takewhile
 from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
-from chalicelib.base.message import Stored, parse_delayed_id, parse_message_id
+from chalicelib.base.message import Stored, parse_message_id
 from chalicelib.base.response_size import Space
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
@@ -27,22 +27,15 @@ class Lookup:
 
     def by_id(self, topic: Topic, message_id: str) -> Stored:
         """Raises MessageNotFound."""
-        if parse_delayed_id(message_id):
-            stored = self._delayed.delivered(topic, message_id)
-            if not self._is_expired(topic, stored):
-                return stored
-        place = parse_message_id(message_id)
+        place = parse_message_id(message_id) or self._delayed.place(topic, message_id)
         if place is not None and place[1] < topic.queues:
             _, queue, offset = place
             chain = self._reader.chains([Want(topic.logs[queue], offset, 1, None)], strong=True)[0]
             for stored in self._reader.stored(topic, queue, chain, [offset]):
                 is_it = stored.message_id == message_id and not stored.message.is_lost
-                if is_it and not self._is_expired(topic, stored):
+                if is_it and stored.stored_at_ms > topic.expired_ms(self._runtime.now()):
                     return stored
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
-
-    def _is_expired(self, topic: Topic, stored: Stored) -> bool:
-        return stored.stored_at_ms <= topic.expired_ms(self._runtime.now())
 
     def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""

@@ -101,10 +101,6 @@ def segment(log: str, base: int) -> Key:
     return Key(log, f"{base:0{_OFFSET_DIGITS}d}")
 
 
-def base_of(key: str) -> int:
-    return int(key)
-
-
 def payload(topic_id: str, entry_id: bytes, piece: int) -> Key:
     return Key(f"payload#{topic_id}#{entry_id.hex()}", f"{piece:02d}")
 
@@ -211,6 +207,7 @@ def decision(topic_id: str, queue: int, number: int) -> Key:
 
 
 def number_of(key: str) -> int:
+    """The number that is the sort key of a segment (its base) or of a decision."""
     return int(key)
 
 

@@ -91,5 +91,5 @@ def test_only_an_allowed_writer_makes_a_segment(entry: Entry) -> None:
 def test_keys_of_segments_are_in_the_order_of_offsets(one: int, other: int) -> None:
     first, second = keys.segment("log", one), keys.segment("log", other)
     assert (first.sk < second.sk) == (one < other)
-    assert keys.base_of(first.sk) == one
+    assert keys.number_of(first.sk) == one
     assert keys.FIRST <= first.sk <= keys.LAST

@@ -119,7 +119,7 @@ def cancels_that_leave_no_mark() -> Any:
 @planted
 def decisions_that_nobody_carries_out() -> Any:
     """What a dead caller decided is left to it."""
-    return patch.object(chain, "_undone", lambda *_: [])
+    return patch.object(chain, "remaining", lambda *_: [])
 
 
 @planted

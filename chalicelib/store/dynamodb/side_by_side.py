@@ -24,13 +24,13 @@ _SHARED_THREADS_MAX = 16
 
 
 @dataclass(slots=True)
-class _Going(Generic[T]):
+class _Request(Generic[T]):
     """One request in progress, and its result."""
 
     trying: Trying[T]
     next_at_ms: int = 0
     answers: tuple[T, ...] = ()
-    """Waits for one and returns it."""
+    """None as long as it is in progress, then one."""
 
 
 class SideBySide:
@@ -39,35 +39,35 @@ class SideBySide:
 
     def run(self, tryings: Sequence[Trying[T]]) -> list[T]:
         """The responses, in order. Raises the first error; other requests may then continue for one try."""
-        going = [_Going(each) for each in tryings]
-        while left := [each for each in going if not each.answers]:
-            next_at_ms = min(each.next_at_ms for each in left)
+        requests = [_Request(trying) for trying in tryings]
+        while left := [request for request in requests if not request.answers]:
+            next_at_ms = min(request.next_at_ms for request in left)
             if (wait_ms := next_at_ms - self._runtime.uptime()) > 0:
                 self._runtime.sleep(wait_ms)
             now = max(next_at_ms, self._runtime.uptime())
-            self._each([each for each in left if each.next_at_ms <= now])
-        return [answer for each in going for answer in each.answers]
+            self._try_all([request for request in left if request.next_at_ms <= now])
+        return [answer for request in requests for answer in request.answers]
 
-    def _each(self, going: Sequence[_Going[T]]) -> None:
+    def _try_all(self, requests: Sequence[_Request[T]]) -> None:
         """Sends one try of each of these."""
-        first, *others = going
-        futures = [self._pool.submit(copy_context().run, self._try, each) for each in others]
+        first, *others = requests
+        futures = [self._pool.submit(copy_context().run, self._try, request) for request in others]
         try:
             self._try(first)
-            for each, future in zip(others, futures, strict=True):
+            for request, future in zip(others, futures, strict=True):
                 if future.cancel():
-                    self._try(each)
+                    self._try(request)
                 else:
                     future.result()
         finally:
             for future in futures:
                 future.cancel()
 
-    def _try(self, going: _Going[T]) -> None:
+    def _try(self, request: _Request[T]) -> None:
         try:
-            going.next_at_ms = next(going.trying) + self._runtime.uptime()
+            request.next_at_ms = next(request.trying) + self._runtime.uptime()
         except StopIteration as done:
-            going.answers = (done.value,)
+            request.answers = (done.value,)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

@@ -125,7 +125,7 @@ class DynamoStore:
 
         def get(asked: Any) -> Trying[Any]:
             answer = yield from self._requests.read(partial(self._client.batch_get_item, RequestItems=asked))
-            items.extend(plain_item(found) for found in answer["Responses"].get(self._table, []))
+            items.extend(plain_item(item) for item in answer["Responses"].get(self._table, []))
             return answer.get("UnprocessedKeys")
 
         typed_keys = [typed_item(key._asdict()) for key in keys]
@@ -145,7 +145,7 @@ class DynamoStore:
             if read.limit is not None:
                 query["Limit"] = read.limit - len(items)
             answer = yield from self._requests.read(lambda: self._client.query(**query))
-            items += [plain_item(found) for found in answer["Items"]]
+            items += [plain_item(item) for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer or len(items) == read.limit:
                 return items
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
@@ -209,5 +209,5 @@ def _ordered(read: Read, items: list[Item]) -> list[Item]:
     """The items in the order of the keys; repeated keys give repeated items."""
     if isinstance(read, Range):
         return items
-    found = {key_of(item): item for item in items}
-    return [found[key] for key in read.keys if key in found]
+    by_key = {key_of(item): item for item in items}
+    return [by_key[key] for key in read.keys if key in by_key]

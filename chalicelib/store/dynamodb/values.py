@@ -42,3 +42,9 @@ def plain(value: Mapping[str, Any]) -> Any:
 
 def plain_item(item: Mapping[str, Any]) -> Item:
     return {name: plain(value) for name, value in item.items()}
+
+
+def outbox_put(table: str, item: Item) -> dict[str, Any]:
+    """A message as one of the `TransactItems` of the caller's own transaction. It fails if the item already exists."""
+    put = {"TableName": table, "Item": typed_item(item), "ConditionExpression": "attribute_not_exists(pk)"}
+    return {"Put": put}
