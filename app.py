@@ -20,22 +20,22 @@ wiring.embed_with(_start_embedded)
 
 @app.schedule("rate(1 minute)")
 def revive(_event: Any) -> dict[str, Any]:
-    return wiring.api().revive()
+    return wiring.api().service.sweeps.revive().as_json()
 
 
 @app.schedule("rate(1 minute)")
 def forward(_event: Any) -> dict[str, Any]:
-    return wiring.api().forward()
+    return wiring.api().service.sweeps.forward().as_json()
 
 
 @app.schedule("rate(1 minute)")
 def expire(_event: Any) -> dict[str, Any]:
-    return wiring.api().expire()
+    return wiring.api().service.sweeps.expire().as_json()
 
 
 @app.schedule("rate(1 minute)")
 def check(_event: Any) -> dict[str, Any]:
-    return wiring.api().check()
+    return wiring.api().service.sweeps.check().as_json()
 
 
 @app.schedule("cron(0 3 * * ? *)")

@@ -47,11 +47,11 @@ def pause_seconds(round_seconds: float) -> float:
 def sweep_all() -> bool:
     """Runs all sweeps once. Errors are printed, and do not stop later rounds. Returns whether the store responded: a
     round that waited for it in vain took long but used nothing."""
-    api = wiring.api()
+    sweeps = wiring.api().service.sweeps
     is_answered = True
-    for each in (api.forward, api.revive, api.expire, api.check):
+    for sweep in (sweeps.forward, sweeps.revive, sweeps.expire, sweeps.check):
         try:
-            each()
+            sweep()
         except StoreUnavailable as trouble:
             is_answered = False
             sys.stderr.write(f"decant: a sweep failed: {trouble.detail}\n")

@@ -47,22 +47,3 @@ class Api:
         with one_call(self.service.env.runtime.uptime()):
             topic = self.service.env.catalogue.topic(topic_name)
             return self.service.producing.outbox_item(topic, message)
-
-    # Scheduled sweeps are not calls of a client, so they have no deadline of a call.
-
-    def revive(self) -> Json:
-        """`{"seen": cursors, "done": messages that went to the dead letters}`."""
-        return self.service.sweeps.revive().as_json()
-
-    def forward(self) -> Json:
-        """`{"seen": queues in which messages may wait, "done": due messages that were promoted}`."""
-        return self.service.sweeps.forward().as_json()
-
-    def expire(self) -> Json:
-        """`{"seen": deleted topics with remains, and broadcast groups, "done": topics without remains now, and
-        forgotten consumers}`."""
-        return self.service.sweeps.expire().as_json()
-
-    def check(self) -> Json:
-        """`{"seen": groups that have an alarm, "done": alarms that were raised, or cleared}`."""
-        return self.service.sweeps.check().as_json()

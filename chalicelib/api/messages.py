@@ -128,7 +128,6 @@ class DelayedMessage(_Content):
         at the same time in its order; for different requests, in any order.
     deliver_at_ms: The message is not delivered before."""
 
-    key = nullable(_NEW["key"])
     deliver_at_ms = instant()
 
 

@@ -20,7 +20,7 @@ class Desk:
     def check(self) -> int:
         """How many alarms changed, a millisecond later: no two changes are of one instant."""
         self.client.clock.sleep(1)
-        return int(self.client.api.check()["done"])
+        return int(self.client.api.service.sweeps.check().done)
 
     def messages(self) -> list[Json]:
         """All alarms that were ever told, in the order of each group."""
@@ -189,7 +189,7 @@ def test_an_alarm_that_is_taken_away_clears_if_it_was_raised(topic: Topic, desk:
 def test_a_group_without_an_alarm_sends_nothing(topic: Topic, desk: Desk) -> None:
     topic.group("billing", alarm={})
     topic.produce("a")
-    assert desk.client.api.check() == {"seen": 0, "done": 0}
+    assert desk.client.api.service.sweeps.check().as_json() == {"seen": 0, "done": 0}
 
 
 @pytest.mark.parametrize("forgets", ["group", "topic"])

@@ -88,8 +88,8 @@ def test_sweeps_deliver_and_bury_though_nobody_pops(client: Client, topic: Topic
     group.take_one()
     topic.produce("due", delay_ms=1_000)
     clock.sleep(1_000)
-    assert client.api.forward()["done"] >= 1
-    assert client.api.revive()["done"] >= 1
+    assert client.api.service.sweeps.forward().done >= 1
+    assert client.api.service.sweeps.revive().done >= 1
     assert group.totals() == (1, 0, 0, 1)
 
 
@@ -262,8 +262,8 @@ def test_an_alarm_sends_a_message_when_it_is_raised_and_when_it_clears(
     topic.produce("a", "b")
     for state, ready in (("raised", 2), ("cleared", 0)):
         clock.sleep(1_000)
-        client.api.check()
-        client.api.check()
+        client.api.service.sweeps.check()
+        client.api.service.sweeps.check()
         assert group.progress()["alarm_state"] == state
         told = desk.take_one()
         assert (told["tag"], json.loads(told["body"])["ready"]) == (state, ready)

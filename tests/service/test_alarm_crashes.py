@@ -40,14 +40,14 @@ def test_every_store_tells_of_a_crossing_once_however_many_check(instance: Calla
     one.put_group(topic, "g", {"alarm": {"ready": 2, "age_ms": 3_600_000}})
     one.produce(topic, {"messages": [{"body": "a", "queue": 0}, {"body": "b", "queue": 1}]})
     for _ in range(2):
-        one.check()
-        other.check()
+        one.service.sweeps.check()
+        other.service.sweeps.check()
     assert (told(one, topic), one.get_group(topic, "g")["alarm_state"]) == (["raised"], "raised")
     while messages := one.pop(topic, "g", {})["messages"]:
         one.ack(topic, "g", {"receipts": [each["receipt"] for each in messages]})
     for _ in range(2):
-        other.check()
-        one.check()
+        other.service.sweeps.check()
+        one.service.sweeps.check()
     assert (told(one, topic), one.get_group(topic, "g")["alarm_state"]) == (["raised", "cleared"], "cleared")
     one.put_group(topic, "g", {"alarm": {}})
 
@@ -64,7 +64,7 @@ class Scene(Stage):
         api.put_group("t", "g", {"alarm": {"ready": 2}})
         self.fill(api)
         if raised:
-            api.check()
+            api.service.sweeps.check()
             self.drain(api)
         self.now += 1_000
 
@@ -80,8 +80,8 @@ class Scene(Stage):
         self.now += later_ms
         api = Api(self.instance())
         for _ in range(turns):
-            api.check()
-            api.forward()
+            api.service.sweeps.check()
+            api.service.sweeps.forward()
         return told(api, "t")
 
     @property
@@ -151,18 +151,18 @@ def test_a_transaction_that_comes_again_after_an_hour_does_nothing() -> None:
     api.put_topic("t", {"queues": 1})
     api.put_group("t", "g", {"alarm": {"ready": 1}})
     api.produce("t", {"messages": [{"body": "a"}]})
-    api.check()
+    api.service.sweeps.check()
     raising = store.kept[-1]
     clock.sleep(3_600_000)
     with suppress(Refused):
         store.write_together(raising)
     messages = api.pop("t", "g", {})["messages"]
     api.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
-    api.check()
+    api.service.sweeps.check()
     with suppress(Refused):
         store.write_together(raising)
-    api.forward()
-    api.check()
+    api.service.sweeps.forward()
+    api.service.sweeps.check()
     assert told(api, "t") == ["raised", "cleared"]
 
 
@@ -175,13 +175,13 @@ def test_clocks_that_differ_do_not_change_the_order(monkeypatch: pytest.MonkeyPa
     one.put_topic("t", {"queues": 1})
     one.put_group("t", "g", {"alarm": {"ready": 1}})
     one.produce("t", {"messages": [{"body": "a"}]})
-    one.check()
+    one.service.sweeps.check()
     messages = one.pop("t", "g", {})["messages"]
     one.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
-    other.check()
+    other.service.sweeps.check()
     monkeypatch.undo()
     ahead.sleep(1_000)
-    one.forward()
+    one.service.sweeps.forward()
     assert told(one, "t") == ["raised", "cleared"]
 
 
@@ -195,7 +195,7 @@ def idle(store: MemoryStore, alarm: dict[str, int], topics: int, queues: int) ->
         api.put_topic(f"t{number}", {"queues": queues})
         api.put_group(f"t{number}", "g", {"alarm": alarm})
     reads, writes = store.meter.read_units, store.meter.write_units
-    answer = api.check()
+    answer = api.service.sweeps.check().as_json()
     return store.meter.read_units - reads, store.meter.write_units - writes, answer
 
 
@@ -222,7 +222,7 @@ def test_a_crossing_costs_some_units_once() -> None:
     spent: list[tuple[float, float]] = []
     for _ in range(2):
         reads, writes = store.meter.read_units, store.meter.write_units
-        api.check()
+        api.service.sweeps.check()
         spent.append((store.meter.read_units - reads, store.meter.write_units - writes))
     assert spent[0][0] <= 25
     assert spent[0][1] <= 10

@@ -150,5 +150,5 @@ def test_a_long_deletion_stops_in_time_and_the_sweep_continues_it() -> None:
     assert clock.ms - began_ms < 29_000
     assert any(items for pk, items in store._items.items() if pk.startswith("group"))
     for _ in range(3):
-        api.expire()
+        api.service.sweeps.expire()
     assert not any(items for pk, items in store._items.items() if pk.startswith(("group", "graves")))

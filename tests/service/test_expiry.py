@@ -52,7 +52,7 @@ class World:
     def sweep(self) -> None:
         """As every hour; DynamoDB then removes whose time is over."""
         self.clock.sleep(HOUR_MS)
-        self.api.expire()
+        self.api.service.sweeps.expire()
         for part in self.store._items.values():
             for sk in [sk for sk, item in part.items() if item.get("ttl", self.clock.ms) * 1_000 < self.clock.ms]:
                 del part[sk]
@@ -189,7 +189,7 @@ def test_a_message_that_waited_has_its_retention_from_its_delivery_on(world: Wor
     world.clock.sleep(29 * DAY_MS)
     world.sweep()
     world.clock.sleep(DAY_MS)
-    world.api.forward()
+    world.api.service.sweeps.forward()
     world.clock.sleep(KEPT_MS - 1)
     assert set(bodies(world.take(api=world.another()))) == {"small", BIG}
     world.clock.sleep(GONE_MS)
@@ -202,7 +202,7 @@ def test_a_payload_that_waited_is_kept_as_long_as_the_longest_retention(world: W
     world.api.put_topic("t", {"retention_ms": 365 * DAY_MS})
     world.produce(BIG, delay_ms=DAY_MS)
     world.clock.sleep(DAY_MS)
-    assert world.api.forward()["done"] == 1
+    assert world.api.service.sweeps.forward().done == 1
     world.clock.sleep(365 * DAY_MS - 2 * HOUR_MS)
     world.sweep()
     assert bodies(world.take(api=world.another())) == [BIG]
@@ -213,7 +213,7 @@ def test_the_newest_decision_about_delayed_messages_stays(world: World) -> None:
         world.produce(*["small"] * PER_SEGMENT)
         world.produce(f"waited {number}", delay_ms=MINUTE_MS)
         world.clock.sleep(MINUTE_MS)
-        assert world.api.forward()["done"] == 1
+        assert world.api.service.sweeps.forward().done == 1
     assert len(world.items("promotions#")) == 5
     world.clock.sleep(GONE_MS)
     world.sweep()
@@ -285,12 +285,12 @@ def test_trimming_what_is_idle_costs_half_a_read_unit_a_queue_once_an_hour() -> 
     world = World()
     world.api.put_topic("wide", {"queues": 100, "retention_ms": KEPT_MS})
     world.clock.sleep(GONE_MS)
-    world.api.expire()
+    world.api.service.sweeps.expire()
     before = world.store.meter.read_units
     world.clock.sleep(HOUR_MS)
-    world.api.expire()
+    world.api.service.sweeps.expire()
     first = world.store.meter.read_units - before
-    world.api.expire()
+    world.api.service.sweeps.expire()
     again = world.store.meter.read_units - before - first
     assert first <= again + 52
     assert again <= 4

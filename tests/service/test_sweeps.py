@@ -42,12 +42,12 @@ def test_a_message_at_its_last_attempt_dies_though_nobody_pops() -> None:
     prepared(api)
     produce(api, "a", "b", "c")
     api.pop("t0", "g", {"max_messages": 2})
-    assert api.revive() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.revive().as_json() == {"seen": 1, "done": 0}
     clock.sleep(1_000)
     assert totals(api) == (3, 0, 0)
-    assert api.revive() == {"seen": 1, "done": 2}
+    assert api.service.sweeps.revive().as_json() == {"seen": 1, "done": 2}
     assert totals(api) == (1, 0, 2)
-    assert api.revive() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.revive().as_json() == {"seen": 1, "done": 0}
 
 
 def test_a_lease_that_may_be_tried_again_is_left_to_the_next_pop() -> None:
@@ -58,7 +58,7 @@ def test_a_lease_that_may_be_tried_again_is_left_to_the_next_pop() -> None:
     produce(api, "a")
     api.pop("t0", "g", {})
     clock.sleep(1_000)
-    assert api.revive() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.revive().as_json() == {"seen": 1, "done": 0}
     assert api.pop("t0", "g", {})["messages"][0]["attempt"] == 2
 
 
@@ -69,7 +69,7 @@ def test_sweeps_at_once_bury_a_message_once() -> None:
     produce(one, *"abcdefgh")
     one.pop("t0", "g", {})
     clock.sleep(1_000)
-    buried = one.revive()["done"] + other.revive()["done"]
+    buried = one.service.sweeps.revive().done + other.service.sweeps.revive().done
     assert (buried, totals(one)) == (8, (0, 0, 8))
 
 
@@ -82,7 +82,7 @@ def test_a_sweep_that_ran_out_of_time_goes_on_where_it_stopped() -> None:
     store, slow = MemoryStore(), SlowClock()
     prepared(instance(store, Clock()), topics=250)
     api = instance(store, slow)
-    seen = [api.revive()["seen"] for _ in range(3)]
+    seen = [api.service.sweeps.revive().seen for _ in range(3)]
     assert sum(seen) >= 250
     assert max(seen) < 250, f"one sweep of {SWEEP_MS} ms went through all"
 
@@ -107,9 +107,9 @@ def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     api.delete_topic("t0")
     assert store.read([log])[0]
     store.is_tired = False
-    assert api.expire() == {"seen": 1, "done": 1}
+    assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 1}
     assert [segment["entries"] for segment in store.read([log])[0]] == [[]]
-    assert api.expire() == {"seen": 0, "done": 0}
+    assert api.service.sweeps.expire().as_json() == {"seen": 0, "done": 0}
 
 
 def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
@@ -117,7 +117,7 @@ def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
     api = instance(store, Clock())
     prepared(api, topics=100, queues=100)
     before = store.meter.read_units
-    assert api.revive() == {"seen": 10_000, "done": 0}
+    assert api.service.sweeps.revive().as_json() == {"seen": 10_000, "done": 0}
     assert store.meter.read_units - before < 10_000
 
 
@@ -129,12 +129,12 @@ def test_consumers_of_a_broadcast_group_that_are_idle_are_forgotten() -> None:
     produce(api, "a")
     for name in ("x", "y"):
         api.pop("t0", "g", {"consumer_id": name})
-    assert api.expire() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 0}
     clock.sleep(IDLE_CONSUMER_MS // 2)
     api.pop("t0", "g", {"consumer_id": "y"})
     clock.sleep(IDLE_CONSUMER_MS // 2 + 1_000)
-    assert api.expire() == {"seen": 1, "done": 1}
-    assert api.expire() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 1}
+    assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 0}
 
 
 def test_due_messages_are_delivered_though_nobody_pops() -> None:
@@ -142,11 +142,11 @@ def test_due_messages_are_delivered_though_nobody_pops() -> None:
     api = instance(MemoryStore(), clock)
     prepared(api)
     api.produce("t0", {"messages": [{"body": f"{ms}", "delay_ms": ms} for ms in (100, 200, 5_000)]})
-    assert api.forward() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 0}
     clock.sleep(200)
-    assert api.forward() == {"seen": 1, "done": 2}
+    assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 2}
     assert totals(api) == (2, 0, 0)
-    assert api.forward() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 0}
 
 
 def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
@@ -162,7 +162,7 @@ def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
         return write(request)
 
     store.write = slow  # type: ignore[method-assign]
-    assert api.forward() == {"seen": 1, "done": 10}
+    assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 10}
     assert totals(api) == (10, 0, 0)
 
 
@@ -173,7 +173,7 @@ def test_a_round_through_ten_thousand_queues_where_messages_wait_is_cheap() -> N
         api.put_topic(f"t{number}", {"queues": 100})
         api.produce(f"t{number}", {"messages": [{"body": "a", "delay_ms": 3_600_000}]})
     before = store.meter.read_units
-    assert api.forward() == {"seen": 10_000, "done": 0}
+    assert api.service.sweeps.forward().as_json() == {"seen": 10_000, "done": 0}
     assert store.meter.read_units - before < 10_000
 
 
