@@ -47,7 +47,7 @@ def test_a_receipt_cut_short_is_nothing(receipt: Receipt, data: st.DataObject) -
 
 
 @given(RECEIPTS, RECEIPTS, st.data())
-def test_two_receipts_do_not_mix(one: Receipt, other: Receipt, data: st.DataObject) -> None:
+def test_parts_of_two_receipts_are_not_a_receipt(one: Receipt, other: Receipt, data: st.DataObject) -> None:
     first, second = sign(one, KEY), sign(other, KEY)
     place = data.draw(st.integers(1, min(len(first), len(second)) - 1))
     mixed = first[:place] + second[place:]

@@ -11,11 +11,11 @@ from tests.history.examples import PLACE, delivered, found, history, settled
 from tests.history.facts import Cancelled, Delivered, History, Reset, Rules, Sent
 
 
-def test_one_lease_after_the_other_is_fine() -> None:
+def test_leases_that_follow_each_other_are_fine() -> None:
     assert found(history(delivered("r", 100, 1_000), delivered("s", 1_010, 2_000, 2))) == set()
 
 
-def test_two_leases_at_once_are_not() -> None:
+def test_two_live_leases_of_one_message_are_found() -> None:
     late = 2_000 - SKEW_MS - 10
     judged = history(delivered("r", 100, 2_000), delivered("s", late, 3_000, 2))
     assert found(judged) == {"two_leases_never_live_at_once"}
@@ -50,7 +50,7 @@ def test_a_nacked_message_stays_away_for_its_delay() -> None:
 
 
 @pytest.mark.parametrize(("outcome", "wrong"), [("ok", {"acked_messages_stay_acked"}), ("unknown", set())])
-def test_what_was_acked_does_not_come_again(outcome: str, wrong: set[str]) -> None:
+def test_an_acked_message_does_not_come_again(outcome: str, wrong: set[str]) -> None:
     judged = history(
         delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[settled("ack", "r", 200, outcome)]
     )
@@ -81,7 +81,7 @@ def test_an_ack_from_before_a_reset_settles_nothing_after_it(ack_at_ms: int, res
     assert found(history(delivered("r", 100, 900), settled=[ack], resets=[reset], drained={"g": set()})) == wrong
 
 
-def test_what_a_reset_skips_is_not_lost() -> None:
+def test_messages_that_a_reset_skips_are_not_lost() -> None:
     """Unless one that began later brings it back."""
     skipped = history(resets=[Reset("g", 300, 400, "latest")], drained={"g": set()})
     assert found(skipped) == set()
@@ -264,7 +264,7 @@ def test_a_dedup_id_is_stored_again_when_it_is_free_again(later_ms: int, wrong: 
     assert found(judged) - {"a_repeat_gets_the_same_answer"} == wrong
 
 
-def test_repeats_hear_the_same_id() -> None:
+def test_repeats_get_the_same_id() -> None:
     judged = history(sent=[once("a", 0, PLACE), once("b", 20, PLACE, "other")])
     assert found(judged) == {"a_repeat_gets_the_same_answer"}
 

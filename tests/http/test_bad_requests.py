@@ -546,7 +546,7 @@ def test_a_forged_next_is_refused(topic: Topic, path: str, token: str) -> None:
         {"queue": 0, "offset": 0, "at_ms": 0},
     ],
 )
-def test_a_place_to_read_from_that_is_none_is_refused(topic: Topic, query: dict[str, object]) -> None:
+def test_an_invalid_place_to_read_from_is_refused(topic: Topic, query: dict[str, object]) -> None:
     assert topic.client.get(f"{topic.path}/messages", **query).problem == (400, "InvalidField")
 
 

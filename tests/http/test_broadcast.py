@@ -148,7 +148,9 @@ def test_any_text_can_be_a_consumer(group: Group) -> None:
     assert group.ack(*taken)["acked"] == len(names)
 
 
-def test_one_that_acks_and_one_that_does_not(clock: Clock, group: Group, ann: Consumer, bob: Consumer) -> None:
+def test_a_consumer_that_does_not_ack_gets_its_messages_again(
+    clock: Clock, group: Group, ann: Consumer, bob: Consumer
+) -> None:
     group.topic.produce("a", "b")
     assert group.ack(*ann.take(2))["acked"] == 2
     lost = bob.take(2)
@@ -504,7 +506,7 @@ def test_the_same_attempt_of_a_consumer_that_was_forgotten_is_another(
 
 
 @pytest.mark.parametrize("is_paused", [False, True])
-def test_one_that_finds_nothing_for_long_is_not_idle(
+def test_a_consumer_that_finds_nothing_for_long_is_not_idle(
     clock: Clock, group: Group, ann: Consumer, is_paused: bool
 ) -> None:
     group.topic.produce("a")

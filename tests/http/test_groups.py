@@ -77,7 +77,7 @@ def test_start_counts_at_creation_only(topic: Topic, group: Group) -> None:
 
 
 @pytest.mark.parametrize("start", ["first", "", -1, 1.0, True, [], {}, {"at_ms": 0}, "0"])
-def test_a_start_that_is_none_is_refused_at_creation_and_later(topic: Topic, start: object) -> None:
+def test_an_invalid_start_is_refused_at_creation_and_later(topic: Topic, start: object) -> None:
     path = f"{topic.path}/groups/billing"
     assert topic.client.put(path, start=start).problem == (400, "InvalidField")
     assert topic.client.get(path).problem == (404, "GroupNotFound")

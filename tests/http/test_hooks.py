@@ -56,7 +56,7 @@ def test_nothing_is_stored_when_a_hook_before_is_called(topic: Topic, hooks: Sen
     assert seen == [[]]
 
 
-def test_a_hook_before_refuses_a_send_and_hooks_after_hear_of_it(topic: Topic, hooks: SendHooks, calls: Calls) -> None:
+def test_a_hook_before_refuses_a_send_and_hooks_after_see_it(topic: Topic, hooks: SendHooks, calls: Calls) -> None:
     hooks.before.append(refuse_secrets)
     answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}, {"body": "b", "tag": "secret"}])
     assert answer.problem == (400, "InvalidField")
@@ -73,13 +73,13 @@ def test_a_malformed_request_is_no_send(topic: Topic, calls: Calls) -> None:
     assert calls == []
 
 
-def test_hooks_after_hear_of_a_send_that_failed(store: TroubledStore, topic: Topic, calls: Calls) -> None:
+def test_hooks_after_see_a_send_that_failed(store: TroubledStore, topic: Topic, calls: Calls) -> None:
     store.before = unavailable("write")
     topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}])
     assert isinstance(calls[-1][-1], StoreUnavailable)
 
 
-def test_hooks_after_hear_what_of_a_batch_failed(store: TroubledStore, client: Client) -> None:
+def test_hooks_after_see_what_failed_of_a_batch(store: TroubledStore, client: Client) -> None:
     topic = client.topic("pairs", queues=2)
     outcomes: list[Any] = []
     client.api.service.producing.hooks.after.append(lambda _topic, _messages, outcome: outcomes.append(outcome))

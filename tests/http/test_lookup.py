@@ -243,7 +243,7 @@ def test_every_message_of_a_batch_is_found_by_its_id(topic: Topic) -> None:
         *["0123456789abcdef000", "0123456789abcdef0_0", "0123456789abcdef+00"],
     ],
 )
-def test_an_id_that_is_none_is_404(topic: Topic, message_id: str) -> None:
+def test_an_invalid_message_id_is_404(topic: Topic, message_id: str) -> None:
     topic.produce("a")
     answer = topic.client.get(f"{topic.path}/messages/{message_id}")
     assert answer.problem == (404, "MessageNotFound")

@@ -156,7 +156,7 @@ def test_a_dead_message_in_a_page_is_not_delivered_twice_after_a_reset(
     assert sorted(offsets(come_back(group))) == list(range(COUNT))
 
 
-def test_two_that_bring_back_a_page_at_once_bring_it_once(
+def test_two_pops_that_bring_back_one_page_bring_it_once(
     topic: Topic, group: Group, client: Client, clock: Clock
 ) -> None:
     nacked_one_by_one(topic, group)

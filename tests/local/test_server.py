@@ -46,7 +46,7 @@ def test_the_lines_that_it_prints_work_when_pasted(server: Running) -> None:
     assert json.loads(answers[2])["messages"][0]["body"] == "hello"
 
 
-def test_it_says_which_store_it_uses(server: Running) -> None:
+def test_the_server_says_which_store_it_uses(server: Running) -> None:
     assert "store: embedded" in server.banner
 
 

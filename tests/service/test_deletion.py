@@ -67,7 +67,7 @@ def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     assert produce(other, "new") == 0
 
 
-def test_a_stale_producer_gets_so_after_others_filled_many_segments() -> None:
+def test_a_stale_producer_sees_a_deletion_behind_many_new_segments() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
     one.put_topic("t", {"queues": 1})

@@ -200,7 +200,7 @@ def test_a_claim_that_finds_the_cursor_gone_starts_over(store: Watched, clock: C
     assert places(api) == EVERYTHING + Counter({(0, 2): 1})
 
 
-def test_two_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: Api) -> None:
+def test_two_sweeps_that_forget_at_once_do_no_harm(store: Watched, clock: Clock, api: Api) -> None:
     clock.ms += IDLE_CONSUMER_MS + 1
     store.when, store.happens = forgets, lambda: sweep(instance(store, clock, 5), clock.ms)
     assert places(api) == EVERYTHING

@@ -192,7 +192,7 @@ def test_trouble_that_lasts_says_at_once_what_has_to_be_done(storing: Storing, c
     assert clock.slept == []
 
 
-def test_trouble_that_lasts_does_not_dispel_the_doubt_about_an_earlier_try(storing: Storing) -> None:
+def test_an_unknown_outcome_stays_unknown_when_a_repeat_fails(storing: Storing) -> None:
     store, _ = storing(read_timeout(), error("ExpiredTokenException"))
     with pytest.raises(StoreUnavailable) as raised:
         store.write(MAKING)
@@ -229,7 +229,7 @@ def test_pauses_are_random_and_at_most_double(storing: Storing, clock: Clock) ->
     assert len(clock.slept) >= 8
 
 
-def test_it_gives_up_in_time_and_never_sleeps_just_to_give_up(storing: Storing, clock: Clock) -> None:
+def test_a_call_gives_up_in_time_and_never_sleeps_just_to_give_up(storing: Storing, clock: Clock) -> None:
     store, client = storing(forever=error("ThrottlingException"))
     began = clock.now()
     with pytest.raises(StoreUnavailable):
@@ -257,7 +257,7 @@ def test_a_write_without_an_answer_may_have_landed(storing: Storing, clock: Cloc
     assert unavailable.value.members == {"outcome": "unknown"}
 
 
-def test_one_doubt_is_not_dispelled_by_later_throttling(storing: Storing) -> None:
+def test_an_unknown_outcome_stays_unknown_when_repeats_are_throttled(storing: Storing) -> None:
     store, _ = storing(read_timeout(), *[error("ThrottlingException")] * 100)
     with pytest.raises(StoreUnavailable) as unavailable:
         store.write(MAKING)
@@ -286,7 +286,7 @@ def test_a_repeat_of_a_removal_that_finds_nothing_has_succeeded(storing: Storing
 
 
 @pytest.mark.parametrize("read", [Keys([KEY]), Range("p", "a", "z")], ids=repr)
-def test_a_read_without_an_answer_leaves_no_doubt(storing: Storing, clock: Clock, read: Keys | Range) -> None:
+def test_a_read_without_an_answer_has_no_unknown_outcome(storing: Storing, clock: Clock, read: Keys | Range) -> None:
     store, _ = storing(forever=slowly(clock, read_timeout()))
     with pytest.raises(StoreUnavailable) as unavailable:
         store.read([read])
