@@ -20,7 +20,7 @@ DELAYS = Family(
     "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
 )
 
-_NEW = {name: each.schema for name, each in declarations(NewMessage).items()}
+_NEW = {name: declared.schema for name, declared in declarations(NewMessage).items()}
 _MESSAGES = TOPIC + "/messages"
 _DELAYED = TOPIC + "/delayed"
 

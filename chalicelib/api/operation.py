@@ -64,11 +64,11 @@ class Operation(NamedTuple):
 
     def call(self, service: Service, names: Sequence[str], data: Any, **headers: str | None) -> tuple[int, Any]:
         """Status and answer. `names`: those in the path. `data`: the request as JSON, or as a query's strings."""
+        run: Callable[..., Any] = self._in_topic if "topic" in self.existing else self.run
         for kind, name in zip(self.path_names, names, strict=True):
             if kind in ("topic", "group"):
                 checked_name(kind, name)
         arguments = [*names, self._checked(self.request, data)] if self.request else names
-        run: Callable[..., Any] = self._in_topic if "topic" in self.existing else self.run
         with one_call(service.env.runtime.uptime()):
             answer = run(service, *arguments, **headers)
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
@@ -119,7 +119,7 @@ def described(kind: type) -> dict[str, str]:
 
 def filled(docstring: str | None) -> str:
     """The docstring with the values of the limits that it names."""
-    return re.sub(r"{([A-Z_]+)}", lambda found: str(getattr(limits, found[1])), inspect.cleandoc(docstring or ""))
+    return re.sub(r"{([A-Z_]+)}", lambda name: str(getattr(limits, name[1])), inspect.cleandoc(docstring or ""))
 
 
 def _joined(text: str) -> str:

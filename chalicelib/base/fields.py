@@ -142,7 +142,7 @@ def check(schema: Schema, value: Any, label: Label) -> Any:
     if wanted := _wanted(schema, value):
         raise label.wrong(", ".join(wanted[:-1]) + " or " * (len(wanted) > 1) + wanted[-1], value)
     if isinstance(value, list):
-        items = next(each["items"] for each in schema.get("oneOf", [schema]) if "items" in each)
+        items = next(kind["items"] for kind in schema.get("oneOf", [schema]) if "items" in kind)
         for index, item in enumerate(value):
             if _wanted(items, item):
                 check(items, item, Label(f"{label.path}[{index}]", label.noun))

@@ -70,4 +70,4 @@ def either(*choices: tuple[str, ...]) -> Schema:
     names = {name for choice in choices for name in choice}
     nulls = {choice: {name: {"type": "null"} for name in names - {*choice}} for choice in choices}
     given = {choice: {name: {"not": {"type": "null"}} for name in choice} for choice in choices}
-    return {"oneOf": [{"required": [*each], "properties": given[each] | nulls[each]} for each in choices]}
+    return {"oneOf": [{"required": [*choice], "properties": given[choice] | nulls[choice]} for choice in choices]}

@@ -41,11 +41,11 @@ def parsed(raw: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         twice = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
         raise InvalidJson(f"an object in the request body has {shown(twice)} twice")
-    return found
+    return members
 
 
 def _integer(digits: str) -> int:

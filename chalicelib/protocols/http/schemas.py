@@ -34,20 +34,20 @@ class Schemas:
         if isinstance(schema, type):
             return self.ref(schema) if is_item or issubclass(schema, Answer) else _request(schema, self)
         if isinstance(schema, list):
-            return [self.rendered(each) for each in schema]
+            return [self.rendered(part) for part in schema]
         if isinstance(schema, dict):
             return {keyword: self.rendered(value, keyword == "items") for keyword, value in schema.items()}
         return schema
 
 
 def _request(kind: type, schemas: Schemas) -> Json:
-    declared, texts = declarations(kind), described(kind)
-    needed = [name for name, each in declared.items() if each.is_required]
+    texts = described(kind)
+    needed = [name for name, declared in declarations(kind).items() if declared.is_required]
     properties = {}
-    for name, each in declared.items():
-        schema = with_text(schemas.rendered(each.schema), texts.get(name))
-        default = {"default": None} if isinstance(each.schema, type) else {}
-        properties[name] = schema if each.is_required else {**nullable(schema), **default}
+    for name, declared in declarations(kind).items():
+        schema = with_text(schemas.rendered(declared.schema), texts.get(name))
+        default = {"default": None} if isinstance(declared.schema, type) else {}
+        properties[name] = schema if declared.is_required else {**nullable(schema), **default}
     return _object(kind, properties, needed, additionalProperties=False)
 
 
