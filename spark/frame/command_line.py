@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
+from datetime import UTC, datetime
 from typing import NoReturn
 
 MISUSED = 64
+_LAST_MS = 253_402_300_799_999
+"""The end of the year 9999: what Spark and Python can show."""
 _WIDTH = 30
 _EVERY_SECONDS = 0.2
 
@@ -29,6 +33,33 @@ def natural(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 on")
     return int(text)
+
+
+def instant(text: str) -> int:
+    """Returns ms since the epoch. A time without a zone is UTC."""
+    if text.isascii() and text.isdigit() and int(text) <= _LAST_MS:
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a time like 2026-01-31T12:00:00Z nor ms") from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def place(text: str) -> str:
+    """Parses the location of the tables. It must not be empty: the tables would lie in the root of the machine."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return text
+
+
+def master(text: str) -> str:
+    """Parses the Spark master: this machine, or a cluster."""
+    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a Spark master URL, such as local[4], spark://host:7077, yarn or k8s://host"
+        )
+    return text
 
 
 class Bar:

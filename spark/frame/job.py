@@ -20,13 +20,11 @@ from __future__ import annotations
 
 import argparse
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import NamedTuple
 
@@ -37,15 +35,13 @@ from pyspark.sql.types import StructType
 
 from spark import item_schemas
 from spark.errors import BadInput
-from spark.frame.command_line import Parser, positive
+from spark.frame.command_line import Parser, instant, master, place, positive
 from spark.frame.session import open_session
 from spark.frame.tables import Tables
 from spark.reading import dynamodb_export
 from spark.reading.manifest import Export, read_export
 
 DONE, FAILED, VIOLATED, INTERRUPTED = 0, 1, 2, 130
-_LAST_MS = 253_402_300_799_999
-"""The end of the year 9999: what Spark and Python can show."""
 
 
 class Outcome(NamedTuple):
@@ -153,12 +149,12 @@ class Run:
         has done so. In that case, if the job can go on, the quarantine stays unchanged until the job calls
         `quarantine`, because only then are all of its rows known."""
         if anew or not self.tables.has(f"quarantine/export={self.export.id}"):
-            found = self.landed.where(F.col("kind") == item_schemas.UNREADABLE).select("file", "line", "trouble.*")
+            unreadable = self.landed.where(F.col("kind") == item_schemas.UNREADABLE).select("file", "line", "trouble.*")
             if anew:
-                self._unreadable = found
-                if self.given.allow_quarantine or found.isEmpty():
+                self._unreadable = unreadable
+                if self.given.allow_quarantine or unreadable.isEmpty():
                     return
-            self.tables.overwrite(found, "quarantine", self.export.id)
+            self.tables.overwrite(unreadable, "quarantine", self.export.id)
         self.demand_clean()
 
     def demand_clean(self) -> None:
@@ -232,8 +228,8 @@ def landing(run: Run, job: Job) -> Iterator[DataFrame]:
     its files."""
     path, name = run.export.place.path, f"landed-{job.name}-{run.export.id}"
     rows = dynamodb_export.landed(run.spark, path, *job.kinds, only_elsewhere=job.only_elsewhere)
-    with run.tables.kept_aside(rows, name, "kind") as found:
-        yield found
+    with run.tables.kept_aside(rows, name, "kind") as landed:
+        yield landed
 
 
 def parser(job: Job) -> argparse.ArgumentParser:
@@ -251,33 +247,6 @@ def parser(job: Job) -> argparse.ArgumentParser:
     if job.add_arguments:
         job.add_arguments(made)
     return made
-
-
-def instant(text: str) -> int:
-    """Returns ms since the epoch. A time without a zone is UTC."""
-    if text.isascii() and text.isdigit() and int(text) <= _LAST_MS:
-        return int(text)
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a time like 2026-01-31T12:00:00Z nor ms") from None
-    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def place(text: str) -> str:
-    """Parses the location of the tables. It must not be empty: the tables would lie in the root of the machine."""
-    if not text:
-        raise argparse.ArgumentTypeError("the path is empty")
-    return text
-
-
-def master(text: str) -> str:
-    """Parses the Spark master: this machine, or a cluster."""
-    if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|yarn|(spark|k8s)://.+", text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a Spark master URL, such as local[4], spark://host:7077, yarn or k8s://host"
-        )
-    return text
 
 
 def _rows(count: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from spark.errors import BadInput
-from spark.frame.job import instant
+from spark.frame.command_line import instant
 from spark.transforms.selection import Selection
 
 

@@ -37,13 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     items = run.items(*KINDS)
-    found = violations(items, Moment(run.now_ms, run.given.slack), _failures(run, items))
-    run.write(found.repartition(1), TABLE)
-    found = run.written(TABLE, schemas.VIOLATIONS)
-    _print(found)
-    counts = {row["severity"]: row["count"] for row in found.groupBy("severity").count().collect()}
+    audited = violations(items, Moment(run.now_ms, run.given.slack), _failures(run, items))
+    run.write(audited.repartition(1), TABLE)
+    findings = run.written(TABLE, schemas.VIOLATIONS)
+    _print(findings)
+    counts = {row["severity"]: row["count"] for row in findings.groupBy("severity").count().collect()}
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
-    said = ", ".join(f"{counts.get(each, 0)} {each}s" for each in (VIOLATION, DOUBT, COST))
+    said = ", ".join(f"{counts.get(severity, 0)} {severity}s" for severity in (VIOLATION, DOUBT, COST))
     return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
 
 
@@ -54,8 +54,8 @@ def _failures(run: Run, items: DataFrame) -> DataFrame:
     return inline.unionByName(elsewhere.where("failure is not null"))
 
 
-def _print(found: DataFrame) -> None:
-    rows = found.transform(worst_first).limit(SHOWN_MAX + 1).collect()
+def _print(findings: DataFrame) -> None:
+    rows = findings.transform(worst_first).limit(SHOWN_MAX + 1).collect()
     for row in rows[:SHOWN_MAX]:
         place = f"{row['topic']}, queue {row['queue']}" + ("" if row["offset"] is None else f", offset {row['offset']}")
         print(f"{row['severity']} {row['invariant']}: {place}: {row['detail']}")

@@ -72,14 +72,14 @@ class _Arriving:
         leaves the finished ones unchanged."""
         given = self._run.given
         checkpoint = given.checkpoint or self._run.tables.path("_checkpoint")
-        found = (
+        manifests = (
             self._run.spark.readStream.format("binaryFile")
             .schema(_LISTED)
             .option("pathGlobFilter", _MANIFEST)
             .option("recursiveFileLookup", "true")
             .load(given.arriving)
         )
-        writing = found.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint)
+        writing = manifests.writeStream.foreachBatch(self._batch).option("checkpointLocation", checkpoint)
         writing.trigger(availableNow=True).start().awaitTermination()
 
     def _batch(self, manifests: DataFrame, number: int) -> None:
@@ -87,8 +87,8 @@ class _Arriving:
         summary = F.col("content").cast("string")
         at = F.coalesce(F.get_json_object(summary, "$.exportTime"), F.get_json_object(summary, "$.exportToTime"))
         rows = manifests.select("path", F.coalesce(at, F.lit("")).alias("at")).collect()
-        found = [(row["at"], Place(_local(row["path"])).parent) for row in rows]
-        for at_text, folder in sorted(found, key=lambda each: (each[0], each[1].name)):
+        exports = [(row["at"], Place(_local(row["path"])).parent) for row in rows]
+        for at_text, folder in sorted(exports, key=lambda export: (export[0], export[1].name)):
             self._one(folder.path, at_text)
 
     def _one(self, path: str, at: str) -> None:

@@ -47,14 +47,14 @@ def run(run: Run) -> Outcome:
     named = with_topic(_unpacked(run), names).observe(counts, *_counts())
     written = run.write_within(messages(named).transform(only_new, known), _TABLE, ["topic", "date"])
     _quarantine(run, known, any_failed=counts.get["failed"] > 0)
-    gone, there = counts.get["gone"], counts.get["kept"] - written
-    left_out = f", {gone} of deleted topics left out" if gone else ""
+    orphaned, there = counts.get["orphaned"], counts.get["kept"] - written
+    left_out = f", {orphaned} of deleted topics left out" if orphaned else ""
     return Outcome(f"{written} messages, {there} already there{left_out}", run.tables.path(_TABLE))
 
 
 def _counts() -> list[Column]:
     is_message, is_there = F.col("failure").isNull(), F.col("topic").isNotNull()
-    counted = {"failed": ~is_message, "gone": is_message & ~is_there, "kept": is_message & is_there}
+    counted = {"failed": ~is_message, "orphaned": is_message & ~is_there, "kept": is_message & is_there}
     return [F.count_if(which).alias(name) for name, which in counted.items()]
 
 

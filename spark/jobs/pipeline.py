@@ -51,9 +51,9 @@ def run(run: Run) -> Outcome:
 
 def _options(given: argparse.Namespace, *names: str) -> list[str]:
     """The arguments of these names that were given, to pass on."""
-    found = {f"--{name.replace('_', '-')}": getattr(given, name) for name in names}
-    flags = [name for name, value in found.items() if value is True]
-    return [*flags, *(f"{name}={value}" for name, value in found.items() if not isinstance(value, bool | None))]
+    options = {f"--{name.replace('_', '-')}": getattr(given, name) for name in names}
+    flags = [name for name, value in options.items() if value is True]
+    return [*flags, *(f"{name}={value}" for name, value in options.items() if not isinstance(value, bool | None))]
 
 
 def _one(job: Job, arguments: list[str], landed: DataFrame | None = None) -> int:

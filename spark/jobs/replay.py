@@ -71,8 +71,8 @@ def _plan(run: Run, is_begun: bool) -> DataFrame:
         if is_begun:
             raise BadInput(f"run {run.given.run_id} has begun, but its plan {path} is gone; take another --run-id")
         archive = run.tables.read("messages", schemas.MESSAGES)
-        found = archive.transform(only_selected, message_options.selection(run.given)).transform(in_order)
-        found.withColumn("position", F.monotonically_increasing_id()).write.mode("overwrite").parquet(path)
+        selected = archive.transform(only_selected, message_options.selection(run.given)).transform(in_order)
+        selected.withColumn("position", F.monotonically_increasing_id()).write.mode("overwrite").parquet(path)
     return run.spark.read.parquet(path)
 
 

@@ -35,12 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     export_id = run.given.export.rstrip("/").rpartition("/")[2]
-    found = _sections(run, export_id)
-    if not any(found.values()):
+    tables = _sections(run, export_id)
+    if not any(tables.values()):
         raise BadInput(f"{run.tables.root} has nothing of an export {export_id}: other jobs have to run first")
-    made = {name: getattr(sections, name)(rows) for name, rows in found.items()}
+    made = {name: getattr(sections, name)(rows) for name, rows in tables.items()}
     _write(Path(run.given.out), page("Decant: report", _subtitle(export_id), _tiles(made), list(made.values())))
-    missing = sum(rows is None for rows in found.values())
+    missing = sum(rows is None for rows in tables.values())
     said = f"{len(made) - missing} of {len(made)} tables" if missing else f"{len(made)} tables"
     return Outcome(said, run.given.out)
 
@@ -67,11 +67,11 @@ def _tiles(made: dict[str, Section]) -> list[Tile]:
 
 
 def _subtitle(export_id: str) -> str:
-    found = _ID.fullmatch(export_id)
-    at = (
-        datetime.fromtimestamp(int(found[1]) / 1000, UTC).strftime(", asked for at %Y-%m-%d %H:%M UTC") if found else ""
-    )
-    return f"Export {export_id}{at}."
+    parsed = _ID.fullmatch(export_id)
+    if not parsed:
+        return f"Export {export_id}."
+    at = datetime.fromtimestamp(int(parsed[1]) / 1000, UTC)
+    return f"Export {export_id}, asked for at {at:%Y-%m-%d %H:%M} UTC."
 
 
 def _write(out: Path, text: str) -> None:

@@ -39,14 +39,14 @@ def run(run: Run) -> Outcome:
         _demand_file(out)
     wanted = message_options.selection(run.given)
     archive = run.tables.read("messages", schemas.MESSAGES)
-    found = archive.transform(only_selected, wanted).transform(in_order)
-    rows = found.limit(limit + 1).collect()
+    selected = archive.transform(only_selected, wanted).transform(in_order)
+    rows = selected.limit(limit + 1).collect()
     for row in rows[:limit]:
         print(_line(row))
     more = ", and more" if len(rows) > limit else ""
     if out is None:
         return Outcome(f"{len(rows[:limit])} messages{more}")
-    return Outcome(f"{_write(found, out)} messages", str(out))
+    return Outcome(f"{_write(selected, out)} messages", str(out))
 
 
 def _line(row: Row) -> str:
@@ -54,12 +54,12 @@ def _line(row: Row) -> str:
     body = row["body"].decode() if row["is_text"] else f"({len(row['body'])} bytes)"
     shown = body if len(body) <= _SHOWN_CHARS else body[: _SHOWN_CHARS - 3] + "..."
     said = [at, row["topic"], f"{row['queue']}:{row['offset']}", row["message_id"], row["key"], row["tag"], shown]
-    return "\t".join("-" if each is None else _printable(each) for each in said)
+    return "\t".join("-" if value is None else _printable(value) for value in said)
 
 
 def _printable(text: str) -> str:
     """The text on one line, without characters that a terminal would interpret."""
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _demand_file(out: Path) -> None:
@@ -69,12 +69,12 @@ def _demand_file(out: Path) -> None:
         raise BadInput(f"{out} is a folder, not a file to write into")
 
 
-def _write(found: DataFrame, out: Path) -> int:
+def _write(messages: DataFrame, out: Path) -> int:
     """Writes to a temporary file beside it first: an existing file stays until the new one is complete."""
     unfinished = out.with_name(out.name + ".unfinished")
     count = 0
     with unfinished.open("wb") as file:
-        for row in found.toLocalIterator():
+        for row in messages.toLocalIterator():
             file.write(orjson.dumps(as_json(row)) + b"\n")
             count += 1
     unfinished.replace(out)

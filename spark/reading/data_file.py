@@ -73,17 +73,17 @@ class FileReader:
         """Checks all lines of a block at once: most blocks hold no item of a rare kind."""
         if self._wanted is None or (_SEGMENT in self._wanted and self._of_segments in text) or b"\\" in text:
             return True
-        found = {*_PREFIXES.findall(text)}
-        return b"" in found or not found.isdisjoint(self._wanted - {_SEGMENT})
+        prefixes = {*_PREFIXES.findall(text)}
+        return b"" in prefixes or not prefixes.isdisjoint(self._wanted - {_SEGMENT})
 
     def _batches(self, block: Block) -> Iterator[pa.RecordBatch]:
-        found: dict[tuple[str | None, bool], list[_Line]] = {}
+        groups: dict[tuple[str | None, bool], list[_Line]] = {}
         for number, line in enumerate(block.text.split(b"\n"), block.first):
             prefix = _prefix(line)
             is_wanted = self._wants(prefix, line)
             if is_wanted or self._checks:
-                found.setdefault((self._bulk_kind(prefix, line), is_wanted), []).append((number, line))
-        for (kind, is_wanted), lines in found.items():
+                groups.setdefault((self._bulk_kind(prefix, line), is_wanted), []).append((number, line))
+        for (kind, is_wanted), lines in groups.items():
             for batch in self._bulk(kind, lines) if kind else self._single(lines):
                 self._note_days(batch)
                 if is_wanted:
@@ -103,16 +103,16 @@ class FileReader:
         if self._checks and batch["segment"].null_count < len(batch):
             listed = pc.struct_field(batch["segment"], "entries").flatten()
             if len(listed):
-                found = pc.min_max(pc.struct_field(listed, "stored_at_ms")).as_py()
-                first, last = (min(max(found[name] // DAY_MS, 0), LAST_DAY) for name in ("min", "max"))
+                bounds = pc.min_max(pc.struct_field(listed, "stored_at_ms")).as_py()
+                first, last = (min(max(bounds[name] // DAY_MS, 0), LAST_DAY) for name in ("min", "max"))
                 self.days = (min(first, self.days[0]), max(last, self.days[1])) if self.days else (first, last)
 
-    def _bulk(self, kind: str, found: list[_Line]) -> Iterator[pa.RecordBatch]:
-        numbers, lines = zip(*found, strict=True)
+    def _bulk(self, kind: str, numbered: list[_Line]) -> Iterator[pa.RecordBatch]:
+        numbers, lines = zip(*numbered, strict=True)
         try:
             columns = columns_of(kind, lines, self._is_incremental, SCHEMA.field(kind).type, self._is_light)
         except Unsuited:
-            yield from self._single(found)
+            yield from self._single(numbered)
         else:
             yield self._batch(kind, columns, pa.array(numbers, pa.int64()))
 
@@ -129,10 +129,10 @@ class FileReader:
         arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in SCHEMA]
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-    def _single(self, found: list[_Line]) -> Iterator[pa.RecordBatch]:
-        rows = [row for line in found if (row := self._row(*line))]
+    def _single(self, numbered: list[_Line]) -> Iterator[pa.RecordBatch]:
+        rows = [row for line in numbered if (row := self._row(*line))]
         if rows:
-            yield from self._fitting(rows, dict(found))
+            yield from self._fitting(rows, dict(numbered))
 
     def _fitting(self, rows: list[dict[str, Any]], lines: dict[int, bytes]) -> Iterator[pa.RecordBatch]:
         """Retries row by row if a batch fails: a number may be too large for its column."""
@@ -165,8 +165,8 @@ class FileReader:
 def inline_entries(file: DataFile) -> Iterator[pa.RecordBatch]:
     """The entries of a file of a full export that hold their messages: `item_schemas.PACKED`."""
     for batch in FileReader(file, False, frozenset({"segment"}), _DATA):
-        found = entries(batch)
-        yield found.filter(found["data"].is_valid())
+        packed = entries(batch)
+        yield packed.filter(packed["data"].is_valid())
 
 
 def landed_rows(

@@ -97,7 +97,7 @@ class Sender:
         doubt = self._journal.doubt
         if not batch or doubt:
             return doubt is not None and end == doubt.end
-        is_heavy = sum(_weight(each) for each in batch) >= BATCH_BYTES_MAX
+        is_heavy = sum(_weight(message) for message in batch) >= BATCH_BYTES_MAX
         return is_heavy or len(batch) >= min(BATCH_MAX, max(1, int(self._rate)))
 
     def _send(self, batch: list[Message], end: int) -> None:
@@ -115,7 +115,7 @@ class Sender:
         for _ in range(ATTEMPTS_MAX):
             self._journal.sending(first, end, self._clock.now())
             try:
-                return self._target.produce([self._as_sent(each) for each in left])
+                return self._target.produce([self._as_sent(message) for message in left])
             except Unavailable as error:
                 said, was_sent = error, True
             except Refused as error:
@@ -144,18 +144,18 @@ class Sender:
                 f"what was stored then; --doubtful {SEND} or {SKIP} settles it"
             )
         there = self._stored_between(since, doubt.last_at_ms + SETTLED_MS)
-        return [each for each in batch if self._name(each) not in there]
+        return [message for message in batch if self._name(message) not in there]
 
     def _stored_between(self, from_ms: int, to_ms: int) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         try:
-            for each in self._target.stored_since(from_ms):
-                if each["stored_at_ms"] > to_ms:
+            for message in self._target.stored_since(from_ms):
+                if message["stored_at_ms"] > to_ms:
                     break
-                found.add(each["properties"].get(PROPERTY, ""))
+                names.add(message["properties"].get(PROPERTY, ""))
         except (Unavailable, Refused) as error:
             raise BadInput(f"the topic cannot be read: {error}; the same command goes on from here") from error
-        return found
+        return names
 
     def _pace(self, count: int) -> None:
         """Waits until `count` messages may be sent."""

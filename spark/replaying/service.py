@@ -43,7 +43,7 @@ class Service:
     def produce(self, messages: Sequence[dict[str, Any]]) -> None:
         """Stores all messages. Raises `Unavailable`, `Refused`."""
         answer = self._ask("POST", "/messages", {"messages": list(messages)})
-        failed = [each["error"] for each in answer["messages"] if "error" in each]
+        failed = [outcome["error"] for outcome in answer["messages"] if "error" in outcome]
         if failed:
             raise Unavailable(f"{len(failed)} of {len(messages)} messages were not stored: {failed[0].get('detail')}")
 
@@ -63,8 +63,8 @@ class Service:
         request = urllib.request.Request(self._topic + path, content, headers, method=method)  # noqa: S310 checked
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310
-                found: dict[str, Any] = orjson.loads(answer.read())
-                return found
+                parsed: dict[str, Any] = orjson.loads(answer.read())
+                return parsed
         except urllib.error.HTTPError as error:
             said = f"{error.code} {_detail(error)}"
             raise (Unavailable if error.code >= _UNAVAILABLE_FROM else Refused)(said) from error

@@ -69,7 +69,7 @@ def _ticks(largest: float) -> list[float]:
     if largest <= 1:
         return [0.0, 1.0]
     power = 10.0 ** math.floor(math.log10(largest / _TICKS))
-    step = next(each * power for each in (1, 2, 5, 10) if largest / (each * power) <= _TICKS)
+    step = next(factor * power for factor in (1, 2, 5, 10) if largest / (factor * power) <= _TICKS)
     step = max(step, 1)
     return [place * step for place in range(math.ceil(largest / step - 1e-9) + 1)]
 

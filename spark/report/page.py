@@ -98,8 +98,8 @@ def _table(section: Section) -> str:
         return ""
     kinds = ["number" if column.is_number else "" for column in section.columns]
     head = "".join(
-        f'<th scope="col" class="{kind}">{escape(each.title)}</th>'
-        for each, kind in zip(section.columns, kinds, strict=True)
+        f'<th scope="col" class="{kind}">{escape(column.title)}</th>'
+        for column, kind in zip(section.columns, kinds, strict=True)
     )
     body = "".join(f"<tr>{_cells(row, kinds)}</tr>" for row in section.rows)
     more = f"<p class='about'>{section.hidden} more rows are in the table.</p>" if section.hidden else ""

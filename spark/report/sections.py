@@ -31,13 +31,13 @@ def audit(violations: DataFrame | None) -> Section:
         if wrong
         else "No violations. What is listed may come from reading items at different moments, or costs storage only."
     )
-    found = _summed((f"{row['invariant']} ({row['severity']})", 1) for row in rows)
+    counts = _summed((f"{row['invariant']} ({row['severity']})", 1) for row in rows)
     titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
     cells = [
         (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
         for row in rows[:ROWS_MAX]
     ]
-    chart = charts.bars(found[:BARS_MAX], "findings", formats.count)
+    chart = charts.bars(counts[:BARS_MAX], "findings", formats.count)
     headline = formats.counted(wrong, "violation") if wrong else formats.counted(len(rows), "finding")
     return Section(title, about, headline, verdict, "bad" if wrong else "odd", chart, titles, cells, _hidden(rows))
 
@@ -46,16 +46,16 @@ def quarantine(rows: DataFrame | None) -> Section:
     title, about = "Quarantine", "Lines and files of the export that could not be read."
     if rows is None:
         return _not_run(title, about, "messages")
-    found = rows.orderBy("file", "line").limit(ROWS_MAX).collect()
-    total = rows.count() if len(found) == ROWS_MAX else len(found)
-    if not found:
+    shown = rows.orderBy("file", "line").limit(ROWS_MAX).collect()
+    total = rows.count() if len(shown) == ROWS_MAX else len(shown)
+    if not shown:
         return Section(title, about, "0 lines", "All of it could be read.", "good")
     verdict = f"{formats.count(total)} could not be read; the other figures are without them."
-    reasons = _summed((row["reason"], 1) for row in found)
-    cells = [(row["file"], formats.count(row["line"]), row["reason"]) for row in found]
+    reasons = _summed((row["reason"], 1) for row in shown)
+    cells = [(row["file"], formats.count(row["line"]), row["reason"]) for row in shown]
     chart = charts.bars(reasons[:BARS_MAX], "lines", formats.count)
     titles, headline = _columns("File", "Line#", "Reason"), formats.counted(total, "line")
-    return Section(title, about, headline, verdict, "bad", chart, titles, cells, total - len(found))
+    return Section(title, about, headline, verdict, "bad", chart, titles, cells, total - len(shown))
 
 
 def backlog(rows: DataFrame | None) -> Section:

@@ -75,8 +75,8 @@ def _held(items: DataFrame) -> DataFrame:
     page_id = F.explode("cursor.pages.page_id").alias("page_id")
     noted = items.where("kind = 'cursor'").select("topic_id", *[f"cursor.{name}" for name in _PLACE[1:]], page_id)
     pages = items.where("kind = 'retry_page'").select("topic_id", "retry_page.*")
-    found = noted.join(pages, ["topic_id", "group_id", "queue", "page_id"])
-    return found.groupBy(*_PLACE).agg(F.collect_list(F.struct("page_id", "retries")).alias("held"))
+    stored = noted.join(pages, ["topic_id", "group_id", "queue", "page_id"])
+    return stored.groupBy(*_PLACE).agg(F.collect_list(F.struct("page_id", "retries")).alias("held"))
 
 
 def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
@@ -171,6 +171,6 @@ def _with_oldest(standing: DataFrame, items: DataFrame) -> DataFrame:
     wanted = standing.where("oldest_offset is not null").select(*place).distinct()
     logged = entries(items).select("topic_id", "queue", "offset", "count", "stored_at_ms")
     within = F.col("oldest_offset").between(F.col("offset"), F.col("offset") + F.col("count") - 1)
-    found = logged.join(F.broadcast(wanted), ["topic_id", "queue"]).where(within)
-    stored = found.groupBy(*place).agg(F.min("stored_at_ms").alias("oldest_at_ms"))
+    holding = logged.join(F.broadcast(wanted), ["topic_id", "queue"]).where(within)
+    stored = holding.groupBy(*place).agg(F.min("stored_at_ms").alias("oldest_at_ms"))
     return standing.join(F.broadcast(stored), place, "left")

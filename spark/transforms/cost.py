@@ -46,7 +46,7 @@ def cost(items: DataFrame, prices: Prices, pop_size: int) -> DataFrame:
     )
     readers = groups.groupBy("topic_id").agg(F.count("*").alias("readers"))
     group_id = F.coalesce("cursor.group_id", "retry_page.group_id", "dead_letter.group_id")
-    each = (
+    weighed = (
         items.withColumn("group_id", group_id)
         .join(F.broadcast(groups), ["topic_id", "group_id"], "left")
         .select("topic_id", "kind", "bytes", *_of_items(pop_size))
@@ -54,7 +54,7 @@ def cost(items: DataFrame, prices: Prices, pop_size: int) -> DataFrame:
         .join(F.broadcast(readers), "topic_id", "left")
         .withColumn("read_units", F.col("reads") + F.col("reads_by_group") * F.coalesce("readers", F.lit(0)))
     )
-    summed = each.groupBy("topic", "topic_id", "group", "kind", _size().alias("size")).agg(
+    summed = weighed.groupBy("topic", "topic_id", "group", "kind", _size().alias("size")).agg(
         F.count("*").alias("items"),
         F.sum("bytes").alias("bytes"),
         F.sum("write_units").cast("double").alias("write_units"),

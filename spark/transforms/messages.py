@@ -33,21 +33,21 @@ def packed(items: DataFrame, only_elsewhere: bool = False) -> DataFrame:
     is_held = F.col("kind") == "segment"
     if only_elsewhere:
         is_held = is_held & F.exists("segment.entries", lambda entry: entry["pieces"].isNotNull())
-    found = items.where(is_held | (F.col("kind") == "payload")).select("topic_id", "file", "line", "segment", "payload")
-    wanted = found.mapInArrow(_packed, item_schemas.PACKED)
+    holders = items.where(is_held | (F.col("kind") == "payload"))
+    wanted = holders.select("topic_id", "file", "line", "segment", "payload").mapInArrow(_packed, item_schemas.PACKED)
     if only_elsewhere:
         wanted = wanted.where("pieces is not null or piece is not null")
     place = F.struct(*_PLACE)
     together = wanted.groupBy("topic_id", "entry_id").agg(
         F.collect_list(F.when(F.col("count").isNotNull(), place)).alias("places"),
-        F.array_sort(F.collect_list(F.when(F.col("piece").isNotNull(), F.struct("piece", "data")))).alias("found"),
+        F.array_sort(F.collect_list(F.when(F.col("piece").isNotNull(), F.struct("piece", "data")))).alias("held"),
     )
-    placed = together.select("topic_id", "entry_id", F.inline("places"), "found")
+    placed = together.select("topic_id", "entry_id", F.inline("places"), "held")
     numbers = F.sequence(F.lit(0), F.greatest(F.col("pieces") - 1, F.lit(0)))
-    is_whole = (F.col("pieces") > 0) & (F.col("found.piece") == numbers)
-    pieces = F.aggregate("found.data", F.unhex(F.lit("")), lambda all_, piece: F.concat(all_, piece))
+    is_whole = (F.col("pieces") > 0) & (F.col("held.piece") == numbers)
+    pieces = F.aggregate("held.data", F.unhex(F.lit("")), lambda all_, piece: F.concat(all_, piece))
     data = F.when(F.col("pieces").isNull(), F.col("data")).when(is_whole, pieces)
-    return placed.withColumn("data", data).drop("found")
+    return placed.withColumn("data", data).drop("held")
 
 
 def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -89,8 +89,7 @@ def failures(unpacked: DataFrame) -> DataFrame:
     )
 
 
-def only_new(found: DataFrame, known: DataFrame) -> DataFrame:
+def only_new(messages: DataFrame, known: DataFrame) -> DataFrame:
     """The messages that no other export has brought. Both have `topic_id`, `queue`, `offset`."""
-    return found.join(known.select("topic_id", "queue", "offset"), ["topic_id", "queue", "offset"], "left_anti").select(
-        *found.columns
-    )
+    place = ["topic_id", "queue", "offset"]
+    return messages.join(known.select(*place), place, "left_anti").select(*messages.columns)

@@ -28,17 +28,17 @@ class Selection:
 
 def only_selected(messages: DataFrame, wanted: Selection) -> DataFrame:
     """The selected messages of the archive. Topics and times choose the files to read."""
-    found = messages.transform(only_between, wanted.from_ms, wanted.to_ms)
+    selected = messages.transform(only_between, wanted.from_ms, wanted.to_ms)
     for name, values in (("topic", wanted.topics), ("key", wanted.keys), ("tag", wanted.tags)):
         if values:
-            found = found.where(F.col(name).isin(*values))
+            selected = selected.where(F.col(name).isin(*values))
     for name, value in wanted.properties.items():
-        found = found.where(F.col("properties")[name] == value)
+        selected = selected.where(F.col("properties")[name] == value)
     if wanted.text is not None:
         body, text = F.col("body").cast("string"), F.lit(wanted.text)
         holds = F.contains(F.lower(body), F.lower(text)) if wanted.ignores_case else F.contains(body, text)
-        found = found.where(F.col("is_text") & holds)
-    return found
+        selected = selected.where(F.col("is_text") & holds)
+    return selected
 
 
 def in_order(messages: DataFrame) -> DataFrame:

@@ -45,17 +45,17 @@ class PackedLines:
 
     def _parsed_in_bulk(self, text: bytes, count: int) -> Columns:
         """The fields of the messages; `p` is a map."""
-        fields = [pa.field(name, pa.string()) for name in _TEXTS]
+        known = [pa.field(name, pa.string()) for name in _TEXTS]
         if self._names:
-            fields.append(pa.field("p", pa.struct([(name, pa.string()) for name in self._names])))
-        how = arrow_json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="error")
+            known.append(pa.field("p", pa.struct([(name, pa.string()) for name in self._names])))
+        how = arrow_json.ParseOptions(explicit_schema=pa.schema(known), unexpected_field_behavior="error")
         block = arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         table = arrow_json.read_json(pa.BufferReader(text), block, how)
         if table.num_rows != count:
             raise pa.ArrowInvalid("a line is not one object")
         table.validate(full=True)  # that texts are UTF-8
-        found = {name: table[name].combine_chunks() for name in table.schema.names}
-        return {**found, "p": _maps_of(found["p"], self._names) if self._names else _maps([{}] * count)}
+        fields = {name: table[name].combine_chunks() for name in table.schema.names}
+        return {**fields, "p": _maps_of(fields["p"], self._names) if self._names else _maps([{}] * count)}
 
     def _parsed_by_line(self, blocks: Sequence[bytes], count: int) -> Columns:
         """Like `_parsed_in_bulk`. Keeps the names of properties."""
@@ -63,10 +63,10 @@ class PackedLines:
         if len(messages) != count:
             raise ValueError("a line is not one object")
         properties = [message.get("p") or {} for message in messages]
-        found = {name: pa.array([message.get(name) for message in messages], pa.string()) for name in _TEXTS}
-        found["p"] = _maps(properties)
+        fields = {name: pa.array([message.get(name) for message in messages], pa.string()) for name in _TEXTS}
+        fields["p"] = _maps(properties)
         self._names = list(dict.fromkeys(chain(self._names, *properties)))
-        return found
+        return fields
 
 
 def _columns(fields: Columns) -> Columns:

@@ -142,7 +142,7 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
     own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
     given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
     if delayed.null_count < len(delayed):
-        given["due_ms"] = pa.array([_due_ms(each) for each in delayed.to_pylist()], pa.int64())
+        given["due_ms"] = pa.array([_due_ms(delayed_id) for delayed_id in delayed.to_pylist()], pa.int64())
     return _made(given, len(places))
 
 

@@ -99,8 +99,8 @@ class _Writer:
             state.forget()
 
     def put(self, page: list[Typed]) -> None:
-        for found in page:
-            item = _without_secret(found)
+        for stored in page:
+            item = _without_secret(stored)
             keys = {name: item[name] for name in self._table.keys}
             has_changed = self._state.has_changed(keys, item)
             self._items += 1
@@ -113,7 +113,7 @@ class _Writer:
     def finish(self) -> Done:
         """Writes the deleted items."""
         deleted = 0
-        for keys in self._state.gone() if self._export.is_incremental else ():
+        for keys in self._state.removed() if self._export.is_incremental else ():
             deleted += 1
             self._write(keys, change_line(self._written_us, keys, None))
         if self._export.is_incremental and not (self._changed or deleted):

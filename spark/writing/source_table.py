@@ -72,13 +72,13 @@ class Table:
         start: dict[str, Any] = {}
         try:
             while not stopping.is_set():
-                found = self.client.scan(
+                page = self.client.scan(
                     TableName=self.name, Segment=segment, TotalSegments=segments, ConsistentRead=True, **start
                 )
-                pages.put(found["Items"])
-                if "LastEvaluatedKey" not in found:
+                pages.put(page["Items"])
+                if "LastEvaluatedKey" not in page:
                     break
-                start = {"ExclusiveStartKey": found["LastEvaluatedKey"]}
+                start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
             pages.put(None)
         except Exception as error:  # noqa: BLE001 - whoever takes the pages raises it
             pages.put(error)

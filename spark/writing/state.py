@@ -77,7 +77,7 @@ class State:
         self._db.execute("INSERT OR REPLACE INTO item VALUES (?, ?, ?)", (key, digest, self._number))
         return known is None or known[0] != digest
 
-    def gone(self) -> Iterator[Typed]:
+    def removed(self) -> Iterator[Typed]:
         """The keys of items that were in the last export and have not been noted since."""
         for (key,) in self._db.execute("SELECT key FROM item WHERE seen < ?", (self._number,)):
             yield orjson.loads(key)

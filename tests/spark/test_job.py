@@ -15,7 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark.errors import BadInput
-from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, Run, instant, main
+from spark.frame.command_line import instant
+from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, Run, main
 from spark.jobs import audit, backlog, cost, dead_letters, delays, messages, pipeline, search, traffic
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark.frame.folder import Folder
 from spark.frame.job import DONE, FAILED, Job, Outcome, Run, main
 from spark.frame.tables import Tables
 from spark.jobs import audit, messages
@@ -127,7 +128,7 @@ def test_a_partition_that_cannot_be_moved_leaves_the_old_one(
     spark: SparkSession, tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables.overwrite(numbers(spark, 2), "topics", ID)
-    move, moved = tables._move, list[str]()
+    move, moved = tables.files.move, list[str]()
 
     def second_fails(place: str, to: str) -> None:
         moved.append(to)
@@ -135,7 +136,7 @@ def test_a_partition_that_cannot_be_moved_leaves_the_old_one(
             raise OSError("no space left")
         move(place, to)
 
-    monkeypatch.setattr(tables, "_move", second_fails)
+    monkeypatch.setattr(tables.files, "move", second_fails)
     with pytest.raises(OSError, match="no space left"):
         tables.overwrite(numbers(spark, 5), "topics", ID)
     assert found(tables, "topics") == [(0, ID), (1, ID)]
@@ -146,7 +147,7 @@ class Moves:
     what fails leaves one file at its target."""
 
     def __init__(self, tables: Tables, failing: set[int], half: bool = False) -> None:
-        self._tables, self._move, self._failing, self._half = tables, tables._move, failing, half
+        self._tables, self._move, self._failing, self._half = tables, tables.files.move, failing, half
         self.count = 0
 
     def __call__(self, place: str, to: str) -> None:
@@ -192,7 +193,7 @@ def test_a_move_that_fails_undoes_those_before_it(
     tables = copied(waiting, str(tmp_path / "tables"))
     before = {path for path in files(tables) if not path.startswith("_unfinished/")}
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "_move", Moves(tables, {number}, half))
+        patch.setattr(tables.files, "move", Moves(tables, {number}, half))
         with pytest.raises(OSError, match=r"^no space left"):
             tables.commit()
     assert found(tables, "first") == found(tables, "messages") == [(0, ID), (1, ID)]
@@ -206,7 +207,7 @@ def test_the_next_run_restores_a_partition_that_could_not_be_put_back(
     tables.overwrite(numbers(spark, 2), "topics", ID)
     before = files(tables)
     tables.stage(numbers(spark, 5), "topics", ID)
-    monkeypatch.setattr(tables, "_move", Moves(tables, {2, 3}, half=True))
+    monkeypatch.setattr(tables.files, "move", Moves(tables, {2, 3}, half=True))
     with pytest.raises(OSError, match=rf"^topics/export={ID} could not be put back, .*: no space left"):
         tables.commit()
     tables.discard()
@@ -367,20 +368,20 @@ def messages_of_one(done_once: Path, tables: Tables) -> list[str]:
     return ["--export", str(folder), "--tables", tables.root]
 
 
-@pytest.mark.parametrize("step", ["_create", "_move"])
+@pytest.mark.parametrize("step", ["create", "move"])
 def test_messages_that_cannot_be_moved_leaves_all_tables_as_they_were(
     tables: Tables, messages_of_one: list[str], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     before = files(tables)
     assert any(path.startswith("messages/topic=") for path in before)
-    real = getattr(Tables, step)
+    real = getattr(Folder, step)
 
-    def last_fails(of: Tables, *places: str) -> None:
+    def last_fails(of: Folder, *places: str) -> None:
         if places[-1].startswith("messages/") and ".old/" not in places[0]:
             raise OSError("no space left")
         real(of, *places)
 
-    monkeypatch.setattr(Tables, step, last_fails)
+    monkeypatch.setattr(Folder, step, last_fails)
     assert main(messages.JOB, messages_of_one) == FAILED
     assert without_quarantine(files(tables)) == without_quarantine(before)
 

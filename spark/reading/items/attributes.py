@@ -86,8 +86,8 @@ def as_binary(value: object, name: str) -> bytes:
 
 
 def as_list(value: object, name: str) -> list[Any]:
-    found: list[Any] = _inner(value, name, "L", list)
-    return found
+    inner: list[Any] = _inner(value, name, "L", list)
+    return inner
 
 
 def as_attributes(value: object, name: str) -> Attributes:
@@ -117,11 +117,11 @@ def _weight(value: object) -> int:
         case "BOOL" | "NULL", _:
             return 1
         case "L", list():
-            return _CONTAINER_BYTES + sum(1 + _weight(each) for each in inner)
+            return _CONTAINER_BYTES + sum(1 + _weight(element) for element in inner)
         case "M", dict():
-            return _CONTAINER_BYTES + sum(1 + len(name.encode()) + _weight(each) for name, each in inner.items())
+            return _CONTAINER_BYTES + sum(1 + len(name.encode()) + _weight(element) for name, element in inner.items())
         case (("SS" | "NS" | "BS"), list()):
-            return sum(_weight({kind[0]: each}) for each in inner)
+            return sum(_weight({kind[0]: element}) for element in inner)
     raise Malformed(f"an attribute has the unknown type {kind[:20]!r}")
 
 

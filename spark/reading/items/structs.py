@@ -37,7 +37,7 @@ def _past(value: object) -> dict[str, Any]:
     pair = as_list(value, "past_retentions")
     if len(pair) != 2:
         raise Malformed("a past retention is not noted with two numbers")
-    until_ms, retention_ms = (as_number(each, "past_retentions") for each in pair)
+    until_ms, retention_ms = (as_number(number, "past_retentions") for number in pair)
     return {"until_ms": until_ms, "retention_ms": retention_ms}
 
 
@@ -49,7 +49,7 @@ def _group(key: Key, item: Attributes) -> dict[str, Any]:
     return {
         "name": _name(key),
         "group_id": item.text("id"),
-        "starts": [as_number(each, "starts") for each in item.many("starts")],
+        "starts": [as_number(start, "starts") for start in item.many("starts")],
         "mode": item.maybe_text("mode") or "clustering",
         "ordered": item.maybe_flag("ordered", False),
         "paused": item.maybe_flag("paused", False),
@@ -94,7 +94,7 @@ def _lease(token: str, value: object) -> dict[str, Any]:
 def _four(listed: list[Any]) -> dict[str, Any]:
     if len(listed) < 4:
         raise Malformed("a lease has fewer than four numbers")
-    start, count, deadline, attempt = (as_number(each, "lease") for each in listed[:4])
+    start, count, deadline, attempt = (as_number(number, "lease") for number in listed[:4])
     return {"start": start, "count": count, "deadline_ms": deadline, "attempt": attempt}
 
 
@@ -102,7 +102,7 @@ def _page(page_id: str, value: object) -> dict[str, Any]:
     noted = as_list(value, "pages")
     if len(noted) != 3:
         raise Malformed("a page is not noted with three numbers")
-    due, count, low = (as_number(each, "pages") for each in noted)
+    due, count, low = (as_number(number, "pages") for number in noted)
     return {"page_id": page_id, "due_ms": due, "count": count, "low": low}
 
 
@@ -154,7 +154,7 @@ def _retry_page(key: Key, item: Attributes) -> dict[str, Any]:
         "queue": number_of(part_of(key.parts, 3), key),
         "due_ms": number_of(key.sort[0], key),
         "page_id": part_of(key.sort, 1),
-        "retries": [_four(as_list(each, "retries")) for each in item.many("retries")],
+        "retries": [_four(as_list(retry, "retries")) for retry in item.many("retries")],
     }
 
 

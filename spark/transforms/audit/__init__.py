@@ -49,9 +49,9 @@ _CHECKS = (
 def violations(items: DataFrame, moment: Moment, failures: DataFrame | None = None) -> DataFrame:
     """The violations in an export, for topics that exist: rows of `schemas.VIOLATIONS`. `failures`: entries that could
     not be unpacked, `unpack.COLUMNS`."""
-    found = [check(items, moment) for check in _CHECKS]
-    found += [] if failures is None else [of_failures(failures)]
-    rows = reduce(DataFrame.unionByName, found)
+    checked = [check(items, moment) for check in _CHECKS]
+    checked += [] if failures is None else [of_failures(failures)]
+    rows = reduce(DataFrame.unionByName, checked)
     named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
     return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
 
@@ -62,6 +62,6 @@ def of_failures(failures: DataFrame) -> DataFrame:
     return findings(failures, finding("unreadable", F.col("failure").isNotNull(), F.col("offset"), said))
 
 
-def worst_first(found: DataFrame) -> DataFrame:
+def worst_first(rows: DataFrame) -> DataFrame:
     rank = F.array_position(F.array(F.lit(VIOLATION), F.lit(DOUBT), F.lit(COST)), F.col("severity"))
-    return found.orderBy(rank, "topic", "queue", "offset", "invariant", "detail")
+    return rows.orderBy(rank, "topic", "queue", "offset", "invariant", "detail")

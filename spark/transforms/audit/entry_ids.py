@@ -92,10 +92,10 @@ def _wanted(entry: Column) -> Column:
 
 
 def _logged(items: DataFrame) -> DataFrame:
-    each = items.where("kind = 'segment'").select(
+    listed = items.where("kind = 'segment'").select(
         "topic_id", "ttl", "segment.queue", "segment.base", F.explode("segment.entries").alias("entry")
     )
-    return each.select(
+    return listed.select(
         "topic_id",
         F.col("entry.id").alias("entry_id"),
         F.lit("log").alias("role"),

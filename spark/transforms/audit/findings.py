@@ -74,8 +74,8 @@ def finding(
     )
 
 
-def findings(rows: DataFrame, *each: Column) -> DataFrame:
+def findings(rows: DataFrame, *checks: Column) -> DataFrame:
     """The findings for rows that have `topic_id` and `queue`: `COLUMNS`. One pass checks any number of invariants."""
-    said = F.explode(F.array_compact(F.array(*each))).alias("said")
-    found = rows.select("topic_id", F.col("queue").cast("int").alias("queue"), said)
-    return found.select("topic_id", "queue", "said.*").select(*COLUMNS)
+    said = F.explode(F.array_compact(F.array(*checks))).alias("said")
+    named = rows.select("topic_id", F.col("queue").cast("int").alias("queue"), said)
+    return named.select("topic_id", "queue", "said.*").select(*COLUMNS)

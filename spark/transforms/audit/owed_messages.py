@@ -18,7 +18,7 @@ def of_offsets(items: DataFrame, moment: Moment) -> DataFrame:
     standing = cursors(items)
     rows = _leased(standing, moment).unionByName(_paged(items, standing), allowMissingColumns=True)
     rows = rows.unionByName(_dead(items, standing), allowMissingColumns=True)
-    each = rows.groupBy(*_PLACE, "group", "at_ms", "offset").agg(
+    offsets = rows.groupBy(*_PLACE, "group", "at_ms", "offset").agg(
         F.count("owner").alias("owners"),
         F.array_join(F.array_sort(F.collect_list("owner")), ", ").alias("by"),
         F.max("dead_at_ms").alias("dead_at_ms"),
@@ -29,7 +29,7 @@ def of_offsets(items: DataFrame, moment: Moment) -> DataFrame:
     twice = F.concat(named(), F.lit(" owes it in "), F.col("by"))
     both = F.concat(named(), F.lit(" has it dead, and owes it in "), F.col("by"))
     return findings(
-        each,
+        offsets,
         finding("owed_twice", owners > 1, offset, twice),
         finding("dead_and_owed", (owners > 0) & dead_at_ms.isNotNull(), offset, both, proved(is_proved)),
     )

@@ -12,7 +12,7 @@ from spark.transforms.audit.log import ends
 def of_pointers(items: DataFrame, moment: Moment) -> DataFrame:
     """`pointer`: each names a segment of the log, its end (where the next one begins), or what was there once."""
     bases = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", F.lit(1).alias("held"))
-    each = (
+    dangling = (
         _pointers(items)
         .unionByName(bases, allowMissingColumns=True)
         .groupBy("topic_id", "queue", "base")
@@ -24,7 +24,7 @@ def of_pointers(items: DataFrame, moment: Moment) -> DataFrame:
     is_inside = F.coalesce(F.col("is_dense") & (base > F.col("first")) & (base < log_end), F.lit(False))
     detail = F.format_string("%s points here, where no segment begins; the log ends at %d", F.col("by"), log_end)
     severity = proved(moment.has_seen(F.col("at_ms")))
-    return findings(each, finding("pointer", (base > log_end) | is_inside, base, detail, severity))
+    return findings(dangling, finding("pointer", (base > log_end) | is_inside, base, detail, severity))
 
 
 def _pointers(items: DataFrame) -> DataFrame:

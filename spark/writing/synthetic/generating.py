@@ -72,7 +72,7 @@ def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda 
 
 def _write(export: Export, shape: Shape, progress: Callable[[int], None]) -> None:
     shares = list(_shares(export, shape, progress))
-    planted = [each for share in shares for each in share.planted]
+    planted = [defect for share in shares for defect in share.planted]
     files = sorted((file for share in shares for file in share.files), key=lambda file: file.path)
     file_defects.of_lines(export, shape, files, planted)
     missed = {defect.value for defect in shape.defects} - waiting.planted_of(planted)
@@ -103,8 +103,8 @@ def _shares(export: Export, shape: Shape, progress: Callable[[int], None]) -> It
         ]
         for done in as_completed(running):
             progress(sum(queue["messages"] for queue in done.result().queues))
-        for each in running:
-            yield each.result()
+        for future in running:
+            yield future.result()
 
 
 def _share(
@@ -205,7 +205,7 @@ def _answers(
     shape: Shape, export: Export, shares: list[Share], files: list[Written], planted: list[dict[str, Any]]
 ) -> dict[str, Any]:
     queues = sorted(
-        (queue for share in shares for queue in share.queues), key=lambda each: (each["topic"], each["queue"])
+        (queue for share in shares for queue in share.queues), key=lambda queue: (queue["topic"], queue["queue"])
     )
     topics = Counter[str]()
     for queue in queues:

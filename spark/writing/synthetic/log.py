@@ -171,7 +171,7 @@ class Log:
         self.told.segments += 1
         key = {"pk": f"log#{self._topic_id}#{self._queue.number}", "sk": f"{base:015d}"}
         written_ms = entries[-1].stored_at_ms if entries else START_MS
-        self._emit({**key, "end": end, "bytes": filled, "entries": [each.as_item() for each in entries]}, written_ms)
+        self._emit({**key, "end": end, "bytes": filled, "entries": [entry.as_item() for entry in entries]}, written_ms)
 
     def _due(self, defect: Defect, offset: int) -> bool:
         """Whether to plant the defect here: it is requested, and this is far enough into the export's part of the

@@ -75,5 +75,5 @@ def _tell(told: Told, defect: Defect, topic_id: str, queue: Queue, **more: Any) 
     told.planted.append({"defect": defect.value, "topic_id": topic_id, "queue": queue.number, **more})
 
 
-def planted_of(found: Sequence[dict[str, Any]]) -> set[str]:
-    return {each["defect"] for each in found}
+def planted_of(planted: Sequence[dict[str, Any]]) -> set[str]:
+    return {place["defect"] for place in planted}
