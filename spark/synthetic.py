@@ -58,7 +58,7 @@ def _failed(bar: Bar, reason: str, code: int) -> int:
 def _parser() -> Parser:
     made = Parser(
         prog="synthetic",
-        description="Writes a synthetic export, and beside its manifests answers.json, which says what is in it.",
+        description="Writes a synthetic export. answers.json beside its manifests describes its content.",
         epilog="defects: " + ", ".join(defect.value for defect in Defect),
     )
     made.add_argument("--to", required=True, type=Path, metavar="DIR", help="AWSDynamoDB/<ExportId> is made in it")

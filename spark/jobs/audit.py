@@ -1,4 +1,4 @@
-"""Proves what must always hold on one full export. What does not is the table `violations`; see `transforms.audit`."""
+"""Checks the invariants of the table on one full export. The table violations has the findings."""
 
 from __future__ import annotations
 

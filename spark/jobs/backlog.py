@@ -1,4 +1,4 @@
-"""How far each group is in each queue: what is ready, in flight, retrying and dead, and how old the oldest of it is."""
+"""Shows the progress of each group in each queue: messages ready, in flight, retrying and dead, and the oldest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last message of each key of each topic, of all that the table messages has."""
+"""Keeps the last message of each key of each topic in the table messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What items cost, by topic, group, kind and size: storage a month, and the units that they have taken."""
+"""Estimates what items cost, by topic, group, kind and size: storage a month, and the units they have used."""
 
 from __future__ import annotations
 

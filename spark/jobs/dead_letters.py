@@ -1,4 +1,4 @@
-"""Dead letters by topic, group, reason and hour, and each of them with what its message says."""
+"""Counts dead letters by topic, group, reason and hour, and lists each with its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late messages came that waited for their time, and what still waits."""
+"""Shows how late delayed messages were delivered, and which ones still wait."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from spark.jobs import messages
 from spark.reading.files import Place
 
 ABOUT = """Runs the job messages on every export, full or incremental, that has arrived in a folder since the last run,
-in the order of their times. The checkpoint knows what was there. An export without a manifest is still being written,
-and waits for the next run. One that cannot be read is said on stderr, does not stop the others, and is tried again by
-each run: until it can be read, or is removed."""
+in the order of their times. The checkpoint records what has arrived. An export without a manifest is still being
+written, and waits for the next run. An export that cannot be read is reported on stderr and does not stop the others;
+each run tries it again until it can be read, or is removed."""
 
 _MANIFEST = "manifest-summary.json"
 _LISTED = "path STRING, modificationTime TIMESTAMP, length LONG, content BINARY"
@@ -68,8 +68,8 @@ class _Arriving:
                 self._one(row["path"], row["at"])
 
     def new(self) -> None:
-        """Reads all new exports. If it dies in the middle, the next run starts again with the same exports, which
-        leaves the finished ones unchanged."""
+        """Reads all new exports. If it is killed, the next run begins with the same exports again, which leaves the
+        finished ones unchanged."""
         given = self._run.given
         checkpoint = given.checkpoint or self._run.tables.path("_checkpoint")
         manifests = (

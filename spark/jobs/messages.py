@@ -1,4 +1,4 @@
-"""Every message of an export, unpacked into the table `messages`, which keeps them for good."""
+"""Unpacks every message of an export into the table `messages`, which keeps them permanently."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from spark.transforms.messages import (
 )
 
 ABOUT = """Unpacks every message of an export into the table messages (by topic, date, and the export that brought it
-first), and notes what cannot be read in the table quarantine. A message that another export has brought stays there."""
+first), and notes what cannot be read in the table quarantine. A message that another export has brought stays as it
+is."""
 
 _TABLE, _NAMES = "messages", "topics"
 

@@ -1,4 +1,4 @@
-"""Sends messages of the table messages back into a topic, through the service, each once in one run."""
+"""Sends messages of the table messages back into a topic, through the service, each once per run."""
 
 from __future__ import annotations
 
@@ -35,12 +35,16 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     message_options.add_arguments(parser)
-    parser.add_argument("--run-id", required=True, type=_run_id, help="the same again goes on where it stopped")
+    parser.add_argument("--run-id", required=True, type=_run_id, help="repeat it to continue a run where it stopped")
     parser.add_argument("--url", required=True, type=_url, help="of the service, such as http://127.0.0.1:8000")
-    parser.add_argument("--to-topic", required=True, metavar="NAME", help="must be there")
+    parser.add_argument("--to-topic", required=True, metavar="NAME", help="must exist")
     parser.add_argument("--rate", type=_rate, default=RATE, metavar="N", help=f"messages a second (default: {RATE:g})")
-    parser.add_argument("--keep-queues", action="store_true", help="into the queue where each was, whatever its key")
-    parser.add_argument("--doubtful", choices=(SEND, SKIP), help="what may have been stored and cannot be looked up")
+    parser.add_argument("--keep-queues", action="store_true", help="into the queue each was in, whatever its key")
+    parser.add_argument(
+        "--doubtful",
+        choices=(SEND, SKIP),
+        help="send or skip messages that may have been stored, if the topic cannot tell",
+    )
     parser.add_argument("--journal", type=Path, metavar="FILE", help="default: under --tables, if that is here")
 
 

@@ -75,7 +75,7 @@ def _subtitle(export_id: str) -> str:
 
 
 def _write(out: Path, text: str) -> None:
-    """The page is there whole, or as it was before."""
+    """Replaces the page only when all of it is written."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         beside = out.with_name(f".{out.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""What was stored, by topic, queue, minute and tag; the keys with the most messages; how evenly queues are used."""
+"""Counts messages by topic, queue, minute and tag, finds the busiest keys, and shows how evenly queues are used."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The report: one HTML page with its charts in it, which needs nothing else to be read."""
+"""The report: one HTML page with inline charts, which loads nothing else."""

@@ -1,4 +1,4 @@
-"""Charts as SVG that a page holds in itself. Their colours are the page's, light or dark."""
+"""Charts as inline SVG. They take their colours from the page, light or dark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LABELS_BELOW = 6
 
 
 def bars(values: Sequence[tuple[str, float]], axis: str, said: Said) -> str:
-    """One horizontal bar a value. `axis`: what is measured, and its unit."""
+    """A horizontal bar for each value. `axis`: what is measured, and its unit."""
     ticks = _ticks(max(value for _, value in values))
     room = _WIDTH - _LABEL_WIDTH - _VALUE_WIDTH
     scale = room / ticks[-1]
@@ -41,7 +41,7 @@ def bars(values: Sequence[tuple[str, float]], axis: str, said: Said) -> str:
 
 
 def columns(values: Sequence[tuple[str, float]], axis: str, below: str, said: Said) -> str:
-    """One upright column a value, in the order of time. `below`: what the horizontal axis is."""
+    """A column for each value, in order of time. `below`: the label of the horizontal axis."""
     ticks = _ticks(max(value for _, value in values))
     scale = (_COLUMNS_HEIGHT - _COLUMNS_TOP) / ticks[-1]
     step = (_WIDTH - _COLUMNS_LEFT - 8) / len(values)

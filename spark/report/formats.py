@@ -18,7 +18,7 @@ def count(number: float) -> str:
 
 
 def counted(number: float, noun: str) -> str:
-    """With the noun in the right number."""
+    """The number with its noun, singular or plural."""
     return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
 
 
@@ -31,7 +31,7 @@ def size(number: float) -> str:
 
 
 def span(ms: float | None) -> str:
-    """How long."""
+    """A duration, such as `1 min 30 s`."""
     if ms is None:
         return NONE
     if ms < 1000:

@@ -1,4 +1,4 @@
-"""The page: sections one below the other, each a sentence, a chart and a table. Everything is escaped here."""
+"""The page: sections with a sentence, a chart and a table each. All text is escaped here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ th, td { text-align: left; padding: .3rem .75rem .3rem 0; border-bottom: 1px sol
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`is_number`: its cells stand to the right."""
+    """`is_number`: its cells are right-aligned."""
 
     title: str
     is_number: bool = False
@@ -44,8 +44,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`headline`: its number, read first. `verdict`: what there is to say in words, always where there is nothing to
-    draw; `tone` is `good`, `bad`, `odd` or empty. `chart`: SVG, or empty. `hidden`: how many rows more there are."""
+    """`headline`: its main number. `verdict`: the result in words, always given if there is no chart; `tone` is `good`,
+    `bad`, `odd` or empty. `chart`: SVG, or empty. `hidden`: the number of rows that are not shown."""
 
     title: str
     about: str
@@ -60,7 +60,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A number that is read first."""
+    """A main number, at the top of the page."""
 
     name: str
     value: str

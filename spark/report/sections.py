@@ -18,7 +18,7 @@ ROWS_MAX = 100
 
 
 def audit(violations: DataFrame | None) -> Section:
-    title, about = "Audit", "What must always hold, checked against every item of the export."
+    title, about = "Audit", "The invariants of the table, checked on every item of the export."
     if violations is None:
         return _not_run(title, about, "audit")
     rows = violations.transform(worst_first).collect()
@@ -29,7 +29,7 @@ def audit(violations: DataFrame | None) -> Section:
         f"Violations: {formats.count(wrong)} of {formats.counted(len(rows), 'finding')}. The table must never look"
         " like that."
         if wrong
-        else "No violations. What is listed may come from reading items at different moments, or costs storage only."
+        else "No violations. The findings may come from items read at different moments, or only cost storage."
     )
     counts = _summed((f"{row['invariant']} ({row['severity']})", 1) for row in rows)
     titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
@@ -50,7 +50,7 @@ def quarantine(rows: DataFrame | None) -> Section:
     total = rows.count() if len(shown) == ROWS_MAX else len(shown)
     if not shown:
         return Section(title, about, "0 lines", "All of it could be read.", "good")
-    verdict = f"{formats.count(total)} could not be read; the other figures are without them."
+    verdict = f"{formats.count(total)} could not be read; all other figures exclude them."
     reasons = _summed((row["reason"], 1) for row in shown)
     cells = [(row["file"], formats.count(row["line"]), row["reason"]) for row in shown]
     chart = charts.bars(reasons[:BARS_MAX], "lines", formats.count)
@@ -84,7 +84,10 @@ def backlog(rows: DataFrame | None) -> Section:
 
 
 def traffic(rows: DataFrame | None) -> Section:
-    title, about = "Traffic", "Messages stored: all that the table messages has, also what the logs have let go of."
+    title, about = (
+        "Traffic",
+        "Messages stored: all in the table messages, including those that have expired from the logs.",
+    )
     if rows is None:
         return _not_run(title, about, "traffic")
     topics = rows.transform(digests.by_topic).collect()
@@ -112,7 +115,7 @@ def traffic(rows: DataFrame | None) -> Section:
 
 def delays(rows: DataFrame | None) -> Section:
     title = "Lateness of delays"
-    about = "How long after its due time a delayed message came into the log: when a pop or the sweep next looked."
+    about = "How long after its due time a delayed message entered the log: the next pop or sweep delivers it."
     if rows is None:
         return _not_run(title, about, "delays")
     topics = rows.orderBy(F.desc("p99_ms"), "topic").collect()
@@ -136,7 +139,10 @@ def delays(rows: DataFrame | None) -> Section:
     verdict = "" if late else "None of the delayed messages was due yet."
     headline = f"99 % within {formats.span(max(lateness for _, lateness in late))}" if late else "none"
     if early:
-        headline, verdict = f"{formats.count(early)} early", "Some came before their time: that must never be."
+        headline, verdict = (
+            f"{formats.count(early)} early",
+            "Some were delivered early, which must never happen.",
+        )
     return Section(title, about, headline, verdict, "bad" if early else "", chart, titles, cells, _hidden(topics))
 
 
@@ -161,7 +167,7 @@ def dead_letters(rows: DataFrame | None) -> Section:
 
 
 def cost(rows: DataFrame | None) -> Section:
-    title, about = "Cost", "What the table stores, what keeping it costs, and what it took to write and to read it."
+    title, about = "Cost", "What the table stores, what storing it costs, and what writing and reading it has cost."
     if rows is None:
         return _not_run(title, about, "cost")
     kinds = rows.transform(digests.by_kind).collect()
@@ -172,8 +178,8 @@ def cost(rows: DataFrame | None) -> Section:
     written, read = (formats.money(sum(row[name] for row in kinds)) for name in ("write_usd", "read_usd"))
     verdict = (
         f"{formats.size(sum(size for _, size in sizes))} in all: {formats.money(usd)} a month."
-        f" As far as an export tells, writing it has taken {written}"
-        f" and reading it {read}: at least, and where it is cursors, about."
+        f" Judging by the export, writing it has cost at least {written} and reading it at least {read};"
+        " the figures of cursors are estimates."
     )
     titles = _columns("Topic", "Kind of item", "Items#", "Size#", "A month#", "Written for#", "Read for#")
     cells = [
@@ -195,7 +201,7 @@ def _not_run(title: str, about: str, job: str) -> Section:
 
 
 def _columns(*titles: str) -> list[Column]:
-    """A title that ends with `#` is of numbers."""
+    """Columns with these titles; a title that ends with `#` is that of a column of numbers."""
     return [Column(title.removesuffix("#"), title.endswith("#")) for title in titles]
 
 

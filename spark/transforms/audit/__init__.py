@@ -2,11 +2,12 @@
 
 An export is not a snapshot: its items were read at different moments, up to `slack_ms` from its time. A
 contradiction within one item always counts. A contradiction between two items is a violation only if the items prove
-that it lasted longer than that; otherwise it is a doubt. Everything is bound by offsets: the audit skips messages
-beyond the end of a log that the export shows, and expects nothing that may have expired.
+that it lasted longer than that; otherwise it is a doubt. The audit skips messages beyond the end of a log that the
+export shows, and expects no items that may have expired.
 
-Three things leave no time behind: a reset, a purge and a redrive. In a queue that nobody popped from for longer than
-the slack, one of these within it can show as a violation of `letters` or `page_missing`; the next export tells.
+A reset, a purge and a redrive leave no timestamp. If nobody has popped from a queue for longer than the slack, and one
+of the three happened within it, the audit can report a false violation of `letters` or `page_missing`. The audit of the
+next export does not repeat it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def violations(items: DataFrame, moment: Moment, failures: DataFrame | None = No
 
 
 def of_failures(failures: DataFrame) -> DataFrame:
-    """`unreadable`: the messages of an entry can be unpacked, and are as many as it says."""
+    """`unreadable`: the messages of each entry can be unpacked, and are as many as the entry states."""
     said = F.format_string("entry %s: %s", "entry_id", "failure.reason")
     return findings(failures, finding("unreadable", F.col("failure").isNotNull(), F.col("offset"), said))
 

@@ -1,4 +1,4 @@
-"""The positions of groups: within the log, and the marks of their leases within the lease."""
+"""Checks the positions of groups against their logs, and the marks of leases."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ ACKED, MOVED = "61", "6D"
 
 
 def cursors(items: DataFrame) -> DataFrame:
-    """The cursors of the groups that there are, with `mode` and `created_at_ms` of the group; `pk` and `sk` tell them
-    apart. A cursor of a group that was deleted since is left out."""
+    """The cursors of existing groups, with `mode` and `created_at_ms` of the group; `pk` and `sk` identify a cursor.
+    Cursors of deleted groups are left out."""
     groups = items.where("kind = 'group'").select(
         "topic_id",
         F.col("group.name").alias("group"),
@@ -51,9 +51,9 @@ def _is_garbled(lease: Column) -> Column:
 
 
 def of_cursors(items: DataFrame, moment: Moment) -> DataFrame:
-    """`next_beyond_end`: no group stands behind the end of a log. `lease_beyond_next`: nothing is leased that was not
-    taken. `lease_marks`: a mark names messages of its lease. `cursor_hint`: a reader begins at or before `next`.
-    `cursor_mode`: in broadcast groups, and only there, cursors are a consumer's."""
+    """`next_beyond_end`: no cursor is beyond the end of its log. `lease_beyond_next`: no lease has messages that were
+    not taken. `lease_marks`: a mark names messages of its own lease. `cursor_hint`: reading begins at or before `next`.
+    `cursor_mode`: cursors belong to consumers in broadcast groups, and only there."""
     known = cursors(items).join(F.broadcast(ends(items)), ["topic_id", "queue"], "left")
     next_, log_end, hint = F.col("next"), F.coalesce(F.col("end"), F.lit(0)), F.col("segment")
     beyond, garbled = F.filter("leases", _is_beyond), F.filter("leases", _is_garbled)
@@ -93,15 +93,15 @@ def _tokens(leases: Column) -> Column:
 
 
 def _stood_since() -> Column:
-    """By when the cursor had passed what it has passed; null: unknown. A claim sets `segment` and `at_ms`, a reset
-    takes the former away. Without a claim it stands where its group began, which looked at the ends of the logs."""
+    """When the cursor reached its position at the latest; null: unknown. A claim sets `segment` and `at_ms`, and a
+    reset removes `segment`. A cursor without a claim is where its group began, which then read the ends of the logs."""
     claimed = F.col("segment").isNotNull() | (F.col("epoch") == 0)
     by = F.coalesce(F.col("at_ms"), F.col("created_at_ms"))
     return F.when(claimed, by).when(F.col("at_ms").isNull(), F.col("created_at_ms"))
 
 
 def of_groups(items: DataFrame, moment: Moment) -> DataFrame:
-    """`start_beyond_end`: no group begins behind the end of a log."""
+    """`start_beyond_end`: no group begins beyond the end of a log."""
     groups = items.where("kind = 'group'").select(
         "topic_id", "group.name", "group.created_at_ms", F.posexplode("group.starts").alias("queue", "start")
     )

@@ -1,4 +1,4 @@
-"""The decisions about messages that wait: a chain a queue, each message in one of them at most."""
+"""Checks the decisions about delayed messages: one chain per queue, and each message in at most one decision."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from spark.transforms.audit.log import topics
 
 
 def decisions(items: DataFrame) -> DataFrame:
-    """Each decision: `topic_id`, `queue`, `number`, `at_ms`, `slots`, `delivers`, `entry_id` of what it delivers; and
-    of its neighbours `prior_number`, `prior_at_ms`, `next_at_ms` (null: it is the newest, and may be under way)."""
+    """Each decision: `topic_id`, `queue`, `number`, `at_ms`, `slots`, `delivers`, `entry_id` of the entry that it
+    delivers; and from its neighbours `prior_number`, `prior_at_ms`, `next_at_ms` (null: it is the newest, and perhaps
+    not carried out yet)."""
     order = Window.partitionBy("topic_id", "queue").orderBy("number")
     made = items.where("kind = 'decision'").select(
         "topic_id",
@@ -31,8 +32,8 @@ def decisions(items: DataFrame) -> DataFrame:
 
 
 def of_decisions(items: DataFrame, moment: Moment) -> DataFrame:
-    """`decision_hole`: numbers are dense, while nothing of them can have expired. `decision_time`: times never go
-    back."""
+    """`decision_hole`: no number is missing, as long as none can have expired. `decision_time`: times never
+    decrease."""
     chain = decisions(items).join(F.broadcast(topics(items)), "topic_id")
     number, at_ms, prior_at_ms = F.col("number"), F.col("at_ms"), F.col("prior_at_ms")
     prior = F.coalesce(F.col("prior_number"), F.lit(0))
@@ -47,8 +48,8 @@ def of_decisions(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def of_waiting(items: DataFrame, moment: Moment) -> DataFrame:
-    """`decided_twice`: no message is in two decisions. `still_waiting`: what a decision delivers does not wait, once
-    the next decision was made. `not_cancelled`: what one cancels is marked then."""
+    """`decided_twice`: no message is in two decisions. Once the next decision is made: `still_waiting`: a message that
+    a decision delivers has no item any longer; `not_cancelled`: the item of a message that it cancels is marked."""
     next_at_ms, is_marked, delivers = F.col("next_at_ms"), F.col("is_marked"), F.col("delivers")
     is_left = is_marked.isNotNull() & next_at_ms.isNotNull()
     severity = proved(moment.has_seen(next_at_ms))
@@ -64,8 +65,8 @@ def of_waiting(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _side_by_side(items: DataFrame) -> DataFrame:
-    """One row a message that waits or waited: the decisions that name it, and whether its item, if it is there, is
-    marked as cancelled."""
+    """A row for each message that waits or waited: the decisions that name it, and whether its item is marked as
+    cancelled (null: it has no item)."""
     slots = (
         decisions(items)
         .select("topic_id", "queue", "number", "delivers", "next_at_ms", F.explode("slots").alias("slot"))

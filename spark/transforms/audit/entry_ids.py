@@ -1,4 +1,4 @@
-"""Entries and their payloads, each entry id once: the log, and everything that points to a payload, side by side."""
+"""Checks entries and payloads: by entry id, the log against all other items that name the entry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spark.transforms.audit.log import topics
 
 def of_entries(items: DataFrame, moment: Moment) -> DataFrame:
     """`entry_twice`: no entry is in a topic's logs twice. `payload_missing`, `delayed_payload_missing`: all pieces of
-    its payload are there. `orphan_payload`: something points to a payload. `undelivered`: what a decision delivers is
-    in the log, once the next decision was made."""
+    an entry's payload exist. `orphan_payload`: each payload has an item that points to it. `undelivered`: an entry that
+    a decision delivers is in the log once the next decision is made."""
     in_log, offset = F.col("in_log"), F.col("offset")
     seen = _side_by_side(items).join(F.broadcast(topics(items)), "topic_id")
     is_gone = moment.has_expired(F.col("at_ms"), F.col("ttl"))
@@ -57,7 +57,7 @@ def _is_partial(wanted: str) -> Column:
 
 
 def _side_by_side(items: DataFrame) -> DataFrame:
-    """One row an entry id: where it is in the log, what pieces there are, and who else names it."""
+    """A row for each entry id: its place in the log, the pieces of its payload, and the other items that name it."""
     rows = _logged(items)
     for others in (_payloads(items), _waiting(items), _deciding(items), _deduplicating(items)):
         rows = rows.unionByName(others, allowMissingColumns=True)
@@ -87,7 +87,7 @@ def _side_by_side(items: DataFrame) -> DataFrame:
 
 
 def _wanted(entry: Column) -> Column:
-    """Payload items that an entry needs; null when its messages lie in it, 0 when they are in S3."""
+    """The number of payload items that an entry needs; null: its messages lie in the entry, 0: they are in S3."""
     return F.when(entry["data"].isNull(), entry["pieces"])
 
 

@@ -1,4 +1,4 @@
-"""The log of each queue: a chain of segments without hole or overlap."""
+"""Checks the log of each queue: a chain of segments without hole or overlap."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from spark.transforms.audit.findings import Moment, finding, findings, is_past, 
 
 SEGMENT_FULL_BYTES = 700
 SEGMENT_ENTRIES_MAX = 32
-"""A segment with this many entries is full for good: it has a next one, or there was no message since. See
-docs/table.md."""
+"""A segment with this many entries is full: the next message begins a new one. See docs/table.md."""
 
 
 def topics(items: DataFrame) -> DataFrame:
@@ -40,7 +39,8 @@ def segments(items: DataFrame) -> DataFrame:
 
 
 def ends(items: DataFrame) -> DataFrame:
-    """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of what is there of it, `is_dense`."""
+    """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `is_dense`: they have no gap
+    and no overlap, as far as the sum of their sizes tells."""
     held = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", "segment.end")
     return (
         held.groupBy("topic_id", "queue")
@@ -50,8 +50,8 @@ def ends(items: DataFrame) -> DataFrame:
 
 
 def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
-    """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next begins there. `head`: the first
-    begins at 0, or something before it may have expired. `queue`: the topic has such a queue."""
+    """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next segment begins there. `head`: the
+    first segment begins at 0, unless messages before it may have expired. `queue`: the topic has this queue."""
     order = Window.partitionBy("topic_id", "queue").orderBy("base")
     prior = [F.lag(name).over(order).alias(f"prior_{name}") for name in ("end", "is_full", "last_at_ms", "ttl")]
     chain = segments(items).select("*", *prior).join(F.broadcast(topics(items)), "topic_id")
@@ -72,8 +72,8 @@ def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _hole(moment: Moment) -> Column:
-    """The missing messages were stored between their neighbours. If the segment before has not expired, they cannot
-    have. The oldest segments are removed first: an older one that is still there was read before that."""
+    """The missing messages were stored after the segment before them: if that has not expired, neither have they.
+    Segments are removed oldest first; a segment before the hole may have been read just before its removal."""
     prior_end, base = F.col("prior_end"), F.col("base")
     before_gone = moment.has_expired(F.col("prior_last_at_ms"), F.col("prior_ttl"))
     after_gone = moment.has_expired(F.col("first_at_ms"), F.col("ttl"))

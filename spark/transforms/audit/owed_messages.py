@@ -1,4 +1,4 @@
-"""The messages that a group has claimed: each is settled, or a lease, a retry page or a dead letter has it."""
+"""Checks the messages that a group has claimed: each is settled, or in one lease, retry page or dead letter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABOUT = [*_PLACE, "group", "epoch", "next", "at_ms", "dead"]
 
 
 def of_offsets(items: DataFrame, moment: Moment) -> DataFrame:
-    """`owed_twice`: no two leases or pages owe one message. `dead_and_owed`: none owes what died."""
+    """`owed_twice`: no message is owed by two leases or pages. `dead_and_owed`: no dead message is owed by one."""
     standing = cursors(items)
     rows = _leased(standing, moment).unionByName(_paged(items, standing), allowMissingColumns=True)
     rows = rows.unionByName(_dead(items, standing), allowMissingColumns=True)
@@ -68,13 +68,13 @@ def _letters(items: DataFrame) -> DataFrame:
 
 
 def _dead(items: DataFrame, standing: DataFrame) -> DataFrame:
-    """The offsets that died in the epoch in which their cursor is: after a reset, what is dead may come again."""
+    """The offsets that died in the current epoch of their cursor: after a reset, a group gets dead messages again."""
     both = _letters(items).join(standing.select(*_ABOUT), _PLACE)
     return both.where("letter_epoch = epoch").select(*_ABOUT, "offset", "dead_at_ms")
 
 
 def of_letters(items: DataFrame, moment: Moment) -> DataFrame:
-    """`letters`: a cursor counts its dead letters. `letter_beyond_next`: what died had been taken."""
+    """`letters`: a cursor's count of dead letters is right. `letter_beyond_next`: each dead message had been taken."""
     epoch, next_, dead = F.col("epoch"), F.col("next"), F.coalesce(F.col("dead"), F.lit(0))
     both = _letters(items).join(cursors(items).select(*_ABOUT), _PLACE, "full")
     is_ahead = (F.col("letter_epoch") > epoch) | ((F.col("letter_epoch") == epoch) & (F.col("offset") >= next_))
@@ -103,7 +103,7 @@ def of_letters(items: DataFrame, moment: Moment) -> DataFrame:
 
 
 def _pages(items: DataFrame, standing: DataFrame) -> DataFrame:
-    """The retry pages that cursors note, as `[due, count, low]`, with the `retries` in it; null: it is not there."""
+    """The retry pages that cursors note, with the `retries` in them; null: there is no such page."""
     noted = standing.select(*_ABOUT, F.explode("pages").alias("noted")).select("*", "noted.page_id")
     held = items.where("kind = 'retry_page'").select(
         "topic_id", "retry_page.group_id", "retry_page.queue", "retry_page.page_id", "retry_page.retries"
@@ -112,8 +112,8 @@ def _pages(items: DataFrame, standing: DataFrame) -> DataFrame:
 
 
 def of_pages(items: DataFrame, moment: Moment) -> DataFrame:
-    """`page`, `page_missing`: a retry page is as its cursor noted it. It never changes, and goes when its first retry
-    is due, or with a reset."""
+    """`page`, `page_missing`: each retry page that a cursor notes exists, and is as noted. A page never changes; it is
+    removed when its first retry is due, or by a reset."""
     retries, noted = F.col("retries"), F.col("noted")
     count = F.aggregate(retries, F.lit(0), lambda total, retry: total + retry["count"])
     last = F.array_max(F.transform(retries, lambda retry: retry["start"] + retry["count"]))

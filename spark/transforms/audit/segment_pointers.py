@@ -1,4 +1,4 @@
-"""Items that point into a log: the index of keys, dedup records, decisions."""
+"""Checks the items that point into a log: the index of keys, dedup records, decisions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from spark.transforms.audit.log import ends
 
 
 def of_pointers(items: DataFrame, moment: Moment) -> DataFrame:
-    """`pointer`: each names a segment of the log, its end (where the next one begins), or what was there once."""
+    """`pointer`: each points to a segment, to the end of the log (where the next one begins), or to a segment that may
+    have been removed."""
     bases = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", F.lit(1).alias("held"))
     dangling = (
         _pointers(items)

@@ -15,7 +15,7 @@ _GARBAGE = b'{"Item":{"pk":{"S":"log#'
 
 
 def of_lines(export: Export, shape: Shape, files: list[Written], planted: list[dict[str, Any]]) -> None:
-    """Adds a data file with a broken line; notes what else is going to be done to the files."""
+    """Plants the defects of data files, and notes those of the manifests, which `of_manifests` plants."""
     if shape.has(Defect.CORRUPT_LINE):
         extra = DataFile(export.file(len(files)))
         extra.write(_GARBAGE)
@@ -41,7 +41,7 @@ def of_lines(export: Export, shape: Shape, files: list[Written], planted: list[d
 
 
 def of_manifests(export: Export, shape: Shape, files: Sequence[Written]) -> None:
-    """Writes the manifests, unless there are to be none."""
+    """Writes the manifests, with their defects."""
     if shape.has(Defect.NO_MANIFEST):
         return
     layout.finish(export, files, shape.now_ms + 1_000)

@@ -1,4 +1,4 @@
-"""Writes a synthetic export: several processes, each the queues and the data files that are its own."""
+"""Writes a synthetic export in several processes, each with queues and data files of its own."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Share(NamedTuple):
 
 
 def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda _: None) -> Path:
-    """Returns the folder of the export; `answers.json` in it describes its content. `progress` is called as messages
-    are done, with their number. Raises `BadInput` if the export exists already or is too small for a defect, and
-    `OSError`. On an error, everything that was begun is removed."""
+    """Returns the folder of the export; `answers.json` in it describes its content. `progress` is called with the
+    number of messages that were written since the last call. Raises `BadInput` if the export exists already or is too
+    small for a defect, and `OSError`. On an error, everything that was begun is removed."""
     export = Export(root, shape.export_id, "decant", shape.now_ms, shape.from_ms)
     if export.folder.exists():
         raise BadInput(f"{export.folder} is there already")
@@ -65,7 +65,7 @@ def generate(root: Path, shape: Shape, progress: Callable[[int], None] = lambda 
     try:
         _write(export, shape, progress)
     except BaseException:
-        layout.remove(export, (export.file(number) for number in range(shape.files + 1)))  # damage adds one
+        layout.remove(export, (export.file(number) for number in range(shape.files + 1)))  # a defect adds one
         raise
     return export.folder
 
@@ -91,7 +91,7 @@ def answers(folder: Path) -> dict[str, Any]:
 
 
 def _shares(export: Export, shape: Shape, progress: Callable[[int], None]) -> Iterator[Share]:
-    """In order, whatever order they end in: the same shape gives the same files."""
+    """Yields the shares in a fixed order: the same shape gives the same files."""
     queues = shape.all_queues()
     count = max(1, min(len(queues), shape.files // _FILES_OF_ONE))
     if count == 1:
@@ -148,7 +148,7 @@ class _Writer:
         self._write(item["pk"], line)
 
     def delete_some(self, shape: Shape, queue: Queue) -> None:
-        """Dead letters that were removed."""
+        """Lists some dead letters as removed."""
         own_id = groups.group_id(shape, queue.topic, groups.GROUPS[1])
         for at in range(_DELETED):
             pk, sk = f"dead#{shape.topic_id(queue.topic)}#{own_id}", f"{queue.number:03d}#{at:015d}"
@@ -160,7 +160,7 @@ class _Writer:
         return [file.close() for file in self._files]
 
     def _write(self, pk: str, line: bytes) -> None:
-        """Logs are most of the work, and are dealt out evenly."""
+        """Logs are most of the data, so they are spread evenly over the files."""
         place = self._place_of_log.get(pk)
         self._files[(zlib.crc32(pk.encode()) if place is None else place) % len(self._files)].write(line)
 

@@ -1,4 +1,4 @@
-"""The groups of a topic, where they stand in each queue, and what they have in flight."""
+"""The groups of a topic: their positions in each queue, and their messages in flight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CONSUMERS = ("screen-1", "screen-2")
 
 
 class Group(NamedTuple):
-    """`share`: of each queue that it has taken."""
+    """`share`: the part of each queue that it has taken."""
 
     name: str
     share: float
@@ -40,8 +40,8 @@ GROUPS = (
 
 @dataclass
 class Standing:
-    """A cursor to be. Counts are of messages: `in_flight` in the hands of consumers, `due` to be delivered again at
-    once, `retrying` later, in the cursor or in a page."""
+    """The content of a cursor. Counts are of messages: `in_flight` are leased, `due` are ready for another delivery,
+    `retrying` wait for one, in the cursor or in a page."""
 
     next: int
     leases: dict[str, list[Any]] = field(default_factory=dict)
@@ -54,12 +54,12 @@ class Standing:
 
 
 def nexts(shape: Shape, queue: Queue) -> list[int]:
-    """Where the groups stand in this queue."""
+    """The position of each group in this queue."""
     return [int(shape.quota(queue) * group.share) for group in GROUPS]
 
 
 def settings(shape: Shape, topic: int) -> Iterator[dict[str, Any]]:
-    """The items of a topic and of its groups that are of no queue."""
+    """The items of a topic and of its groups that belong to no queue."""
     topic_id = shape.topic_id(topic)
     about = {"queues": shape.queues, "retention_ms": RETENTION_MS, "index_keys": topic == 0}
     made = {"created_at_ms": START_MS - HOUR_MS, "version": 0}
@@ -166,7 +166,7 @@ def _hash(consumer: str) -> str:
 
 
 def _known(shape: Shape, queue: Queue, group: Group, consumer: str, standing: Standing) -> dict[str, Any]:
-    """`untaken`: messages that nobody was given yet. `ready`: with those whose lease has expired."""
+    """`untaken`: messages that were never delivered. `ready`: these, and those whose lease has expired."""
     end = shape.quota(queue)
     untaken = max(0, end - standing.next)
     return {

@@ -1,4 +1,4 @@
-"""The log of one queue, made in order: segments, payloads, and the decisions about what waited."""
+"""Writes the log of one queue in order: segments, payloads, and decisions about delayed messages."""
 
 from __future__ import annotations
 
@@ -197,7 +197,8 @@ def payload(topic_id: str, entry_id: bytes, piece: int, data: bytes, stored_at_m
 def decision(
     shape: Shape, queue: Queue, number: int, at_ms: int, slots: Sequence[tuple[int, bytes]], about: dict[str, Any]
 ) -> dict[str, Any]:
-    """`about`: the entry that delivers what is in these slots, and where it is tried first; empty: it is cancelled."""
+    """`about`: the entry that delivers the messages in these slots, and the segment to try first; empty: they are
+    cancelled."""
     key = {"pk": f"promotions#{shape.topic_id(queue.topic)}#{queue.number}", "sk": f"{number:015d}"}
     packed = b"".join(due_ms.to_bytes(6, "big") + entry_id for due_ms, entry_id in slots)
     by = bytes.fromhex(shape.name_of(f"decision {queue} {number}", 16))

@@ -13,7 +13,7 @@ import orjson
 import zstandard
 
 _LEVEL = 3
-"""The service compresses harder, for storage that is paid for."""
+"""The service compresses at a higher level, because it pays for storage."""
 INLINE_BYTES_MAX = 1_000
 PIECE_BYTES = 256 * 1024
 _TAGS = (None, None, "created", "paid", "paid", "paid", "shipped", "cancelled")
@@ -46,7 +46,7 @@ class Entry:
         return 1 + 3 + 13 + len(self.id) + numbers + len(self.codec) + place
 
     def placed(self, inline_max: int = INLINE_BYTES_MAX) -> Entry:
-        """The same; what is too large for a segment has its messages elsewhere."""
+        """The same entry; if it is too large for a segment, its messages lie in payload items."""
         return self if self.size <= inline_max else replace(self, pieces=-(-len(self.data) // PIECE_BYTES))
 
     def payloads(self) -> list[bytes]:
@@ -110,7 +110,7 @@ class Messages:
         return {"b": body}
 
     def key(self, bits: int) -> str:
-        """A few are in many messages. Each is in one queue only."""
+        """A few keys have many messages. Each key is in one queue only."""
         share = ((bits >> 32) & 0xFFFF) / 0x10000
         return f"customer-{int(share * share * share * _KEYS) * self._queues + self._queue}"
 

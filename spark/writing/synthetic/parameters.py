@@ -15,7 +15,8 @@ STEP_MS = 200
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 RETENTION_MS = 3 * DAY_MS
 QUIET_MS = 5 * MINUTE_MS
-"""Between the last message and the export, which is no snapshot: what is younger than a minute may look odd."""
+"""Between the last message and the export. An export is not a snapshot: changes of its last minute may contradict each
+other."""
 INDEX_KEYS_FROM = 0.9
 """In the first topic the index of keys was switched on late: it has the last tenth of each queue."""
 
@@ -30,11 +31,11 @@ class Defect(Enum):
     WRONG_END = "wrong_end"
     """A segment has lost an entry: the counts do not add up to its end."""
     DUPLICATE_ENTRY = "duplicate_entry"
-    """An entry is twice in a log."""
+    """An entry is in a log twice."""
     UNDECODABLE = "undecodable"
     """The packed messages of an entry cannot be decompressed."""
     MISSING_PAYLOAD = "missing_payload"
-    """The payload of an entry is not there."""
+    """The payload of an entry is missing."""
     ORPHAN_PAYLOAD = "orphan_payload"
     """A payload that no entry points to."""
     CURSOR_BEYOND_END = "cursor_beyond_end"
@@ -48,19 +49,19 @@ class Defect(Enum):
     PROMOTED_STILL_WAITING = "promoted_still_waiting"
     """A message that was delivered at its time still waits, though a later decision was made."""
     UNKNOWN_KIND = "unknown_kind"
-    """An item whose key is of no kind."""
+    """An item whose key belongs to no known kind."""
     UNKNOWN_CODEC = "unknown_codec"
-    """A message that waits is packed with a codec that nobody knows."""
+    """A message that waits is packed with an unknown codec."""
     CORRUPT_LINE = "corrupt_line"
-    """A line of a data file is no JSON."""
+    """A line of a data file is not JSON."""
     TRUNCATED_FILE = "truncated_file"
     """A data file ends in the middle."""
     WRONG_CHECKSUM = "wrong_checksum"
-    """The manifest has another checksum of a data file."""
+    """The manifest has a wrong checksum for a data file."""
     WRONG_COUNT = "wrong_count"
-    """The manifest counts an item more than a data file has."""
+    """The manifest counts one item more than a data file has."""
     MISSING_FILE = "missing_file"
-    """A data file is not there."""
+    """A data file is missing."""
     NO_MANIFEST = "no_manifest"
     """The export was never finished: it has no manifests."""
     WRONG_MANIFEST = "wrong_manifest"
@@ -74,8 +75,8 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """`entries`: messages of one produce call; each size brings as many messages as the others. `since`: how many of
-    the messages an export before has brought; given, this one is incremental."""
+    """`entries`: the numbers of messages in a produce call; each size has the same share of all messages. `since`: the
+    number of messages that the previous export had; if given, this export is incremental."""
 
     messages: int
     entries: tuple[int, ...] = (1, 10, 100)
@@ -94,14 +95,14 @@ class Shape:
         return [Queue(topic, queue) for topic in range(self.topics) for queue in range(self.queues)]
 
     def quota(self, queue: Queue, messages: int | None = None) -> int:
-        """The messages of this queue, of all so many (if not said: of all)."""
+        """The number of messages of this queue, out of so many in all (default: `self.messages`)."""
         total = self.messages if messages is None else messages
         count = self.topics * self.queues
         place = queue.topic * self.queues + queue.number
         return total // count + (place < total % count)
 
     def began(self, queue: Queue) -> int:
-        """The first offset that the export before did not have."""
+        """The first offset that the previous export did not have."""
         return 0 if self.since is None else self.quota(queue, self.since)
 
     @property

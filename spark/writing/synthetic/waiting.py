@@ -1,4 +1,4 @@
-"""Messages that wait for their time in one queue, and the last decisions about them; and records of dedup ids."""
+"""Writes the delayed messages of one queue, the last decision about them, and dedup records."""
 
 from __future__ import annotations
 
