@@ -17,38 +17,35 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Key, key_of
 
 
-class LateAcks:
-    def __init__(self, store: Store, retries: Retries) -> None:
-        self._store = store
-        self._retries = retries
+def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+    """Records in each batch which of its messages are dead or wait in a page."""
+    while batches:
+        seen = {page_id for batch in batches for page_id in batch.cursor.pages}
+        _note_dead(store, batches)
+        _note_paged(retries, batches)
+        left = [batch for batch in batches if batch.perhaps_lost()]
+        for batch, cursor in zip(left, read_again(store, [batch.cursor.key for batch in left]), strict=True):
+            batch.learn(cursor)
+        # A page written since may hold the missing messages.
+        batches = [batch for batch in left if batch.perhaps_lost() and batch.cursor.pages.keys() - seen]
 
-    def resolve(self, batches: Sequence[ReceiptBatch]) -> None:
-        """Records in each batch which of its messages are dead or wait in a page."""
-        while batches:
-            seen = {page_id for batch in batches for page_id in batch.cursor.pages}
-            self._note_dead(batches)
-            self._note_paged(batches)
-            left = [batch for batch in batches if batch.perhaps_lost()]
-            for batch, cursor in zip(left, read_again(self._store, [batch.cursor.key for batch in left]), strict=True):
-                batch.learn(cursor)
-            # A page written since may hold the missing messages.
-            batches = [batch for batch in left if batch.perhaps_lost() and batch.cursor.pages.keys() - seen]
 
-    def _note_dead(self, batches: Sequence[ReceiptBatch]) -> None:
-        late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
-        for letter in self._store.read([Keys(list(late), strong=True)])[0]:
-            batch, receipt = late[key_of(letter)]
-            if letter["epoch"] == receipt.epoch:
-                batch.lost.add(receipt.offset)
+def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> None:
+    late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
+    for letter in store.read([Keys(list(late), strong=True)])[0]:
+        batch, receipt = late[key_of(letter)]
+        if letter["epoch"] == receipt.epoch:
+            batch.lost.add(receipt.offset)
 
-    def _note_paged(self, batches: Sequence[ReceiptBatch]) -> None:
-        asked = []
-        for batch in batches:
-            last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
-            asked.append((batch.cursor, [page for page in batch.cursor.pages.values() if page.low <= last]))
-        for batch, pages in zip(batches, self._retries.read(asked), strict=True):
-            waiting = {offset for retries in pages.values() for retry in retries for offset in retry.offsets}
-            batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+
+def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+    asked = []
+    for batch in batches:
+        last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
+        asked.append((batch.cursor, [page for page in batch.cursor.pages.values() if page.low <= last]))
+    for batch, pages in zip(batches, retries.read(asked), strict=True):
+        waiting = {offset for leases in pages.values() for lease in leases for offset in lease.offsets}
+        batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
 
 
 def _letter_key(receipt: Receipt) -> Key:

@@ -12,7 +12,7 @@ from chalicelib.base.schema import string
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.consuming.late_acks import LateAcks
+from chalicelib.consuming import late_acks
 from chalicelib.consuming.receipt_batch import (
     NOTHING,
     RECEIPT_INVALID,
@@ -54,7 +54,6 @@ class Settler:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._burial = env.catalogue, burial
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
-        self._late_acks = LateAcks(env.store, cursors.retries)
 
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
@@ -64,7 +63,7 @@ class Settler:
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
         if late := [batch for batch in batches if batch.perhaps_lost()]:
-            self._late_acks.resolve(late)
+            late_acks.resolve(self._store, self._retries, late)
         return [failure for batch in batches for failure in batch.unacked()]
 
     def nack(

@@ -194,8 +194,7 @@ class ViewReader:
         if known is None or known.id != group.id:
             return None
         own = cursors_of(group, topic, items, keys.consumer(ask.consumer_id))
-        cursors = self._consumers.as_made_by(ask.consumer_id, own)
-        return cursors if self._consumers.admits(group, cursors, strong) else None
+        return self._consumers.admitted(group, ask.consumer_id, own, strong)
 
 
 def _window(group: Group, items: list[Item]) -> Item | None:

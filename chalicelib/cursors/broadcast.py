@@ -91,29 +91,23 @@ class Consumers:
         self._store, self._runtime = env.store, env.runtime
         self._retries = retries
 
-    def as_made_by(self, consumer_id: str, cursors: Sequence[Cursor]) -> list[Cursor]:
-        """The same, with new cursors in the form in which a pop of this consumer will create them."""
+    def admitted(
+        self, group: Group, consumer_id: str, cursors: Sequence[Cursor], is_current: bool
+    ) -> list[Cursor] | None:
+        """The cursors from which a pop of this consumer continues, new ones in the form in which it creates them. None:
+        read them again, since the consumer was forgotten, here or concurrently, or the read was not `is_current`."""
         now = self._runtime.now()
-        return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
-
-    def admits(self, group: Group, cursors: Sequence[Cursor], is_current: bool) -> bool:
-        """Whether a consumer can continue from these cursors. If not, the caller has to read them again: the consumer
-        was forgotten, here or concurrently, or the read was not `is_current`."""
-        now = self._runtime.now()
-        standing = [cursor for cursor in cursors if cursor.stands]
-        last = newest(standing)
-        if last is None:
-            return True
-        if is_idle(last, now):
+        last = newest(cursors)
+        if last and is_idle(last, now):
             if is_current:
-                self._forget(group, standing, last)
-            return False
-        if now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
+                self._forget(group, [cursor for cursor in cursors if cursor.stands], last)
+            return None
+        if last and now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
             try:
                 self._store.write(note(last, now))
             except Refused:
-                return False
-        return True
+                return None
+        return [cursor.to_be_made(now, now, consumer_id) for cursor in cursors]
 
     def forget_idle(self, topic: Topic, group: Group, now: int) -> int:
         """Forgets consumers that have not popped for `IDLE_CONSUMER_MS`. Returns how many."""
@@ -139,12 +133,12 @@ class Consumers:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
             writes = [reset(cursor, offset) if cursor.stands else create(cursor) for cursor, offset in now]
             for (cursor, offset), outcome in zip(now, self._each(writes), strict=True):
-                found = outcome.before if isinstance(outcome, Refused) else outcome
+                item = outcome.before if isinstance(outcome, Refused) else outcome
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(cursor)
-                elif found:
-                    moving.append((Cursor.of(found), offset))
+                elif item:
+                    moving.append((Cursor.of(item), offset))
                 elif not group.is_broadcast:  # in a broadcast group the consumer may have been forgotten
                     raise GroupNotFound(f"group '{group.name}' does not exist any more")
 

@@ -40,8 +40,7 @@ class RetryPage:
 
     @classmethod
     def of(cls, page_id: str, noted: list[int]) -> RetryPage:
-        due, count, low = noted
-        return cls(page_id, due, count, low)
+        return cls(page_id, *noted)
 
     @classmethod
     def holding(cls, page_id: str, leases: Iterable[Lease]) -> RetryPage:
@@ -55,6 +54,9 @@ class RetryPage:
     @property
     def path(self) -> Path:
         return ("pages", self.id)
+
+    def key(self, cursor: Key) -> Key:
+        return keys.retry_page(cursor, self.due, self.id)
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,8 @@ from dataclasses import dataclass
 from chalicelib.base.limits import LEASES_MAX, MINUTE_MS
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import ACKED, CONFIRMED, MOVED, Lease, mark
-from chalicelib.table.writes import (
-    Absent,
-    Add,
-    Append,
-    AtMost,
-    Effect,
-    Either,
-    Equals,
-    Exists,
-    Guard,
-    Item,
-    Key,
-    Lacks,
-    Remove,
-    Set,
-    SizeBelow,
-    SizeIs,
-    Write,
-)
+from chalicelib.table import writes
+from chalicelib.table.writes import Effect, Guard, Item, Key, Write
 
 LEASES_ROOM = 500
 """Additional leases for nacks and extensions of parts, which must work when no claim can."""
@@ -68,21 +51,21 @@ def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] =
             recognised(before)
         return is_there
 
-    return Write(cursor.key, (Equals(("epoch",), cursor.epoch), *change.guards), change.effects, landed)
+    return Write(cursor.key, (writes.Equals(("epoch",), cursor.epoch), *change.guards), change.effects, landed)
 
 
 def create(cursor: Cursor) -> Write:
     """Creates the cursor at its start; an existing one is fine."""
     effects = (
-        Set(("epoch",), cursor.epoch),
-        Set(("next",), [cursor.next]),
-        Set(("leases",), {}),
-        Set(("dead",), 0),
-        Set(("claims",), 0),
-        *(() if cursor.last_pop_at_ms is None else (Set(("at",), cursor.last_pop_at_ms),)),
-        *(() if cursor.last_consumer_id is None else (Set(("by",), cursor.last_consumer_id),)),
+        writes.Set(("epoch",), cursor.epoch),
+        writes.Set(("next",), [cursor.next]),
+        writes.Set(("leases",), {}),
+        writes.Set(("dead",), 0),
+        writes.Set(("claims",), 0),
+        *(() if cursor.last_pop_at_ms is None else (writes.Set(("at",), cursor.last_pop_at_ms),)),
+        *(() if cursor.last_consumer_id is None else (writes.Set(("by",), cursor.last_consumer_id),)),
     )
-    return Write(cursor.key, (Absent(("epoch",)),), effects, landed=lambda before: before is not None)
+    return Write(cursor.key, (writes.Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
 
 def claim(token: str, count: int, segment: int | None, deadline: int, passed: Collection[int] = ()) -> Change:
@@ -91,12 +74,12 @@ def claim(token: str, count: int, segment: int | None, deadline: int, passed: Co
     marks = [mark(ACKED, passed)] if passed else []
     return Change(
         guards=(
-            SizeBelow(("leases",), LEASES_MAX),
-            Absent(("leases", token)),
+            writes.SizeBelow(("leases",), LEASES_MAX),
+            writes.Absent(("leases", token)),
         ),
         effects=(
-            Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),
-            Add(("next", 0), count),
+            writes.Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),
+            writes.Add(("next", 0), count),
             *_hint(segment),
         ),
         tokens=(token,),
@@ -105,47 +88,49 @@ def claim(token: str, count: int, segment: int | None, deadline: int, passed: Co
 
 def pass_by(count: int, segment: int | None) -> Change:
     """Settles `count` messages from `next` on, all of which the filter rejects."""
-    return Change(effects=(Add(("next", 0), count), *_hint(segment)))
+    return Change(effects=(writes.Add(("next", 0), count), *_hint(segment)))
 
 
 def _hint(segment: int | None) -> tuple[Effect, ...]:
-    return () if segment is None else (Set(("segment",), segment),)
+    return () if segment is None else (writes.Set(("segment",), segment),)
 
 
 def not_beyond(next_at_most: int) -> Change:
     """Demands that other claims have not moved `next` so far that this one would pass the end as read, or the cap."""
-    return Change(guards=(AtMost(("next", 0), next_at_most),))
+    return Change(guards=(writes.AtMost(("next", 0), next_at_most),))
 
 
 def stays_at(cursor: Cursor) -> Change:
     """Demands that nothing new was taken since."""
-    return Change(guards=(Equals(("next", 0), cursor.next),))
+    return Change(guards=(writes.Equals(("next", 0), cursor.next),))
 
 
 def no_claim_since(cursor: Cursor) -> Change:
-    return Change(guards=(Equals(("claims",), cursor.claims),))
+    return Change(guards=(writes.Equals(("claims",), cursor.claims),))
 
 
 def no_redrive_since(cursor: Cursor) -> Change:
     """Demands the count of dead letters as read: a redriven message is taken over like any other due one, so it could
     exceed the cap unnoticed."""
-    return Change(guards=(Equals(("dead",), cursor.dead),))
+    return Change(guards=(writes.Equals(("dead",), cursor.dead),))
 
 
 def popped(consumer_id: str | None, now: int) -> Change:
-    return Change(effects=(Set(("at",), now), Set(("by",), consumer_id or ""), Add(("claims",), 1)))
+    return Change(
+        effects=(writes.Set(("at",), now), writes.Set(("by",), consumer_id or ""), writes.Add(("claims",), 1))
+    )
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
     """Moves messages of a lease into new ones, by extension, nack or takeover. The size is part of the fence: any ack
     or move since the read would have made the lease longer."""
     if old.parked and len(indexes) == len(old.owed):
-        leave: Effect = Remove(old.path)  # no receipts exist for it, so it need not stay as a witness
+        leave: Effect = writes.Remove(old.path)  # no receipts exist for it, so it need not stay as a witness
     else:
         leave = _marked(old, mark(MOVED, indexes))
     return Change(
-        guards=_fence(old) + tuple(Absent(lease.path) for lease in new),
-        effects=(leave, *(Set(lease.path, lease.listed()) for lease in new)),
+        guards=_fence(old) + tuple(writes.Absent(lease.path) for lease in new),
+        effects=(leave, *(writes.Set(lease.path, lease.listed()) for lease in new)),
         tokens=tuple(lease.token for lease in new),
     )
 
@@ -153,13 +138,13 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
 def confirm(leases: Iterable[Lease]) -> Change:
     """Records on leases that a second call of their attempt delivers them: if the first call fails, it can then not
     give them back."""
-    parts = [Change(_fence(lease), (Append(lease.path, [CONFIRMED]),)) for lease in leases]
+    parts = [Change(_fence(lease), (writes.Append(lease.path, [CONFIRMED]),)) for lease in leases]
     return sum(parts, Change())
 
 
 def has_room() -> Change:
     """Demands room for the leases that settling makes: a few more than claims may have."""
-    return Change(guards=(SizeBelow(("leases",), LEASES_MAX + LEASES_ROOM),))
+    return Change(guards=(writes.SizeBelow(("leases",), LEASES_MAX + LEASES_ROOM),))
 
 
 def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = PRUNED_MAX) -> Change:
@@ -167,34 +152,34 @@ def prune(cursor: Cursor, now: int, touched: Collection[str] = (), most: int = P
     inert, so any write may remove them at any time. `touched`: tokens that the same write changes."""
     inert = [lease for lease in cursor.inert if lease.token not in touched]
     witnesses = sorted((lease for lease in inert if lease.is_witness), key=lambda lease: -lease.deadline)
-    gone = [lease for lease in inert if not lease.is_witness]
-    gone += [
+    done = [lease for lease in inert if not lease.is_witness]
+    old = [
         lease for place, lease in enumerate(witnesses) if place >= WITNESSES_MAX or lease.deadline + WITNESS_MS < now
     ]
-    return forget(gone[:most])
+    return forget([*done, *old][:most])
 
 
 def forget(inert: Iterable[Lease]) -> Change:
     """Removes leases that owe nothing, if they still exist."""
     leases = list(inert)
-    guards = tuple(Either(Absent(lease.path), _is_that(lease)) for lease in leases)
-    return Change(guards, tuple(Remove(lease.path) for lease in leases))
+    guards = tuple(writes.Either(writes.Absent(lease.path), _is_that(lease)) for lease in leases)
+    return Change(guards, tuple(writes.Remove(lease.path) for lease in leases))
 
 
 def _fence(lease: Lease) -> tuple[Guard, ...]:
     """Demands that the lease is unchanged since it was read."""
-    return SizeIs(lease.path, lease.size), _is_that(lease)
+    return writes.SizeIs(lease.path, lease.size), _is_that(lease)
 
 
 def _marked(lease: Lease, marked: bytes) -> Effect:
     if lease.is_scribbled:
-        return Set(lease.path, [*lease.tidied().listed(), marked])
-    return Append(lease.path, [marked])
+        return writes.Set(lease.path, [*lease.tidied().listed(), marked])
+    return writes.Append(lease.path, [marked])
 
 
 def _is_that(lease: Lease) -> Guard:
     """A claim that arrives after its lease was fully acked makes one with the same token again, further on."""
-    return Equals((*lease.path, 0), lease.start)
+    return writes.Equals((*lease.path, 0), lease.start)
 
 
 def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Change:
@@ -203,7 +188,7 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
     change = Change()
     for lease, indexes in chosen:
         change += move(lease, indexes, ())
-    return change + Change(effects=(Add(("dead",), letters),))
+    return change + Change(effects=(writes.Add(("dead",), letters),))
 
 
 def redriven(parked: Sequence[Lease], letters: int) -> Change:
@@ -213,15 +198,15 @@ def redriven(parked: Sequence[Lease], letters: int) -> Change:
     the epoch: `next` only grows, and a message below it enters a lease only from another lease that owes it, or from
     its letter, which the transaction demands and removes."""
     return Change(
-        guards=(SizeBelow(("leases",), LEASES_MAX), *(Absent(lease.path) for lease in parked)),
-        effects=(Add(("dead",), -letters), *(Set(lease.path, lease.listed()) for lease in parked)),
+        guards=(writes.SizeBelow(("leases",), LEASES_MAX), *(writes.Absent(lease.path) for lease in parked)),
+        effects=(writes.Add(("dead",), -letters), *(writes.Set(lease.path, lease.listed()) for lease in parked)),
         tokens=tuple(lease.token for lease in parked),
     )
 
 
 def purged(key: Key, letters: int) -> Write:
     """Counts purged letters, in any epoch: resets do not change the count."""
-    return Write(key, (Exists(("epoch",)),), (Add(("dead",), -letters),))
+    return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
 
 def ends(lease: Lease, indexes: Collection[int]) -> bool:
@@ -233,9 +218,9 @@ def ack(lease: Lease, indexes: Collection[int]) -> Change:
     """Settles messages of a lease. The last ack removes the lease; earlier ones append a mark, which needs no
     compare-and-swap, so that consumers of one lease do not hinder each other. Now and then the marks are merged."""
     if ends(lease, indexes):
-        return Change(_fence(lease), (Remove(lease.path),))
+        return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), Lacks(lease.path, acked))
+    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), writes.Lacks(lease.path, acked))
     return Change(guards, (_marked(lease, acked),))
 
 
@@ -244,13 +229,13 @@ def reset(cursor: Cursor, offset: int) -> Write:
     epoch = cursor.epoch + 1
     return Write(
         cursor.key,
-        (Equals(("epoch",), cursor.epoch),),
+        (writes.Equals(("epoch",), cursor.epoch),),
         (
-            Set(("epoch",), epoch),
-            Set(("next",), [offset]),
-            Set(("leases",), {}),
-            Remove(("segment",)),
-            Remove(("pages",)),
+            writes.Set(("epoch",), epoch),
+            writes.Set(("next",), [offset]),
+            writes.Set(("leases",), {}),
+            writes.Remove(("segment",)),
+            writes.Remove(("pages",)),
         ),
         landed=lambda before: before is not None and before["epoch"] == epoch and before["next"] == [offset],
     )

@@ -53,13 +53,13 @@ def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
 
 def runs(indexes: Iterable[int]) -> list[range]:
     """The indexes as unbroken ranges: a lease covers adjacent offsets, so a split makes one lease per run."""
-    found: list[range] = []
+    unbroken: list[range] = []
     for index in sorted(indexes):
-        if found and found[-1].stop == index:
-            found[-1] = range(found[-1].start, index + 1)
+        if unbroken and unbroken[-1].stop == index:
+            unbroken[-1] = range(unbroken[-1].start, index + 1)
         else:
-            found.append(range(index, index + 1))
-    return found
+            unbroken.append(range(index, index + 1))
+    return unbroken
 
 
 class Fates(NamedTuple):
@@ -74,10 +74,10 @@ class Fates(NamedTuple):
 def _fates(count: int, marks: tuple[bytes, ...]) -> Fates:
     """If two marks name one message, the first counts."""
     left, acked, moved = (1 << count) - 1, 0, 0
-    for each in marks:
-        fresh = int.from_bytes(each[1:], "little") & left
+    for marked in marks:
+        fresh = int.from_bytes(marked[1:], "little") & left
         left &= ~fresh
-        if each[:1] == ACKED:
+        if marked[:1] == ACKED:
             acked |= fresh
         else:
             moved |= fresh
@@ -130,7 +130,7 @@ class Lease:
     @property
     def is_scribbled(self) -> bool:
         """Whether merging its marks would help."""
-        return sum(len(each) > 1 for each in self.marks) >= MARKS_MAX
+        return sum(len(marked) > 1 for marked in self.marks) >= MARKS_MAX
 
     def tidied(self) -> Lease:
         """The same lease with the same length, and all its marks merged into the first two."""

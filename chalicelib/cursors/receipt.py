@@ -93,8 +93,8 @@ class Receipts:
     def _key(self, topic_id: str) -> bytes:
         key = self._configured or self._kept.get(topic_id)
         if key is None:
-            found = self._store.read([Keys([keys.signing_key()], strong=True)])[0]
-            key = found[0]["value"] if found else self._make_key()
+            items = self._store.read([Keys([keys.signing_key()], strong=True)])[0]
+            key = items[0]["value"] if items else self._make_key()
             self._kept.keep(topic_id, key)
         return key
 

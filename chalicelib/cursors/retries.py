@@ -18,23 +18,8 @@ from chalicelib.cursors.cursor import Cursor, RetryPage, read_again
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import PARKED, Lease, parked
 from chalicelib.store import Keys
-from chalicelib.table import keys
-from chalicelib.table.writes import (
-    Absent,
-    Effect,
-    Exists,
-    Guard,
-    Item,
-    Key,
-    Refused,
-    Remove,
-    RemoveItem,
-    Set,
-    SizeBelow,
-    SizeIs,
-    Write,
-    key_of,
-)
+from chalicelib.table import writes
+from chalicelib.table.writes import Effect, Guard, Item, Refused, Write, key_of
 
 PARKED_MAX = 64
 """Leases that wait for a retry in the cursor itself: some 2.5 KB. With more, those due last move into a page."""
@@ -47,18 +32,9 @@ RETRY_SOON_MS = 5 * SECOND_MS
 RETRY_PAGE_ID_CHARS = 8
 
 
-def put_page(key: Key, leases: Iterable[Lease]) -> Write:
-    """The key has a new random part."""
-    return Write(key, (), (Set(("retries",), [lease.listed() for lease in leases]),))
-
-
 def retries_of(item: Item) -> list[Lease]:
     """The leases of a page. Their tokens are not kept: each gets a new one when it comes back."""
     return [Lease.of(PARKED, listed) for listed in item["retries"]]
-
-
-def remove_page(key: Key) -> Write:
-    return Write(key, (), (RemoveItem(),))
 
 
 def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
@@ -72,20 +48,19 @@ def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
     return sorted(waiting, key=lambda lease: (lease.deadline, lease.start))[-RETRY_PAGE_LEASES:]
 
 
-def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
-    """The cursor's part; the page's is `put_page`. A parked lease only ever gets marks, under a token that is never
+def put_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[Write]:
+    """Moves the leases into a new page. A transaction. A parked lease only ever gets marks, under a token that is never
     used again, so its length shows whether it is unchanged."""
-    noted: Effect = Set(page.path, page.noted())
-    has_map: Guard = Exists(("pages",))
+    noted: Effect = writes.Set(page.path, page.noted())
+    has_map: Guard = writes.Exists(("pages",))
     if not cursor.has_pages:
-        noted, has_map = Set(("pages",), {page.id: page.noted()}), Absent(("pages",))
-    return write(
-        cursor,
-        Change(
-            (has_map, *(SizeIs(lease.path, lease.size) for lease in leases)),
-            (noted, *(Remove(lease.path) for lease in leases)),
-        ),
+        noted, has_map = writes.Set(("pages",), {page.id: page.noted()}), writes.Absent(("pages",))
+    change = Change(
+        (has_map, *(writes.SizeIs(lease.path, lease.size) for lease in leases)),
+        (noted, *(writes.Remove(lease.path) for lease in leases)),
     )
+    listed = writes.Set(("retries",), [lease.listed() for lease in leases])
+    return [write(cursor, change), Write(page.key(cursor.key), (), (listed,))]
 
 
 def after_putting_away(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
@@ -102,16 +77,18 @@ def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
     return min(due, key=lambda page: (page.due, page.low))
 
 
-def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Write:
-    """The cursor's part; the page's is `remove_page`. The leases are new, with the messages of the page."""
-    return write(
-        cursor,
-        Change(
-            (Exists(page.path), SizeBelow(("leases",), LEASES_MAX), *(Absent(lease.path) for lease in leases)),
-            (Remove(page.path), *(Set(lease.path, lease.listed()) for lease in leases)),
-            tuple(lease.token for lease in leases),
+def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[Write]:
+    """Replaces a page by new leases with its messages. A transaction."""
+    change = Change(
+        (
+            writes.Exists(page.path),
+            writes.SizeBelow(("leases",), LEASES_MAX),
+            *(writes.Absent(lease.path) for lease in leases),
         ),
+        (writes.Remove(page.path), *(writes.Set(lease.path, lease.listed()) for lease in leases)),
+        tuple(lease.token for lease in leases),
     )
+    return [write(cursor, change), Write(page.key(cursor.key), (), (writes.RemoveItem(),))]
 
 
 def after_bringing_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> Cursor:
@@ -140,31 +117,27 @@ class Retries:
         if not leases:
             return cursor
         page = RetryPage.holding(self._runtime.name(RETRY_PAGE_ID_CHARS), leases)
-        key = keys.retry_page(cursor.key, page.due, page.id)
-        try:
-            self._store.write_together([put_away(cursor, page, leases), put_page(key, leases)])
-        except Refused as refused:
-            return Cursor.or_none(refused.before)
-        return after_putting_away(cursor, page, leases)
+        return self._written(put_away(cursor, page, leases), after_putting_away(cursor, page, leases))
 
     def bring_back(self, cursor: Cursor, page: RetryPage) -> Cursor | None:
         """The cursor with the retries of a page, or as it is now if another caller was faster; None: it was deleted."""
-        key = keys.retry_page(cursor.key, page.due, page.id)
-        items = self._store.read([Keys([key], strong=True)])[0]
+        items = self._store.read([Keys([page.key(cursor.key)], strong=True)])[0]
         if not items:
             return read_again(self._store, [cursor.key])[0]
         leases = self._renewed(retries_of(items[0]))
+        return self._written(bring_back(cursor, page, leases), after_bringing_back(cursor, page, leases))
+
+    def _written(self, together: Sequence[Write], after: Cursor) -> Cursor | None:
+        """The cursor after a transaction, or as it is if that was refused."""
         try:
-            self._store.write_together([bring_back(cursor, page, leases), remove_page(key)])
+            self._store.write_together(together)
         except Refused as refused:
             return Cursor.or_none(refused.before)
-        return after_bringing_back(cursor, page, leases)
+        return after
 
     def read(self, asked: Sequence[tuple[Cursor, Iterable[RetryPage]]]) -> list[dict[str, list[Lease]]]:
         """For each cursor, the retries in these of its pages, by id. A missing page was brought back just now."""
-        by_key = [
-            {keys.retry_page(cursor.key, page.due, page.id): page.id for page in pages} for cursor, pages in asked
-        ]
+        by_key = [{page.key(cursor.key): page.id for page in pages} for cursor, pages in asked]
         wanted = [Keys(list(pages), strong=True) for pages in by_key if pages]
         answers = iter(self._store.read(wanted) if wanted else [])
         return [{pages[key_of(item)]: retries_of(item) for item in next(answers)} if pages else {} for pages in by_key]
@@ -186,7 +159,7 @@ class Retries:
 
     def forget(self, cursor: Cursor) -> None:
         """Removes the cursor's pages, which a reset made unreachable. Only saves cost."""
-        pages = [keys.retry_page(cursor.key, page.due, page.id) for page in cursor.pages.values()]
+        pages = [page.key(cursor.key) for page in cursor.pages.values()]
         if pages:
             with suppress(StoreUnavailable):
                 self._store.remove_all(pages)

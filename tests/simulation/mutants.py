@@ -12,14 +12,13 @@ from chalicelib.base import message
 from chalicelib.consuming import claim, claim_plan, receipt_batch, settle
 from chalicelib.cursors import broadcast, cursor, cursor_writes, lease, receipt, retries
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.retries import bring_back
 from chalicelib.dead_letters import bury, redrive
 from chalicelib.log import payloads, segment, writer
 from chalicelib.log.segment import SEGMENT_FULL_BYTES
 from chalicelib.producing import produce
 from chalicelib.store import Keys
 from chalicelib.table import keys
-from chalicelib.table.writes import AtMost, Equals, Lacks, SizeIs, Write, never_landed
+from chalicelib.table.writes import Add, AtMost, Equals, Exists, Lacks, Set, SizeIs, Write, never_landed
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -205,7 +204,7 @@ def attempts_that_begin_anew() -> Any:
     def take(*args: Any) -> Change:
         made = true(*args)
         for effect in made.effects:
-            if isinstance(effect, cursor_writes.Set) and isinstance(effect.value, list) and len(effect.value) == 4:
+            if isinstance(effect, Set) and isinstance(effect.value, list) and len(effect.value) == 4:
                 effect.value[3] = 1
         return made
 
@@ -463,9 +462,7 @@ def redrives_of_what_is_alive() -> Any:
 @planted
 def redrives_that_keep_the_letter() -> Any:
     """What is redriven is dead still."""
-    return patch.object(
-        redrive.dead_letter, "remove", lambda letter: Write(letter.key, (), (cursor_writes.Add(("again",), 1),))
-    )
+    return patch.object(redrive.dead_letter, "remove", lambda letter: Write(letter.key, (), (Add(("again",), 1),)))
 
 
 @planted
@@ -485,9 +482,9 @@ def pages_that_nobody_notes() -> Any:
 
     true = retries.put_away
 
-    def put_away(*args: Any) -> Write:
-        made = true(*args)
-        return dataclasses.replace(made, effects=made.effects[1:])
+    def put_away(*args: Any) -> list[Write]:
+        of_cursor, of_page = true(*args)
+        return [dataclasses.replace(of_cursor, effects=of_cursor.effects[1:]), of_page]
 
     return patch.object(retries, "put_away", put_away)
 
@@ -495,7 +492,8 @@ def pages_that_nobody_notes() -> Any:
 @planted
 def pages_that_come_back_twice() -> Any:
     """Two pops at once bring back one page."""
-    return patch.object(retries, "bring_back", lambda *args: without(bring_back(*args), cursor_writes.Exists))
+    true = retries.bring_back
+    return patch.object(retries, "bring_back", lambda *args: [without(made, Exists) for made in true(*args)])
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
