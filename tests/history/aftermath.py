@@ -9,6 +9,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from chalicelib.store import Range
+from chalicelib.store.paging import positions_of
 from chalicelib.table import keys
 from tests.history.caller import PADDED, Caller
 from tests.history.facts import History, Place
@@ -19,11 +20,11 @@ _LEASE_MS = 60_000
 
 def messages_of(service: Service, topic: Topic) -> Iterator[Stored]:
     """All unexpired messages of the log."""
-    positions, is_all = dict.fromkeys(range(topic.queues), 0), False
-    while not is_all:
-        page = service.reading.lookup.read(topic, positions, _PAGE)
-        yield from page.messages
-        positions, is_all = page.positions, page.is_all
+    positions = dict.fromkeys(range(topic.queues), 0)
+    while positions:
+        messages, token = service.reading.lookup.read(topic, positions, _PAGE)
+        yield from messages
+        positions = positions_of(token, topic.queues) if token else {}
 
 
 def read_log(service: Service, topic: Topic, history: History) -> None:

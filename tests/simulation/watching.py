@@ -66,8 +66,8 @@ def read_told(service: Service, history: History) -> None:
     service.sweeps.forward()
     with suppress(TopicNotFound):
         topic = service.env.catalogue.current_topic(alarm.TOPIC)
-        page = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
-        for stored in page.messages:
+        messages, _ = service.reading.lookup.read(topic, dict.fromkeys(range(topic.queues), 0), _PAGE)
+        for stored in messages:
             told = orjson.loads(stored.message.body)
             history.alarms_told.setdefault(told["group"], []).append(AlarmChange(told["at_ms"], told["state"]))
 
