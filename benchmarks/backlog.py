@@ -20,7 +20,7 @@ from benchmarks.report import Cell, table
 from benchmarks.workload import Workload
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 
@@ -93,7 +93,7 @@ def backlog(plan: Plan) -> str:
         timed = [_few(OverHttp(second, _TOPIC), "over HTTP"), *many]
         _take_turns(timed, Meter(), plan.pops, "pops over HTTP")
     store = MemoryStore()
-    api = Api(build(store, system()))
+    api = Api(Service(store, system()))
     same = replace(plan, singles=timed[-1].singles, singles_seconds=float("inf"))
     many = _many(InProcess(api, f"{_TOPIC}-many"), same, "in memory")
     billed = [_few(InProcess(api, f"{_TOPIC}-few"), "in memory"), *many]

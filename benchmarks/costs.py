@@ -14,7 +14,7 @@ from benchmarks.progress import shown
 from benchmarks.report import Cell, size_name, table
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 
@@ -38,7 +38,7 @@ Taken = dict[str, list[Took]]
 def costs(cycles: int) -> str:
     rows: list[list[Cell]] = []
     with servers.emulated_store() as store:
-        emulated = Api(build(store, system()))
+        emulated = Api(Service(store, system()))
         for case in shown(CASES, len(CASES), "each operation on both stores"):
             in_memory = _in_memory(case, cycles)
             on_emulator = Operations(InProcess(emulated, case.topic), case, Meter()).run(cycles)
@@ -48,7 +48,7 @@ def costs(cycles: int) -> str:
 
 def _in_memory(case: Case, cycles: int) -> Taken:
     store = MemoryStore()
-    return Operations(InProcess(Api(build(store, system())), case.topic), case, store.meter).run(cycles)
+    return Operations(InProcess(Api(Service(store, system())), case.topic), case, store.meter).run(cycles)
 
 
 def _rows(case: Case, in_memory: Taken, on_emulator: Taken) -> Iterator[list[Cell]]:

@@ -24,7 +24,7 @@ from benchmarks.report import table
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.store import MemoryStore
 
 _ROOT = str(Path(chalicelib.__file__).parent)
@@ -65,7 +65,7 @@ def walk(request: Callable[[], object]) -> Walk:
 
 def moves() -> str:
     """A table of the walks of the hot requests."""
-    wiring.use(Api(build(MemoryStore(), system())))
+    wiring.use(Api(Service(MemoryStore(), system())))
     try:
         rows = [[name, len(each.files), len(each.functions), each.calls, each.moves] for name, each in _walks()]
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,16 +23,21 @@ if TYPE_CHECKING:
     from chalicelib.upkeep.sweeps import Sweeps
 
 
-@dataclass(frozen=True)
 class Service:
-    env: Env
-    cursors: Cursors
-    delays: Delays
-    producing: Producing
-    dead_letters: DeadLetters
-    consuming: Consuming
-    reading: Reading
-    admin: Admin
+    """One instance of the service: it owns its caches, everything else is in the store."""
+
+    def __init__(
+        self, store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None
+    ) -> None:
+        self.env = env = Env(store, runtime, Catalogue(store, runtime))
+        log = Log(env)
+        self.cursors = Cursors(env, signing_key)
+        self.delays = Delays(env, log)
+        self.admin = Admin(env, log, self.cursors)
+        self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
+        self.producing = Producing(env, log, self.delays, hooks or SendHooks())
+        self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
+        self.reading = Reading(env, log, self.delays)
 
     @cached_property
     def sweeps(self) -> Sweeps:
@@ -41,14 +45,3 @@ class Service:
         from chalicelib.upkeep.sweeps import Sweeps
 
         return Sweeps(self.env, self.cursors, self.delays, self.dead_letters, self.admin)
-
-
-def build(store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None) -> Service:
-    """One instance of the service: it owns its caches, everything else is in the store."""
-    env = Env(store, runtime, Catalogue(store, runtime))
-    log, cursors = Log(env), Cursors(env, signing_key)
-    delays, admin = Delays(env, log), Admin(env, log, cursors)
-    dead_letters = DeadLetters(env, log, cursors, delays)
-    producing = Producing(env, log, delays, hooks or SendHooks())
-    consuming = Consuming(env, log, cursors, delays, dead_letters)
-    return Service(env, cursors, delays, producing, dead_letters, consuming, Reading(env, log, delays), admin)

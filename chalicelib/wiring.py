@@ -17,7 +17,7 @@ from typing import Any
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
-from chalicelib.service import build
+from chalicelib.service import Service
 from chalicelib.store import Store
 
 TABLE_DEFAULT = "decant"
@@ -38,7 +38,7 @@ class _Instance:
 def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
-            _Instance.api = Api(build(store(), system(), signing_key(), _HOOKS))
+            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS))
         return _Instance.api
 
 

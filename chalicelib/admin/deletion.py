@@ -30,9 +30,7 @@ class Deletion:
 
     def group(self, group: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
-        noted = ((group.alarm_key, group.alarm), (group.window_key, group.rate_limit))
-        if beside := [key for key, setting in noted if setting is not None]:
-            self._store.remove_all(beside)
+        self._store.remove_all([group.alarm_key, group.window_key])
         if self._emptied(group.topic_id, [keys.cursors(group.topic_id, group.name, group.id)], until_ms):
             self._emptied(group.topic_id, _beside_cursors(group.topic_id, group.id, queues), until_ms)
 
@@ -70,7 +68,9 @@ class Deletion:
             pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
             held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]
             self._remove_payloads(topic.id, [entry for segment in held for entry in segment.entries])
-            raise_trouble(self._store.write_each([segment.empty(each, self._ttl()) for each in held]) if held else [])
+            raise_trouble(
+                self._store.write_each([segment.empty(filled, self._ttl()) for filled in held]) if held else []
+            )
             spans = [
                 (pk, f"{page[-1]['sk']}{keys.AFTER}", high)
                 for (pk, _, high), page in zip(spans, pages, strict=True)
@@ -111,8 +111,8 @@ class Deletion:
 
     def _first(self, spans: Sequence[_Span]) -> list[Item]:
         """The first items of each range."""
-        found = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
-        return [item for items in found for item in items]
+        answers = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
+        return [item for items in answers for item in items]
 
 
 def _whole(pk: str) -> _Span:

@@ -155,12 +155,13 @@ class Groups:
 
     def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:
         """The progress of each group with the time of storing of the first ready message of each queue."""
-        heads = {(each.queue, each.first_ready) for queues in groups for each in queues if each.first_ready is not None}
+        parts = [part for queues in groups for part in queues]
+        heads = {(part.queue, part.first_ready) for part in parts if part.first_ready is not None}
         wants = {head: Want(topic.logs[head[0]], head[1], 1, None) for head in heads}
         chains = dict(zip(wants, self._reader.chains(list(wants.values()), strong=True), strict=True))
         stored: dict[tuple[int, int | None], int]
         stored = {head: stored_at(chain, head[1]) for head, chain in chains.items() if chain}
         return [
-            [replace(each, oldest_ready_at_ms=stored.get((each.queue, each.first_ready))) for each in queues]
+            [replace(part, oldest_ready_at_ms=stored.get((part.queue, part.first_ready))) for part in queues]
             for queues in groups
         ]

@@ -55,12 +55,12 @@ class Topics:
                 self._store.write_together([topic.create(made)])
                 return made, True
             except Refused as refused:
-                found = Topic.of(refused.before or {})
-            topic.demand_unchanged(found, given.get("queues"))
-            if all(getattr(found, field) == value for field, value in given.items()):
-                return found, False
+                current = Topic.of(refused.before or {})
+            topic.demand_unchanged(current, given.get("queues"))
+            if all(getattr(current, field) == value for field, value in given.items()):
+                return current, False
             with suppress(Refused):  # another caller changed or deleted it since it was read
-                return Topic.of(self._store.write(topic.change(found, given, self._runtime.now()))), False
+                return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
 
     def offsets(self, topic: Topic) -> list[QueueOffsets]:
         firsts, ends = self._log_offsets.firsts(topic, self._runtime.now()), self._log_offsets.ends(topic)

@@ -34,11 +34,11 @@ class Catalogue:
     def current_topic(self, name: str) -> Topic:
         """The topic, read again. Raises TopicNotFound, InvalidName."""
         checked_name("topic", name)
-        found = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
-        if not found:
+        items = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
+        if not items:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
-        topic = Topic.of(found[0])
+        topic = Topic.of(items[0])
         self._topics.keep(name, (self._runtime.uptime(), topic))
         return topic
 
@@ -51,10 +51,10 @@ class Catalogue:
 
     def glanced_at(self, topic: Topic) -> Topic:
         """The same incarnation from a cheap read, which may be stale; unchanged if the read shows another one."""
-        found = self._store.read([Keys([keys.topic(topic.name)])])[0]
-        if not found or found[0]["id"] != topic.id:
+        items = self._store.read([Keys([topic.key])])[0]
+        if not items or items[0]["id"] != topic.id:
             return topic
-        glanced = Topic.of(found[0])
+        glanced = Topic.of(items[0])
         if glanced != topic:
             self.forget(topic.name)
         return glanced
@@ -63,17 +63,16 @@ class Catalogue:
         self._topics.forget(name)
 
     def group(self, topic: Topic, name: str) -> Group:
-        """The group, read again. Raises GroupNotFound, InvalidName."""
-        checked_name("group", name)
-        found = self._store.read([Keys([keys.group(topic.id, name)], strong=True)])[0]
-        if not found:
+        """The group, read again. Raises GroupNotFound."""
+        groups = self.groups_named(topic, [name])
+        if not groups:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
-        return Group.of(topic.id, name, found[0])
+        return groups[0]
 
     def alarm_state(self, group: Group) -> AlarmState:
         """The state of the group's alarm, read again."""
-        found = self._store.read([Keys([group.alarm_key], strong=True)])[0]
-        return AlarmState.of(found[0] if found else None)
+        items = self._store.read([Keys([group.alarm_key], strong=True)])[0]
+        return AlarmState.of(items[0] if items else None)
 
     def groups(self, topic: Topic) -> list[Group]:
         """All groups of the topic by name, read again."""
@@ -83,5 +82,5 @@ class Catalogue:
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
         """The existing ones of these groups, in this order."""
         wanted = {keys.group(topic.id, name): name for name in names}
-        found = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
-        return [Group.of(topic.id, wanted[key_of(item)], item) for item in found]
+        items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
+        return [Group.of(topic.id, wanted[key_of(item)], item) for item in items]

@@ -179,7 +179,7 @@ class _Evaluation(TreeInterpreter):
         base = self.visit(node["children"][0], value)
         if not isinstance(base, list):
             return None
-        parts = [each if isinstance(each, list) else [each] for each in base]
+        parts = [part if isinstance(part, list) else [part] for part in base]
         self._spend(len(parts) + sum(map(len, parts)))
         return list(chain.from_iterable(parts))
 

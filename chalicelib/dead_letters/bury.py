@@ -69,8 +69,8 @@ class Burial:
         lease until then, and a redrive removes the letter."""
         if cursor.epoch == 0:
             return set()
-        found = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
-        return {key_of(item) for item in found}
+        items = self._store.read([Keys([letter.key for letter in letters], strong=True)])[0]
+        return {key_of(item) for item in items}
 
 
 def together(exhausted: Sequence[tuple[Lease, Sequence[int]]]) -> list[tuple[Lease, list[int]]]:

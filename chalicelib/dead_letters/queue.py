@@ -70,8 +70,8 @@ class DeadLetterQueue:
         places = sorted({place[1:] for place in parsed.values() if place and place[1] < topic.queues})
         keyed = [keys.dead(topic.id, group.id, *place) for place in places]
         ranges: list[Read] = [Range(key.pk, key.sk, key.sk + keys.LAST, strong=True) for key in keyed]
-        found = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
-        letters = [DeadLetter.of(item) for items in found for item in items]
+        answers = self._store.read(ranges if group.is_broadcast else [Keys(keyed, strong=True)]) if keyed else []
+        letters = [DeadLetter.of(item) for items in answers for item in items]
         dead = {letter.place for letter in letters}
         chains = self._chains(topic, sorted(dead))
         for text, place in parsed.items():

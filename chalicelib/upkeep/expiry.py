@@ -7,7 +7,7 @@ and their keys are never used again, so several sweeps may run at once, and a la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
 from chalicelib.catalogue.env import Env
@@ -49,42 +49,43 @@ class Expiry:
         if topic.delays:
             self._promoter.promote(topic, queue)
         count, head = 0, 0
-        for segments in self._pages(topic.logs[queue], until_ms):
-            expired = expired_segments(segments, gone_ms)
-            entries = [entry for segment in expired for entry in segment.entries]
-            self._store.remove_blobs(blob_names(topic.id, entries))
-            self._remove(segments[: len(expired)])
-            count += len(expired)
-            head = expired[-1].end if expired else head
-            if len(expired) < _PAGE - 1:
-                break
-        for decisions in self._pages(keys.decisions(topic.id, queue), until_ms) if topic.delays else ():
-            expired_decisions = [*takewhile(lambda item: Decision.of(item).at_ms <= gone_ms, decisions[:-1])]
-            self._remove(expired_decisions)
-            count += len(expired_decisions)
-            if len(expired_decisions) < _PAGE - 1:
-                break
+        for items in self._removing(topic.logs[queue], expired_segments, gone_ms, until_ms):
+            segments = [Segment.of(item) for item in items]
+            self._store.remove_blobs(blob_names(topic.id, [entry for segment in segments for entry in segment.entries]))
+            count += len(segments)
+            head = segments[-1].end if segments else head
+        for items in self._removing(keys.decisions(topic.id, queue), expired_decisions, gone_ms, until_ms):
+            count += len(items)
         for group in self._catalogue.groups(topic) if head else ():
             count += self._letters.purge_before(topic, group, queue, head, until_ms)
         return count
 
-    def _pages(self, pk: str, until_ms: int) -> Iterator[list[Item]]:
-        """The first items of a partition, repeatedly; the caller removes them."""
+    def _removing(
+        self, pk: str, expired: Callable[[Sequence[Item], int], list[Item]], gone_ms: int, until_ms: int
+    ) -> Iterator[list[Item]]:
+        """The expired items at the start of a partition, a page at a time; each page is removed after its turn."""
         while self._runtime.uptime() <= until_ms:
-            yield self._store.read([_first(pk, _PAGE)])[0]
-
-    def _remove(self, items: Sequence[Item]) -> None:
-        self._store.remove_all([key_of(item) for item in items])
+            items = expired(self._store.read([_first(pk, _PAGE)])[0], gone_ms)
+            yield items
+            self._store.remove_all([key_of(item) for item in items])
+            if len(items) < _PAGE - 1:
+                return
 
 
 def _first(pk: str, limit: int) -> Range:
     return Range(pk, keys.FIRST, keys.LAST, limit=limit)
 
 
-def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Segment]:
+def expired_segments(items: Sequence[Item], gone_ms: int) -> list[Item]:
     """The expired ones at the start of these segments, never the last, which may have no successor."""
 
-    def is_expired(segment: Segment) -> bool:  # a full segment never changes
+    def is_expired(item: Item) -> bool:
+        segment = Segment.of(item)  # a full one never changes
         return segment.is_sealed and all(entry.stored_at_ms <= gone_ms for entry in segment.entries)
 
-    return [*takewhile(is_expired, map(Segment.of, items[:-1]))]
+    return [*takewhile(is_expired, items[:-1])]
+
+
+def expired_decisions(items: Sequence[Item], gone_ms: int) -> list[Item]:
+    """The same of these decisions: the newest one stays."""
+    return [*takewhile(lambda item: Decision.of(item).at_ms <= gone_ms, items[:-1])]

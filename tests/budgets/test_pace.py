@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.runtime import Runtime
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.meter import Meter
 from local.memory.store import MemoryStore
 from tests.budgets.shop import QUEUES
@@ -37,7 +37,7 @@ def test_producers_on_one_keyed_queue_keep_pace(seed: int, jitter_ms: int) -> No
 
     def produce(number: int) -> None:
         runtime = Runtime(lambda: scheduler.now, scheduler.sleep, chance.randbytes, lambda: scheduler.now)
-        api = Api(build(DistantStore(store, scheduler, chance, jitter_ms), runtime, SIGNING_KEY))
+        api = Api(Service(DistantStore(store, scheduler, chance, jitter_ms), runtime, SIGNING_KEY))
         while scheduler.now < ends:
             api.produce("t", {"messages": [{"body": bodies[number], "key": "one"}]})
             done.append((scheduler.now, store.meter.copy()))

@@ -18,7 +18,7 @@ from unittest import mock
 from chalicelib.base import deadline
 from chalicelib.base.runtime import system
 from chalicelib.consuming.request import Pop
-from chalicelib.service import Service, build
+from chalicelib.service import Service
 from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
@@ -65,7 +65,7 @@ def instance(endpoint: str) -> Iterator[Service]:
     with mock.patch.dict(os.environ, _SETTINGS, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
         dynamodb = client.dynamodb()
     with closing(dynamodb):
-        yield build(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
+        yield Service(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
 
 
 def impatient(patience_ms: int) -> mock._patch[int]:

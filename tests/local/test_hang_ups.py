@@ -19,7 +19,7 @@ from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.connections import HasHungUp, Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
@@ -58,7 +58,7 @@ def sleep(ms: int) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    wiring.use(Api(build(MemoryStore(), replace(system(), sleep=sleep))))
+    wiring.use(Api(Service(MemoryStore(), replace(system(), sleep=sleep))))
     listening = Server(0, Watched(Gateway(with_requests_apart(app), Config.create())), is_poll=is_poll)
     serving = threading.Thread(target=listening.serve_forever, daemon=True)
     serving.start()

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from chalicelib.store import Store
 from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
 
@@ -19,7 +19,7 @@ __all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
 @pytest.fixture
 def instance(store: Store) -> Callable[[], Api]:
     """Makes instances of the service, each with caches of its own, on one store."""
-    return lambda: Api(build(store, system()))
+    return lambda: Api(Service(store, system()))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from dataclasses import replace
 from chalicelib.api import Api
 from chalicelib.base.limits import HOUR_MS
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from chalicelib.store import Keys, Store
 
 
@@ -52,7 +52,7 @@ def test_retries_go_into_pages_and_come_back_on_every_store(
     assert [count for _, count, _ in noted.values()] == [48]
     came: list[int] = []
     an_hour_later = replace(system(), now=lambda: system().now() + HOUR_MS)
-    other = Api(build(store, an_hour_later))
+    other = Api(Service(store, an_hour_later))
     while got := other.pop(topic, "g", {"max_messages": 100})["messages"]:
         came += [each["offset"] for each in got]
     assert sorted(came) == list(range(0, 130, 2))

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.runtime import Runtime
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support.distant_store import DistantStore
 from tests.support.instances import SIGNING_KEY
@@ -30,7 +30,7 @@ class Place:
     def instance(self) -> Api:
         store = DistantStore(self.store, self.scheduler, self.chance, jitter_ms=3)
         runtime = Runtime(self._now, self.scheduler.sleep, self.chance.randbytes, self._now)
-        return Api(build(store, runtime, SIGNING_KEY))
+        return Api(Service(store, runtime, SIGNING_KEY))
 
     def _now(self) -> int:
         return self.scheduler.now

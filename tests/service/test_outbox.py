@@ -12,7 +12,7 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import InvalidField, TopicNotFound
 from chalicelib.base.runtime import system
-from chalicelib.service import build
+from chalicelib.service import Service
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store
 
@@ -24,7 +24,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, topi
     """The caller's own client of the table; the service is wired to it, with a topic."""
     store: DynamoStore = request.getfixturevalue(f"{request.param}_store")
     monkeypatch.setenv("DECANT_TABLE", TABLE)
-    api = Api(build(store, system()))
+    api = Api(Service(store, system()))
     api.put_topic(topic, {"queues": 1})
     api.put_group(topic, "g", {})
     wiring.use(api)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 
@@ -19,7 +19,7 @@ class Table(MemoryStore):
 
 def instance(store: Table, clock: Clock, seed: int) -> Api:
     """Without a configured key: they share the one in the table."""
-    return Api(build(store, clock.runtime(seed)))
+    return Api(Service(store, clock.runtime(seed)))
 
 
 def popped(api: Api) -> str:

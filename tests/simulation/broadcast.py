@@ -20,7 +20,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.cursors import broadcast
 from chalicelib.producing.new_message import Sending
-from chalicelib.service import Service, build
+from chalicelib.service import Service
 from tests.history.checker import SKEW_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults, FaultyStore, PastStore
 from tests.support.scheduler import Killed, Scheduler
@@ -120,7 +120,7 @@ class BroadcastWorld:
             self._random.randbytes,
             lambda: self._scheduler.now,
         )
-        return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
+        return Service(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def _prepare(self, service: Service) -> None:
         self._topic, _ = service.admin.topics.put("t", {"queues": QUEUES})

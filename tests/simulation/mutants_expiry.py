@@ -17,9 +17,10 @@ from tests.simulation.mutants import planted
 def trims_of_the_last_segment() -> Any:
     """A segment goes though it is not full, and though there is none after it."""
 
-    def expired(items: Any, gone_ms: int) -> list[Segment]:
-        segments = map(Segment.of, items)
-        return [*takewhile(lambda each: all(entry.stored_at_ms <= gone_ms for entry in each.entries), segments)]
+    def expired(items: Any, gone_ms: int) -> Any:
+        return [
+            *takewhile(lambda item: all(entry.stored_at_ms <= gone_ms for entry in Segment.of(item).entries), items)
+        ]
 
     return patch.object(expiry, "expired_segments", expired)
 

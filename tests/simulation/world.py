@@ -16,7 +16,7 @@ from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.writer import LATE_WRITE_MS_MAX
-from chalicelib.service import Service, build
+from chalicelib.service import Service
 from chalicelib.table.writes import Key
 from tests.history import checker
 from tests.history.aftermath import messages_of, read_dead, read_log, take_all
@@ -172,7 +172,7 @@ class World:
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
         )
-        return build(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
+        return Service(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
 
     def _clock(self, skew: int, is_set_back: bool) -> Callable[[], int]:
         if not is_set_back:

@@ -12,7 +12,7 @@ from chalice.test import Client as ChaliceClient
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
-from chalicelib.service import build
+from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support import documented
 from tests.support.clock import Clock
@@ -65,7 +65,7 @@ class Client:
         self.store = store or MemoryStore()
         self.clock = clock or Clock()
         self.seed = seed
-        self.api = Api(build(self.store, self.clock.runtime(seed)))
+        self.api = Api(Service(self.store, self.clock.runtime(seed)))
 
     def another(self) -> Client:
         return Client(self.store, self.clock, self.seed + 1)

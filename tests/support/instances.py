@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.api import Api
 from chalicelib.base.limits import BATCH_MESSAGES_MAX
-from chalicelib.service import build
+from chalicelib.service import Service
 from chalicelib.store import Store
 from tests.support.clock import Clock
 
@@ -13,7 +13,7 @@ SIGNING_KEY = b"0123456789abcdef"
 
 def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
     """A fresh process: its caches are empty."""
-    return Api(build(store, clock.runtime(seed), SIGNING_KEY))
+    return Api(Service(store, clock.runtime(seed), SIGNING_KEY))
 
 
 def with_messages(store: Store, clock: Clock, messages: int, **group: int) -> Api:

@@ -12,7 +12,7 @@ from greenlet import getcurrent, greenlet
 
 from chalicelib.base.errors import DecantError
 from chalicelib.base.runtime import Runtime
-from chalicelib.service import Service, build
+from chalicelib.service import Service
 from chalicelib.store import Outcome, Read
 from chalicelib.table.writes import Item, Key, Write
 from local.memory.store import MemoryStore
@@ -106,7 +106,7 @@ class Stage:
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         """A fresh process. `stop` is called after each of its requests to the store."""
         runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
-        return build(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
+        return Service(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
 
     def _sleep(self, ms: int) -> None:
         self.now += ms
