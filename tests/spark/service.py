@@ -96,7 +96,7 @@ def _delayed(client: Client) -> Topic:
     cancelled = topic.produce("not this one", delay_ms=20 * DAY_MS)
     assert client.delete(f"{topic.path}/delayed/{cancelled[0]['message_id']}").status == 200
     client.clock.sleep(2000)
-    client.api.forward()
+    client.api.service.sweeps.forward()
     group.pop(max_messages=10)
     return topic
 
