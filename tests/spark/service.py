@@ -48,7 +48,8 @@ def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client)]
-    for sweep in (client.api.revive, client.api.forward, client.api.expire, client.api.check):
+    sweeps = client.api.service.sweeps
+    for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
     unfinished = {**keys.sweep("revive")._asdict(), "after": "news", "at": client.clock.now()}
     client.store.put_all([unfinished])  # left by a sweep that ran out of time among more than a hundred topics
