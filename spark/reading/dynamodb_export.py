@@ -35,7 +35,7 @@ from spark.reading.manifest import DataFile, read_export
 from spark.unpacking.unpack import COLUMNS, unpack
 
 _ITEMS, _LANDED, _MESSAGES, _FAILURES = "items", "landed", "messages", "failures"
-_SCHEMAS: dict[str, StructType | str] = {
+_SCHEMAS: dict[str, StructType] = {
     _ITEMS: item_schemas.ITEMS,
     _LANDED: item_schemas.LANDED,
     _MESSAGES: COLUMNS,
@@ -80,7 +80,7 @@ class DynamoDbExport(DataSource):
     def name(cls) -> str:
         return "dynamodb_export"
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         return _SCHEMAS[self._rows]
 
     def reader(self, schema: StructType) -> ExportReader:  # noqa: ARG002  it is PySpark's, and always the one above

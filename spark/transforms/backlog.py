@@ -11,8 +11,7 @@ from pyspark.sql.types import ArrayType, StringType, StructType
 from spark import item_schemas, schemas
 from spark.transforms.audit.cursors import owed
 from spark.transforms.audit.findings import is_past
-from spark.transforms.audit.log import ends, topics
-from spark.transforms.entries import entries
+from spark.transforms.audit.log import ends, entries, topics
 
 KINDS = ("topic", "group", "cursor", "segment", "retry_page")
 """The kinds of item that `backlog` reads of an export."""

@@ -13,7 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import zstandard
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from spark import schemas
+from spark.item_schemas import struct
 from spark.unpacking.message_lines import Columns, PackedLines
 
 ReadBlob = Callable[[str, bytes], bytes | None]
@@ -24,32 +28,15 @@ _BLOCK_BYTES_MAX = 4 << 20
 _ZSTD_BYTES_MAX = 64 << 20
 """An entry cannot unpack to more: a body has 4 MiB at most, and a call 100 messages."""
 
-_FAILURE = pa.struct([("file", pa.string()), ("line", pa.int64()), ("reason", pa.string())])
-_MESSAGE = pa.schema(
+COLUMNS = StructType(
     [
-        ("topic_id", pa.string()),
-        ("queue", pa.int32()),
-        ("offset", pa.int64()),
-        ("message_id", pa.string()),
-        ("entry_id", pa.string()),
-        ("stored_at_ms", pa.int64()),
-        ("due_ms", pa.int64()),
-        ("key", pa.string()),
-        ("tag", pa.string()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("body", pa.binary()),
-        ("is_text", pa.bool_()),
-        ("date", pa.date32()),
-        ("failure", _FAILURE),
+        *(field for field in schemas.MESSAGES if field.name != "topic"),
+        StructField("failure", struct(file=StringType(), line=LongType(), reason=StringType())),
     ]
-)
-COLUMNS = (
-    "topic_id string, queue int, offset bigint, message_id string, entry_id string, stored_at_ms bigint, due_ms bigint,"
-    " key string, tag string, properties map<string, string>, body binary, is_text boolean, date date,"
-    " failure struct<file: string, line: bigint, reason: string>"
 )
 """The columns of the output: `schemas.MESSAGES` without the topic's name. `failure`: the place of an entry that could
 not be unpacked, and the reason; such a row stands for the whole entry and has only its place."""
+_SCHEMA = to_arrow_schema(COLUMNS)
 
 _lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
@@ -188,7 +175,7 @@ def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.
     entries = entries.take(pa.array(places))
     given = {**_columns(_of_entries(entries)), "offset": entries["offset"]}
     parts = [entries["file"], entries["line"], pa.array(reasons, pa.string())]
-    given["failure"] = pa.StructArray.from_arrays(parts, fields=list(_FAILURE))
+    given["failure"] = pa.StructArray.from_arrays(parts, fields=list(_SCHEMA.field("failure").type))
     return _made(given, len(places))
 
 
@@ -197,5 +184,5 @@ def _columns(batch: pa.RecordBatch) -> Columns:
 
 
 def _made(given: Columns, count: int) -> pa.RecordBatch:
-    arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _MESSAGE]
-    return pa.RecordBatch.from_arrays(arrays, schema=_MESSAGE)
+    arrays = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in _SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)

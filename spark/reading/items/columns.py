@@ -79,10 +79,12 @@ def columns_of(
         for key in (pk, sk):
             key.validate(full=True)  # that it is UTF-8
         item = _Item(typed, pc.split_pattern(pk, "#"), sk)
-        ttl = _cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
+        ttl = pc.cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
         struct, weight = _STRUCTS[kind](item, target, is_light)
         weight = weight + len("pksk") + _lengths(pk) + _lengths(sk) + _weights(ttl, "ttl")
-        return Columns(pk, sk, _part(item, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct)
+        return Columns(
+            pk, sk, pc.list_element(item.parts, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct
+        )
     except (pa.ArrowException, ValueError, IndexError) as error:
         raise Unsuited(str(error)) from error
 
@@ -111,8 +113,8 @@ def _written(table: pa.Table) -> pa.Array:
 def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
     end, filled = (_numbers(pc.struct_field(item.typed, [name, "N"])) for name in ("end", "bytes"))
     lists = _required(pc.struct_field(item.typed, ["entries", "L"]))
-    queue = _cast(_demanded(_part(item, 2), _PLACE), pa.int32())
-    base = _cast(_demanded(item.sk, _PLACE), pa.int64())
+    queue = pc.cast(_demanded(pc.list_element(item.parts, 2), _PLACE), pa.int32())
+    base = pc.cast(_demanded(item.sk, _PLACE), pa.int64())
     bounds = pc.subtract(lists.offsets, lists.offsets[0])
     entries, weight = _entries(_required(pc.struct_field(lists.flatten(), ["M"])), is_light)
     placed = [_offsets(base, bounds, entries[_COUNT]), *entries]
@@ -143,7 +145,7 @@ def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Num
     if not pc.all(pc.is_in(codec, pa.array(CODECS))).as_py() and len(codec):
         raise Unsuited("an unknown codec")
     data = decoded(pc.struct_field(typed, ["d", "B"]))
-    pieces = _cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
+    pieces = pc.cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
     if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
         raise Unsuited("an entry with its messages in two places, or none")
     kept = pc.if_else(data.is_valid(), b"", pa.scalar(None, pa.binary())) if is_light else data
@@ -163,9 +165,9 @@ def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Num
 
 def _payloads(item: _Item, target: pa.StructType, _: bool) -> tuple[pa.StructArray, Numbers]:
     data = _required(decoded(pc.struct_field(item.typed, ["data", "B"])))
-    ids = _demanded(_part(item, 2), _HEX).to_pylist()
+    ids = _demanded(pc.list_element(item.parts, 2), _HEX).to_pylist()
     entry_ids = pa.array([bytes.fromhex(text) for text in ids], pa.binary())
-    columns = [entry_ids, _cast(_demanded(item.sk, _PLACE), pa.int32()), data]
+    columns = [entry_ids, pc.cast(_demanded(item.sk, _PLACE), pa.int32()), data]
     return pa.StructArray.from_arrays(columns, fields=list(target)), len("data") + _lengths(data)
 
 
@@ -175,11 +177,6 @@ _STRUCTS: dict[str, Callable[[_Item, pa.StructType, bool], tuple[pa.StructArray,
 }
 
 
-def _part(item: _Item, at: int) -> pa.Array:
-    """One part of the partition key. Raises `ArrowException` if the key has fewer."""
-    return pc.list_element(item.parts, at)
-
-
 def _required(column: pa.Array) -> pa.Array:
     if column.null_count:
         raise Unsuited("an attribute is missing, or of another type")
@@ -187,7 +184,7 @@ def _required(column: pa.Array) -> pa.Array:
 
 
 def _numbers(texts: pa.Array) -> pa.Array:
-    return _required(_cast(_demanded(texts, _NUMBER), pa.int64()))
+    return _required(pc.cast(_demanded(texts, _NUMBER), pa.int64()))
 
 
 def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
@@ -195,10 +192,6 @@ def _demanded(texts: pa.Array, pattern: str) -> pa.Array:
     if pc.any(pc.invert(pc.match_substring_regex(texts, pattern))).as_py():
         raise Unsuited("a text is not as it should be")
     return texts
-
-
-def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pc.cast(texts, kind)
 
 
 def _valid(column: pa.Array) -> npt.NDArray[np.bool_]:

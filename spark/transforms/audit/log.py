@@ -38,6 +38,12 @@ def segments(items: DataFrame) -> DataFrame:
     )
 
 
+def entries(items: DataFrame) -> DataFrame:
+    """Each entry of each segment: `topic_id`, `queue`, and the fields of `item_schemas.SEGMENT_ENTRY`."""
+    segments = items.where("kind = 'segment'")
+    return segments.select("topic_id", "segment.queue", F.inline("segment.entries"))
+
+
 def ends(items: DataFrame) -> DataFrame:
     """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `is_dense`: they have no gap
     and no overlap, as far as the sum of their sizes tells."""
