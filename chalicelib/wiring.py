@@ -49,7 +49,7 @@ def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:
     raises."""
     from chalicelib.store.dynamodb.values import outbox_put
 
-    return outbox_put(os.environ.get("DECANT_TABLE", TABLE_DEFAULT), api().outbox_item(topic, message))
+    return outbox_put(table_name(), api().outbox_item(topic, message))
 
 
 def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) -> None:
@@ -71,11 +71,15 @@ def embed_with(start: Callable[[], None]) -> None:
     _Instance.start_embedded = start
 
 
+def table_name() -> str:
+    return os.environ.get("DECANT_TABLE", TABLE_DEFAULT)
+
+
 def store() -> Store:
     from chalicelib.store.dynamodb import client, table
     from chalicelib.store.dynamodb.store import DynamoStore
 
-    name, bucket = os.environ.get("DECANT_TABLE", TABLE_DEFAULT), os.environ.get("DECANT_BUCKET")
+    name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
     if is_embedded() and _Instance.start_embedded:
         _Instance.start_embedded()
     dynamodb = client.dynamodb()
@@ -91,7 +95,7 @@ def export() -> dict[str, Any]:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
     from chalicelib.store.dynamodb import client, exports
 
-    return exports.export(client.dynamodb(), os.environ.get("DECANT_TABLE", TABLE_DEFAULT), bucket, system().now())
+    return exports.export(client.dynamodb(), table_name(), bucket, system().now())
 
 
 def is_embedded() -> bool:

@@ -73,7 +73,7 @@ def _set_placeholders() -> None:
 
 
 def _opened(description: str) -> str:
-    name = os.environ.get("DECANT_TABLE", wiring.TABLE_DEFAULT)
+    name = wiring.table_name()
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
         SideBySide(system()).run([Requests(system()).put(lambda: _ready(client, name))])

@@ -60,8 +60,6 @@ def demand_sound(expression: str) -> None:
 
 def _demand_known(expression: str) -> None:
     """Raises InvalidFilter for errors that the parser misses."""
-    if _depth(_compiled(expression)) > EXPRESSION_DEPTH_MAX:
-        raise RecursionError
     nodes = list(_nodes(_compiled(expression)))
     if any(node["type"] == "slice" and node["children"][_STEP] == 0 for node in nodes):
         raise InvalidFilter(f"field 'filter.expression' has a slice whose step is 0: {shown(expression)}")
@@ -94,15 +92,14 @@ _STEP = 2
 """The index of the step among the children of a slice."""
 
 
-def _nodes(node: Any) -> Iterator[Any]:
-    """The nodes of a parsed expression, in the order in which they are written."""
+def _nodes(node: Any, depth: int = 1) -> Iterator[Any]:
+    """The nodes of a parsed expression, in the order in which they are written. Raises RecursionError below
+    `EXPRESSION_DEPTH_MAX`."""
+    if depth > EXPRESSION_DEPTH_MAX:
+        raise RecursionError
     yield node
     for child in _children(node):
-        yield from _nodes(child)
-
-
-def _depth(node: Any) -> int:
-    return 1 + max(map(_depth, _children(node)), default=0)
+        yield from _nodes(child, depth + 1)
 
 
 def _children(node: Any) -> list[Any]:

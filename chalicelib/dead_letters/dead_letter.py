@@ -16,6 +16,8 @@ from chalicelib.cursors.cursor import Cursor
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveItem, Set, Write, key_of
 
+_ATTRIBUTES = ("epoch", "attempts", "reason", "dead_at_ms")
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Answer):
@@ -37,7 +39,7 @@ class DeadLetter(Answer):
     def of(cls, item: Item) -> DeadLetter:
         key = key_of(item)
         queue, offset = keys.place_of_dead(key)
-        return cls(key, queue, offset, item["epoch"], item["attempts"], item["reason"], item["dead_at_ms"])
+        return cls(key, queue, offset, *(item[name] for name in _ATTRIBUTES))
 
     @classmethod
     def new(cls, group: Group, cursor: Cursor, offset: int, attempts: int, reason: str, now: int) -> DeadLetter:
@@ -56,17 +58,9 @@ class DeadLetter(Answer):
 
 def put(letter: DeadLetter, is_another: bool) -> Write:
     """`is_another`: the message has a letter from before a reset, which this one replaces."""
-    return Write(
-        letter.key,
-        (Exists(("epoch",)) if is_another else Absent(("epoch",)),),
-        (
-            Set(("epoch",), letter.epoch),
-            Set(("attempts",), letter.attempts),
-            Set(("reason",), letter.reason),
-            Set(("dead_at_ms",), letter.dead_at_ms),
-            *((Set(("consumer",), letter.consumer),) if letter.consumer else ()),
-        ),
-    )
+    guard = Exists(("epoch",)) if is_another else Absent(("epoch",))
+    names = (*_ATTRIBUTES, "consumer") if letter.consumer else _ATTRIBUTES
+    return Write(letter.key, (guard,), tuple(Set((name,), getattr(letter, name)) for name in names))
 
 
 def remove(letter: DeadLetter) -> Write:

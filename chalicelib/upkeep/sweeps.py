@@ -20,7 +20,7 @@ from chalicelib.delays import Delays
 from chalicelib.delays.promoter import first_due
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Set, Write
+from chalicelib.table.writes import Set, Write
 from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
 
@@ -58,25 +58,17 @@ class Rounds:
         A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
-        after = noted[0]["after"] if noted else ""
-        if noted and not after and self._runtime.now() < noted[0]["at"] + every_ms:
+        began = after = noted[0]["after"] if noted else ""
+        if noted and not began and self._runtime.now() < noted[0]["at"] + every_ms:
             return
-        while True:
-            page = self._page(after)
+        is_over = False
+        while not is_over:
+            page = self._store.read([Range(keys.topics(), after + keys.AFTER, keys.LAST, limit=_PAGE)])[0]
             if page:
                 yield [Topic.of(item) for item in page]
-            is_last = len(page) < _PAGE
-            if is_last or self._runtime.uptime() > until_ms:
-                self._note(key, noted, "" if is_last else page[-1]["sk"], bool(every_ms))
-                return
-            after = page[-1]["sk"]
-
-    def _page(self, after: str) -> list[Item]:
-        low = f"{after}{keys.AFTER}" if after else keys.FIRST
-        return self._store.read([Range(keys.topics(), low, keys.LAST, limit=_PAGE)])[0]
-
-    def _note(self, key: Key, noted: list[Item], after: str, is_timed: bool) -> None:
-        if is_timed or after != (noted[0]["after"] if noted else ""):
+            after = page[-1]["sk"] if len(page) == _PAGE else ""
+            is_over = not after or self._runtime.uptime() > until_ms
+        if every_ms or after != began:
             self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
 
 
