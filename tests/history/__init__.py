@@ -1,1 +1,2 @@
-"""What callers of the service did and heard, and the judgement on it: for the simulation and for real concurrency."""
+"""What callers of the service sent and received, and the judgement on it: for the simulation and for real
+concurrency."""

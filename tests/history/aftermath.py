@@ -1,4 +1,4 @@
-"""What is left when all is quiet: read past the callers, for the history."""
+"""The content of the store when all is quiet, read past the callers, for the history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def messages_of(service: Service, topic: Topic) -> Iterator[Stored]:
 
 
 def read_log(service: Service, topic: Topic, history: History) -> None:
-    """What lies in the log, and under which ids."""
+    """Records the messages of the log, and their ids."""
     for stored in messages_of(service, topic):
         history.log[stored.queue, stored.offset] = stored.message.body.decode().split(PADDED)[0]
         history.ids[stored.queue, stored.offset] = stored.message_id

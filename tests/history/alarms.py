@@ -1,4 +1,4 @@
-"""Judges what was told of the alarms of groups."""
+"""Judges the messages that alarms of groups sent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.history.facts import AlarmChange, History
 
 
 def every_change_of_an_alarm_is_sent_once(history: History) -> Iterator[str]:
-    """In the order of the changes; nothing else is told."""
+    """In the order of the changes, and no others."""
     for group, changes in history.alarms_changed.items():
         told = history.alarms_told.get(group, [])
         if told != changes:
@@ -23,7 +23,7 @@ def alarms_are_raised_and_cleared_in_turn(history: History) -> Iterator[str]:
 
 
 def an_alarm_fits_the_backlog(history: History) -> Iterator[str]:
-    """What was ready before the drain is at least what the drain brought; after it there is nothing."""
+    """At least the messages that the drain delivered were ready before it; after it none is."""
     for group, state in history.alarms_quiet.items():
         rules, drained = history.rules.get(group), len(history.drained.get(group, ()))
         if rules and rules.alarm_ready and drained >= rules.alarm_ready and state != "raised":

@@ -1,4 +1,4 @@
-"""A caller of the service that has it written down what it asks for and what it hears."""
+"""A caller of the service that records what it asks for and what it gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chalicelib.service import Service
 from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"
-"""What follows it in a body is there for its size alone."""
+"""The rest of a body only pads its size."""
 
 
 class Record(Protocol):

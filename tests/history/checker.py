@@ -14,7 +14,7 @@ SKEW_MS = 500
 """Two callers' clocks differ by at most this."""
 
 Message = tuple[str, Place]
-"""What a group sees at a place."""
+"""A message as a group sees it: the group, and the place in the log."""
 
 
 class Case:
@@ -116,7 +116,7 @@ def _may_stand_for(stored: Sent, sent: Sent) -> bool:
 
 
 def _a_dedup_id_is_stored_once(case: Case) -> Iterator[str]:
-    """Two messages of one id are in the log only when the second was asked for so late that the id was free again."""
+    """Two messages with one dedup id are in the log only if the second was sent so late that the id was free again."""
     stored = defaultdict(list)
     for body in case.history.log.values():
         if body in case.sent and (dedup_id := case.sent[body].dedup_id) is not None:
@@ -132,13 +132,14 @@ def _ended_ms(sent: Sent) -> int:
 
 
 def _is_free_again(case: Case, several: list[Sent]) -> bool:
-    """Whether a dedup id that was used by all of these may have stood for one message first, and then for another."""
+    """Whether a dedup id used by all of these may have stood first for one message and then for another."""
     lasted_ms = max(map(_ended_ms, several)) - min(sent.began_ms for sent in several)
     return lasted_ms + SKEW_MS >= case.history.dedup_ms
 
 
 def _a_repeat_gets_the_same_answer(case: Case) -> Iterator[str]:
-    """While a dedup id stands, all who use it hear the same id, queue and offset, and the same time if it waits."""
+    """While a dedup id is valid, all its users get the same id, queue and offset, and the same due time if the message
+    is delayed."""
     users = defaultdict(list)
     for sent in case.history.sent:
         if sent.dedup_id is not None:
@@ -154,7 +155,8 @@ def _a_repeat_gets_the_same_answer(case: Case) -> Iterator[str]:
 
 
 def _look_ups_match_the_log(case: Case) -> Iterator[str]:
-    """When all is quiet, every message is found by its id as it lies in the log, and none waits that is not there."""
+    """When all is quiet, every message is found by its id as it lies in the log, and no message waits that is not
+    there."""
     yield from case.history.look_ups
 
 
@@ -213,8 +215,8 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
 
 
 def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
-    """What one pop brings for the first time comes by ascending offsets in each queue, as long as there is no reset: a
-    pop that meets lost messages claims once more."""
+    """New messages in one answer have ascending offsets in each queue, unless there is a reset: a pop that meets lost
+    messages claims once more."""
     last: dict[int, int] = {}
     for delivered in case.history.delivered:
         if delivered.number == 0:
@@ -239,8 +241,8 @@ def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
 
 
 def _no_message_is_lost(case: Case) -> Iterator[str]:
-    """Every message in the log that a group wants was acked by somebody, or died, or comes when all is quiet. What a
-    reset brings back counts as new: no ack from before it settles the message."""
+    """Every message in the log that a group wants was acked, became a dead letter, or is delivered in the final drain.
+    A message that a reset makes ready again counts as new: no earlier ack settles it."""
     for group, drained in case.history.drained.items():
         wanted = {place for place, body in case.history.log.items() if case.wants(group, body)}
         for place in sorted(wanted - drained - case.history.dead.get(group, {}).keys()):
@@ -260,7 +262,7 @@ def _may_be_expired(case: Case, group: str, place: Place) -> bool:
 
 
 def _may_have_died_unseen(case: Case, group: str, place: Place) -> bool:
-    """Whether its letter may have gone with it when it expired."""
+    """Whether its dead letter may have been removed with it when it expired."""
     if not case.history.retention_ms or not _may_be_expired(case, group, place):
         return False
     rules = case.history.rules.get(group)
@@ -307,7 +309,8 @@ def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
 
 
 def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
-    """Whether the message may lie before what the reset moved to: times of sending and of the reset only bound it."""
+    """Whether the message may lie before the place that the reset moved to. The times of sending and of the reset only
+    bound it."""
     match reset.to:
         case "earliest":
             return False
@@ -319,7 +322,7 @@ def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
 
 
 def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
-    """What has lost its payload cannot be told apart from what is wanted; somebody may still keep it in a cache."""
+    """A message that has lost its payload cannot be filtered; a cache may still hold it."""
     for delivered in case.history.delivered:
         if not case.wants(delivered.group, delivered.body) and delivered.place not in case.history.lost:
             yield f"{delivered.group} got {delivered.body} at {delivered.place}, which it does not want"
@@ -339,7 +342,7 @@ def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
 
 
 def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
-    """Whether this message, of a lower offset, stood in nobody's way."""
+    """Whether this message, with a lower offset, blocked no other."""
     group, answered_ms = delivered.group, max(delivered.at_ms, delivered.answered_ms)
     if place in case.history.dead.get(group, {}) or _may_be_purged(case, group, place):
         return True
@@ -364,7 +367,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
 
 
 def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
-    """Where attempts begin anew, of two pops that overlap the one that answered late may have been the first."""
+    """Where attempts start over, the pop that answered last of two overlapping ones may have been the first."""
     is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
     return is_overlapping and _end_of_lease(case, second) <= first.at_ms + SKEW_MS
 
@@ -381,7 +384,7 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
 
 
 def _end_of_lease(case: Case, delivered: Delivered) -> int:
-    """Until when the message is away at the least: its deadline, that of an extension, or the delay of a nack."""
+    """The earliest time the message may return: its deadline, that of an extension, or the delay of a nack."""
     end, receipts = delivered.until_ms, {delivered.receipt}
     for settled in case.settled.get((delivered.group, delivered.place), ()):
         if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":
@@ -440,8 +443,8 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
 
 
 def _made_by_ms(delivered: Delivered) -> int:
-    """By when its lease had been made. Of one that ended, by our clock, about when it was asked for, only the answer
-    tells."""
+    """The latest time its lease can have been made: when the answer came, if the lease may have ended before the pop
+    began by our clock."""
     is_short = delivered.until_ms - SKEW_MS <= delivered.began_ms
     return max(delivered.at_ms, delivered.answered_ms) if is_short else delivered.at_ms
 
@@ -479,7 +482,7 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
 
 
 def _was_shown(settled: Settled, settlements: list[Settled]) -> bool:
-    """Whether the receipt was shown already. An ack may repeat an ack."""
+    """Whether the receipt was used before. An ack may repeat an ack."""
     return any(
         other is not settled
         and other.receipt == settled.receipt
@@ -550,7 +553,7 @@ def _only_lost_messages_die_as_lost(case: Case) -> Iterator[str]:
 
 
 def _comes_back(case: Case, group: str) -> bool:
-    """Whether what was settled, or dead, may come again."""
+    """Whether settled or dead messages may return."""
     return group in case.resets or case.redriven_after(group, 0)
 
 
@@ -615,7 +618,7 @@ def _a_repeated_attempt_gets_the_same_messages(case: Case) -> Iterator[str]:
 _FOR_EVER_MS = 10**15
 
 _CALL_MS_MAX = 30_000
-"""No call goes on for longer; one whose caller died has ended by then."""
+"""No call takes longer; a call whose caller died has ended by then."""
 
 CHECKS = (
     _no_caller_meets_a_defect,

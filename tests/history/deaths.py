@@ -1,4 +1,4 @@
-"""Judges of what messages died."""
+"""Judges why messages became dead letters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from tests.history.facts import History, Place
 
 _GONE = "payload is gone"
-"""What the reason of a letter says where the message was lost."""
+"""Part of the reason of a dead letter whose message was lost."""
 
 
 def undelivered_messages_do_not_die(history: History) -> Iterator[str]:
-    """A message that no pop delivered, and nobody buried, is not dead, however often it could not be read; but for one
-    that has lost its payload. Where answers are lost, it cannot be told whether a pop delivered it."""
+    """A message that no pop delivered and no caller buried is not dead, however often it could not be read, unless it
+    has lost its payload. Where responses are lost, nobody knows whether a pop delivered it."""
     got = {(delivered.group, delivered.place) for delivered in history.delivered}
     got |= {(settled.group, settled.place) for settled in history.settled if settled.verb == "bury"}
     for group, dead in history.dead.items() if history.are_all_answered else ():
@@ -29,5 +29,5 @@ def only_lost_messages_die_as_lost(history: History) -> Iterator[str]:
 
 
 def is_of_a_lost_message(history: History, group: str, place: Place) -> bool:
-    """Whether the letter says that the message was lost, and it was."""
+    """Whether the dead letter gives the loss as its reason, and the message was lost."""
     return place in history.lost and _GONE in history.reasons.get(group, {}).get(place, "")

@@ -9,7 +9,7 @@ PLACE = (0, 0)
 
 
 def history(*deliveries: Delivered, **more: object) -> History:
-    """Of one message that was sent, stored, and came in these leases."""
+    """A history of one message that was sent, stored, and delivered in these leases."""
     made = History(sent=[Sent("a", None, 0, PLACE)], delivered=list(deliveries), log={PLACE: "a"}, ends={0: 1})
     made.drained = {"g": {PLACE}}
     for name, value in more.items():

@@ -24,8 +24,8 @@ def unexpired_messages_stay(history: History, expires_ms: Callable[[Place], int]
 
 
 def expired_messages_are_not_delivered(history: History, skew_ms: int) -> Iterator[str]:
-    """Of messages that are known to be stored by the time that their produce ended. One that a pop has leased in time,
-    and could not read, comes for the first time after that."""
+    """Checks messages that were stored by the time their produce ended. A message that a pop leased in time but could
+    not read may be delivered for the first time after it has expired."""
     ended = {sent.body: sent.at_ms for sent in history.sent if not sent.due_ms and sent.dedup_id is None}
     for delivered in history.delivered if history.retention_ms else ():
         if (

@@ -1,4 +1,4 @@
-"""What happened, as the callers saw it: facts for the checker."""
+"""Events as the callers saw them: facts for the checker."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ class Sent:
     due_ms: int = 0
     """When it was to come at the earliest."""
     message_id: str | None = None
-    """What was told. None: it failed, or that is unknown."""
+    """The id in the answer. None: the produce failed, or its outcome is unknown."""
     told_due_ms: int = 0
-    """Until when the message of that id waits, as was told. 0: it lies in the log."""
+    """The due time in the answer. 0: the message is not delayed."""
     at_ms: int = NEVER_MS
-    """When it was answered, or given up; for ever if its caller died."""
+    """When it was answered or given up; never, if its caller died."""
 
 
 @dataclass(slots=True)
 class Cancelled:
-    """Somebody asked for a message that waits not to be delivered. `outcome`: "ok", "AlreadyDelivered",
-    "MessageNotFound" or "unknown"."""
+    """A cancel of a delayed message. `outcome`: "ok", "AlreadyDelivered", "MessageNotFound" or "unknown"."""
 
     message_id: str
     began_ms: int
@@ -64,7 +63,7 @@ class Delivered:
     number: int = 0
     """Its place in the answer."""
     asked_ms: int = 0
-    """Until when the lease was to last at the least; 0: its length was left to the group."""
+    """The earliest end that was asked for; 0: the group decides."""
     first_ms: int = 0
     """When a pop with this attempt id was first called; without one, when this was."""
 
@@ -84,7 +83,7 @@ class Attempted:
 
 @dataclass(slots=True)
 class Paused:
-    """A group was to be paused, or to go on."""
+    """A request to pause a group, or to resume it."""
 
     group: str
     is_paused: bool
@@ -108,7 +107,7 @@ class Settled:
     """Until when the message stays away: extended, or waiting for its retry."""
     new_receipt: str = ""
     asked_ms: int = 0
-    """Of an extend: until when the lease was to last at the least."""
+    """For an extend: the earliest end that was asked for."""
 
 
 @dataclass(slots=True)
@@ -116,14 +115,14 @@ class Reset:
     group: str
     began_ms: int
     at_ms: int
-    """When it was answered; for ever if it was not, and may be done in part, or later."""
+    """When it was answered; never, if it was not: it may be carried out in part, or later."""
     to: str | int | Place = "earliest"
     """"earliest", "latest", an instant in ms, or one queue and its offset."""
 
 
 @dataclass(slots=True)
 class Redrive:
-    """All that was dead in a group came back, if it was answered; perhaps, if it was not."""
+    """A redrive of all dead letters of a group; perhaps carried out, if it was not answered."""
 
     group: str
     began_ms: int
@@ -132,7 +131,7 @@ class Redrive:
 
 @dataclass(slots=True)
 class Purge:
-    """All that was dead in a group is forgotten, if it was answered; perhaps, if it was not."""
+    """A purge of all dead letters of a group; perhaps carried out, if it was not answered."""
 
     group: str
     began_ms: int
@@ -149,7 +148,7 @@ class AlarmChange:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What somebody who read the whole log found there."""
+    """The messages found by one reading of the whole log."""
 
     at_ms: int
     places: set[Place]
@@ -160,15 +159,15 @@ Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted
 
 @dataclass(slots=True)
 class Rules:
-    """What a group was set to."""
+    """The settings of a group."""
 
     max_attempts: int
     max_in_flight: int
     unwanted_key: str | None = None
-    """Of messages that the group's filter passes."""
+    """The key of messages that the group's filter skips."""
     ordered: bool = False
     alarm_ready: int = 0
-    """Its alarm is raised where so many messages are ready; 0: it has none."""
+    """The number of ready messages that raises its alarm; 0: it has none."""
 
 
 @dataclass(slots=True)
@@ -183,7 +182,7 @@ class History:
     attempts: list[Attempted] = field(default_factory=list)
     pauses: list[Paused] = field(default_factory=list)
     dedup_ms: int = 300_000
-    """How long a dedup id stands for the message that was stored with it."""
+    """How long a dedup id is valid."""
     retention_ms: int = 0
     """How long messages last; 0: longer than the history."""
     looks: list[Look] = field(default_factory=list)
@@ -192,16 +191,16 @@ class History:
     rules: dict[str, Rules] = field(default_factory=dict)
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
-    """What lies in the log in the end, or has lain there before it expired."""
+    """The messages in the log in the end, or before they expired."""
     ids: dict[Place, str] = field(default_factory=dict)
-    """And under which id; empty: nobody looked."""
+    """And their ids; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
-    """Cursors that stood, at some time, behind the end of their log."""
+    """Cursors that were, at some time, behind the end of their log."""
     crowded: list[str] = field(default_factory=list)
     """Claims after which more was in flight than allowed."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
-    """Group -> what was delivered once all faults had ceased, until there was nothing left."""
+    """Group -> the messages delivered in the final drain, after all faults had ceased."""
     dead: dict[str, dict[Place, int]] = field(default_factory=dict)
     """Group -> its dead letters in the end, each with its attempts."""
     counted: dict[str, int] = field(default_factory=dict)
@@ -209,14 +208,14 @@ class History:
     reasons: dict[str, dict[Place, str]] = field(default_factory=dict)
     """Group -> why its dead letters are dead."""
     lost: set[Place] = field(default_factory=set)
-    """Messages whose payloads were removed from under the product."""
+    """Messages whose payloads the simulation removed."""
     are_all_answered: bool = False
-    """Every request to the store was answered, in time, but for reads of payloads: what a pop took, and could read, its
-    caller has heard of."""
+    """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
+    leased and could read."""
     alarms_changed: dict[str, list[AlarmChange]] = field(default_factory=dict)
     """Group -> each change of its alarm, in their order."""
     alarms_told: dict[str, list[AlarmChange]] = field(default_factory=dict)
-    """Group -> what the topic of alarms says, in its order."""
+    """Group -> the messages in the topic of alarms, in their order."""
     alarms_quiet: dict[str, str | None] = field(default_factory=dict)
     """Group -> the state of its alarm when all was quiet, before the drain."""
     look_ups: list[str] = field(default_factory=list)
@@ -224,10 +223,10 @@ class History:
     given_back: set[tuple[str, Place]] = field(default_factory=set)
     """Group and place of messages that some pop has leased and could not read."""
     defects: list[str] = field(default_factory=list)
-    """What no caller should ever meet."""
+    """Exceptions that no caller should see."""
 
     def copy(self) -> History:
-        """Another one, which goes on from here by itself."""
+        """An independent copy."""
         return History(**{attribute.name: _copied(getattr(self, attribute.name)) for attribute in fields(self)})
 
     def begin(self, facts: Sequence[Fact]) -> None:
@@ -246,7 +245,7 @@ class History:
                 self.resets.append(fact)
 
     def end(self, facts: Sequence[Fact]) -> None:
-        """What became of facts that had begun: they are here already."""
+        """The outcomes of facts that had begun: they are here already."""
 
 
 def _copied(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Judges what pops bring of paused groups, and to those who ask again."""
+"""Judges the pops of paused groups, and repeated attempts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from itertools import pairwise
 from tests.history.facts import Attempted, History, Paused
 
 PAUSE_LATE_MS = 500
-"""A pop may read the settings of its group from a past that is so long ago."""
+"""A pop may read settings of its group that are this old."""
 
 
 REQUESTS_MS_MAX = 5_000
-"""What all requests of a pop take together, at most."""
+"""The most that all requests of a pop take together."""
 
 
 def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
-    """By a pop that begins after a pause was acknowledged, as long as nobody has asked for its end. Repeats of an
-    attempt that began before show what that took."""
+    """Checks pops that begin after a pause was acknowledged, unless a caller has asked for its end. Repeats of an
+    attempt that began before show what that attempt took."""
     ends: dict[str, list[Paused]] = defaultdict(list)
     for end in history.pauses:
         if not end.is_paused:
@@ -35,7 +35,7 @@ def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
 
 
 def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
-    """Whatever becomes of its clock meanwhile; where the store answers, it needs no more than seconds besides."""
+    """Even if its clock is set meanwhile; if the store answers, a pop needs no more than seconds besides."""
     for attempt in history.attempts if history.are_all_answered else ():
         if attempt.at_ms - attempt.began_ms > attempt.wait_ms + REQUESTS_MS_MAX:
             took = f"from {attempt.began_ms} to {attempt.at_ms}"
@@ -43,8 +43,8 @@ def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
 
 
 def a_repeated_attempt_gets_the_same_messages(history: History, skew_ms: int) -> Iterator[str]:
-    """Who asks again by an `attempt_id` hears of all that the first call took and still holds, and of nothing else. Two
-    calls at once may have taken from two queues; and what has lost its payload does not come again."""
+    """A repeat with an `attempt_id` gets all messages that the first call took and still holds, and no others. Two
+    calls at once may have taken from two queues; messages that have lost their payloads do not return."""
     attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
     for attempt in history.attempts:
         attempts[attempt.group, attempt.attempt_id].append(attempt)

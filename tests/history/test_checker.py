@@ -249,7 +249,7 @@ def test_no_more_are_held_than_allowed() -> None:
 
 
 def once(body: str, began_ms: int, place: tuple[int, int], message_id: str = "id") -> Sent:
-    """A message of the one dedup id that there is."""
+    """A message with the only dedup id."""
     return Sent(body, None, began_ms, place, dedup_id="d", message_id=message_id, at_ms=began_ms + 10)
 
 

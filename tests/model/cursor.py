@@ -31,7 +31,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Ticket:
-    """What a receipt stands for. `group_id`: of that incarnation of the group, over all topics."""
+    """The message that a receipt names. `group_id` names one incarnation of the group, over all topics."""
 
     group_id: int
     queue: int
@@ -109,7 +109,7 @@ class Cursor:
             self.settled_by[ticket.offset] = receipt
 
     def worth(self, ticket: Ticket, receipt: str, now: int) -> str:
-        """What an ack says of a receipt, after all of its call are acked."""
+        """The answer of an ack about a receipt, after all receipts of its call are acked."""
         if ticket.epoch != self.epoch or ticket.offset in self.holds:
             return LOST
         if self.settled_by.get(ticket.offset) == receipt:

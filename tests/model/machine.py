@@ -17,7 +17,7 @@ from tests.support.client import Answer, Client
 from tests.support.clock import START_MS
 
 BELIEVED_MS = 5_000
-"""How long an instance may believe what it read about a topic."""
+"""How long an instance may cache what it read about a topic."""
 
 TOPICS = ("orders", "audit")
 GROUPS = ("billing", "shipping")
@@ -69,7 +69,7 @@ class Machine(RuleBasedStateMachine):
         self.produced = 0
         self.pop_in_doubt: Pop | None = None
         self.believed_until_ms: dict[tuple[int, str], int] = {}
-        """Until when an instance may still believe in a topic that was deleted through the other one."""
+        """Until when an instance may still cache a topic that was deleted through the other one."""
 
     @property
     def now(self) -> int:
@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
         topic.logs[queue].append({**given, **place, "topic": topic.name, "stored_at_ms": self.now})
 
     def _is_stored(self, topic: str, answer: Answer) -> bool:
-        """Whether an instance that may believe in a deleted topic has stored this in the one that there is."""
+        """Whether an instance that may cache a deleted topic has stored this in its successor."""
         if answer.status != 200 or topic not in self.model.topics:
             return False
         ids = {message["message_id"] for message in answer.json["messages"]}
@@ -369,7 +369,7 @@ class Machine(RuleBasedStateMachine):
     # -- comparing ----------------------------------------------------------------------------------------------------
 
     def _is_refused(self, answer: Answer, topic: str, group: str | None = None) -> bool:
-        """Whether what was asked for is not there, which the answer then must say."""
+        """Whether the topic or group does not exist, which the answer must then say."""
         missing = self.model.missing(topic, group)
         assert missing is None or answer.problem == missing
         return missing is not None

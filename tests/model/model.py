@@ -64,7 +64,7 @@ class Model:
     ids: itertools.count[int] = field(default_factory=itertools.count)
 
     def missing(self, topic: str, group: str | None = None) -> tuple[int, str] | None:
-        """What the service answers when the topic, or the group, is not there; None: they are."""
+        """The error when the topic or the group does not exist; None: both do."""
         if topic not in self.topics:
             return 404, "TopicNotFound"
         if group is not None and group not in self.topics[topic].groups:
@@ -72,7 +72,7 @@ class Model:
         return None
 
     def place(self, group: Group, receipt: str) -> tuple[Ticket, Cursor] | None:
-        """What a receipt stands for; None: nothing in this group."""
+        """The message that a receipt names; None: none of this group."""
         ticket = self.tickets.get(receipt)
         if ticket is None or ticket.group_id != group.id:
             return None
@@ -97,7 +97,7 @@ class Model:
 
 
 def details(topic: Topic, name: str, now: int) -> Json:
-    """What `GET` has to answer of a group, but for when it was created."""
+    """The answer of `GET` about a group, except when it was created."""
     group = topic.groups[name]
     queues = [_queue(topic, group, queue, now) for queue in range(len(topic.logs))]
     ready, in_flight = (sum(queue[field] for queue in queues) for field in ("ready", "in_flight"))

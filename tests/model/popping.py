@@ -1,4 +1,4 @@
-"""What a pop may answer, and what it leaves behind."""
+"""The answers a pop may give, and the state it leaves."""
 
 from __future__ import annotations
 

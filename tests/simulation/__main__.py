@@ -52,7 +52,7 @@ def _judged(seed: int) -> tuple[int, list[str]]:
 
 
 def _rounds(asked: argparse.Namespace) -> Iterator[range]:
-    """As many seeds as were asked for, or rounds for as many minutes."""
+    """The seeds that `--seeds` asks for, or rounds of seeds for `--minutes`."""
     end = time.monotonic() + 60 * asked.minutes
     for first in count(asked.seed, _ROUND):
         left = asked.seed + asked.seeds - first

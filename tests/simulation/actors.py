@@ -1,4 +1,4 @@
-"""Who calls the service in a simulated world, besides its producers."""
+"""The callers of the service in a simulated world, besides its producers."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Resetter(Actor):
 
 
 class Sweeper(Actor):
-    """What runs on a schedule, now and then."""
+    """Runs the scheduled sweeps now and then."""
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random

@@ -31,7 +31,7 @@ QUIET_MS = 30_000
 
 @dataclass(slots=True)
 class Held:
-    """What consumers of the scene hold."""
+    """The deliveries that consumers of the scene hold."""
 
     live: list[Delivered]
     partly_acked: list[Delivered]
@@ -106,12 +106,12 @@ class Scene(Stage):
         fact.at_ms = self.now
 
     def cancel(self, service: Service, last: bool) -> None:
-        """Of the two messages that wait: the one that is due, or the last."""
+        """One of the two delayed messages: the one that is due, or the last."""
         waiting = [sent for sent in self.history.sent if sent.told_due_ms]
         self.caller(service).cancel(waiting[-1 if last else 0].message_id or "")
 
     def verdict(self) -> list[str]:
-        """What is wrong after everything has run out, and was drained."""
+        """The violations after all leases have expired and the topic was drained."""
         self.now += QUIET_MS
         service = self.instance()
         try:
@@ -196,7 +196,7 @@ LATER: dict[str, Operation] = {
     "purge": lambda scene, service: scene.purge(service),
     "check": lambda _, service: service.sweeps.check(),
 }
-"""What the second scene is for."""
+"""The operations for which the second scene exists."""
 
 MEETING = ("pop",)
 """Operations that these may disturb, or be disturbed by."""
@@ -209,7 +209,7 @@ def work(scene: Scene, name: str) -> Work:
 
 
 def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
-    """What is wrong when the caller dies after this request, and somebody repeats the operation."""
+    """The violations after the caller dies after this request and another caller repeats the operation."""
     fresh = scene.copy()
     die_after(work(fresh, name), request)
     with suppress(DecantError):  # it may be done, or gone
@@ -218,8 +218,8 @@ def after_a_crash(scene: Scene, name: str, request: int) -> list[str]:
 
 
 def after_two_crashes(scene: Scene, names: tuple[str, str], requests: tuple[int, int], goes_on: bool) -> list[str]:
-    """The first caller stops after its request, the second runs to its own and dies. The first dies there too, or
-    goes on."""
+    """The first caller stops after its request, the second runs to its own and dies. Then the first dies too, or
+    continues."""
     fresh = scene.copy()
     running = stop_after(work(fresh, names[0]), requests[0])
     die_after(work(fresh, names[1]), requests[1])

@@ -1,5 +1,5 @@
-"""What the store remembers of every cursor, for promises that no caller can see kept: read past the callers, when all
-is over."""
+"""Checks of every state of a cursor that the store has seen, for promises that callers cannot observe. They run when
+the history is over."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _given_back(versions: Versions) -> Iterator[tuple[str, Place]]:
 
 
 class _Change(NamedTuple):
-    """Of a cursor: what it was, when it changed, and what it is since."""
+    """One change of a cursor: its state before, the time, and its state after."""
 
     before: Cursor
     at_ms: int

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 RETENTION_MS = 60_000
 
 _KEPT_MS = 8_000
-"""What has expired stays longer than any call, late write and stale read of the simulation lasts."""
+"""Expired messages stay longer than any call, late write or stale read of the simulation lasts."""
 
 _TRIMMED_EVERY_MS = 1_000
 _BELIEVED_MS = 2_000
-"""How long an instance believes where a log ends: much shorter than what was stored there stays."""
+"""How long an instance caches the end of a log: much shorter than stored messages stay."""
 
 _LOOKS_EVERY_MS = 5_000
 
 PRODUCERS_LULL = 200
 CONSUMERS_LULL = 50
-"""So many times longer do they sleep, for the history to outlast its messages."""
+"""They sleep this many times longer, for the history to outlast its messages."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ class Trimmer:
 
 
 class Archivist:
-    """Reads the whole log again and again, and so knows what was in it, and when. Meets no faults."""
+    """Reads the whole log repeatedly, and so records what was in it, and when. Meets no faults."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -19,7 +19,7 @@ from tests.support.scheduler import Killed, Scheduler
 T = TypeVar("T")
 
 _PROMPT_MS = 20
-"""Of the latency of a request, each way."""
+"""The most that a request takes, each way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Faults:
 
     @property
     def are_harmless(self) -> bool:
-        """Whether all is answered, but for reads of payloads, and long before the shortest lease is over."""
+        """Whether every request except reads of payloads is answered, long before the shortest lease is over."""
         troubles = (self.lose_request, self.lose_reply, self.zombie, self.throttle, self.kill, self.stall)
         return not any(troubles) and self.latency_ms_max <= _PROMPT_MS
 
@@ -62,7 +62,7 @@ class PastStore(MemoryStore):
         self._past: dict[str, dict[str, tuple[list[int], list[Item | None]]]] = {}
 
     def read_past(self, read: Read, instant: int) -> list[Item]:
-        """What the read would have found then."""
+        """The items that the read would have returned at that time."""
         if isinstance(read, Keys):
             items = [self._then(key.pk, key.sk, instant) for key in read.keys]
             return [item for item in items if item is not None]
@@ -81,7 +81,7 @@ class PastStore(MemoryStore):
                         yield Key(pk, sk), since, item
 
     def lose(self, key: Key) -> bool:
-        """Whether there was such an item, which is gone now."""
+        """Removes the item; returns whether it existed."""
         is_there = self._get(key) is not None
         if is_there:
             self._put(key, None)
@@ -106,7 +106,7 @@ class PastStore(MemoryStore):
 
 
 class FaultyStore:
-    """What one caller sees of the store."""
+    """The store as one caller sees it."""
 
     keeps_blobs = False
 
@@ -135,7 +135,7 @@ class FaultyStore:
         return [outcomes[place] for place in range(len(writes))]
 
     def write_together(self, writes: Sequence[Write]) -> None:
-        """DynamoDB knows a transaction by its token: of its repeats, late ones too, one is applied."""
+        """DynamoDB recognizes a transaction by its token: of all its repeats, late ones too, one is applied."""
         done: list[bool] = []
 
         def once() -> None:

@@ -1,4 +1,4 @@
-"""What simulated histories are made of."""
+"""Plans of simulated histories."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tests.simulation.expiring import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
-"""No dedup id stands for longer than what is stored with it is there."""
+"""No dedup id is valid for longer than its stored message exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a history is made of."""
+    """The parts of a history."""
 
     producers: int = 3
     consumers: int = 3
     messages: int = 20
     pops: int = 3
-    """Of each consumer."""
+    """The number of pops of each consumer."""
     leases_ms: tuple[int, ...] = (200, 1_000, 3_000)
-    """For how long consumers ask."""
+    """The lease lengths that consumers ask for."""
     pop_sizes: tuple[int, ...] = (1, 4, 10, 10)
-    """For how many messages they ask."""
+    """The numbers of messages they ask for."""
     waits_ms: tuple[int, ...] = (0, 0, 0, 100)
-    """How long they wait for them."""
+    """How long they wait for messages."""
     sizes: tuple[int, ...] = (0, 0, 150, 2_000)
-    """Of messages, about; the largest have payloads outside of their log."""
+    """Approximate sizes of messages; the payloads of the largest are stored outside of the log."""
     queues: int = 2
     groups: int = 1
     late_groups: int = 0
@@ -38,7 +38,7 @@ class Plan:
     resets: int = 0
     ordered: bool = False
     unwanted_key: str | None = None
-    """Of messages that no group wants."""
+    """The key of messages that no group wants."""
     sweepers: int = 0
     """Scheduled sweeps that run at once."""
     chores: int = 0
@@ -49,32 +49,32 @@ class Plan:
     """The share of what is delivered that consumers bury."""
     redrives: int = 0
     redrives_pause_ms: int = 2_500
-    """At most so long is it from one redrive to the next."""
+    """The longest pause between two redrives."""
     purges: int = 0
     dedup_ids: int = 0
-    """Producers take theirs from so many; 0: they use none."""
+    """Producers take their dedup ids from a pool of this size; 0: they use none."""
     dedup_ms: int = 300_000
-    """How long one stands."""
+    """How long a dedup id is valid."""
     delayed: float = 0.0
-    """The share of messages that wait."""
+    """The share of delayed messages."""
     cancels: int = 6
-    """How many of those somebody takes back, or tries to."""
+    """The number of attempts to cancel one of those."""
     cancels_pause_ms: int = 900
-    """At most so long is it from one cancel to the next."""
+    """The longest pause between two cancels."""
     small_pages: bool = False
     """Retries lie in pages, not in the cursor."""
     alarm_ready: int = 0
-    """Groups have an alarm, raised where so many messages are ready; 0: they have none."""
+    """The number of ready messages that raises the alarm of a group; 0: groups have no alarm."""
     retention_ms: int = 0
     """Messages expire after so long, and are removed; 0: they do not."""
     hasty: float = 0.0
     """How likely a pop with an `attempt_id` is called by two instances at once."""
     losses: int = 0
-    """So many payloads of messages in the log are removed."""
+    """The number of payloads that are removed from messages in the log."""
     skew_ms: int = SKEW_MS
     """Two processes' clocks differ by at most this."""
     set_back_ms: int = 0
-    """The clocks of some processes are set back by so much while they are at work."""
+    """Some clocks are set back by this much while their processes run."""
     faults: Faults = ALL
 
     @classmethod

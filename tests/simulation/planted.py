@@ -33,7 +33,7 @@ from tests.simulation.plans import (
 from tests.simulation.world import play
 
 SEEDS = 300
-"""A bug that no history of so many finds counts as missed."""
+"""A bug that none of this many histories shows counts as missed."""
 
 PLANS = {
     "claims_that_pass_what_others_sifted": SIFTED,
@@ -74,7 +74,7 @@ PLANS = {
         pops=10, queues=1, resets=2, max_attempts=2, faults=Faults(stale=0.6, stale_ms_max=1_500, lose_reply=0.08)
     ),
 }
-"""Where no plan is named, every seed has its own."""
+"""Other bugs are looked for in the plans of the seeds."""
 
 FOUND_AT = {
     "claims_past_the_end": 10,
@@ -101,8 +101,8 @@ FOUND_AT = {
     "cancels_that_leave_no_mark": 37,
     "leases_given_back_without_a_fence": 28,
 }
-"""The first seed that finds a bug, where a search from 0 takes longer. It moves when the service makes other requests
-to its store: then the search finds the next one, and `python -m tests.simulation --planted` prints this table anew."""
+"""The first seed that shows a bug, if it is 10 or more. It changes when the service makes other requests to its store:
+then the search finds the next one, and `python -m tests.simulation --planted` prints all of them anew."""
 
 
 def finding(name: str) -> int | None:

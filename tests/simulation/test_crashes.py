@@ -1,5 +1,5 @@
-"""Whoever dies, after whichever request: what was acknowledged holds, nothing comes twice that must not, nothing is
-lost, and the operation can be repeated."""
+"""Whichever caller dies, after whichever request: acknowledged messages stay, settled ones do not return, none is lost,
+and the operation can be repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in flight is judged at every claim, by what the store remembers of the cursor."""
+"""Messages in flight are counted at every claim, in the states of the cursor that the store has seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = Key("group#id#g", "cursor#gid#000")
 
 
 def versions(*states: tuple[int, dict[str, Any]]) -> Versions:
-    """A cursor with these leases, each time after so many claims."""
+    """A cursor with these leases, after this number of claims."""
     made = [
         {"pk": KEY.pk, "sk": KEY.sk, "epoch": 0, "next": [9], "leases": leases, "dead": 0, "claims": claims}
         for claims, leases in states

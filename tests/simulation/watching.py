@@ -1,4 +1,4 @@
-"""Who checks, in a simulated world, whether backlogs have crossed the thresholds of alarms; and what was told of it."""
+"""The callers that check the alarms in a simulated world, and the messages that alarms have sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _PAGE = 1_000
 _ALARM = "alarm#"
-"""What the sort keys of alarms begin with."""
+"""The prefix of the sort keys of alarms."""
 
 
 class Watcher:
@@ -51,7 +51,7 @@ def look_before_the_drain(service: Service, history: History, groups: list[str])
 
 
 def read_alarms(service: Service, store: PastStore, history: History) -> None:
-    """Each change that the store has seen, and each message that tells of one."""
+    """Each change of an alarm that the store has seen, and each message about one."""
     read_told(service, history)
     changed: dict[str, set[AlarmChange]] = defaultdict(set, {group: set() for group in history.alarms_told})
     for key, _, item in store.versions("state"):
@@ -73,7 +73,7 @@ def read_told(service: Service, history: History) -> None:
 
 
 def untold(service: Service, topic: Topic, group: str, history: History) -> Iterator[str]:
-    """Where the store does not remember: it counts its changes."""
+    """For a store that does not keep its past: an alarm counts its changes."""
     items = service.env.store.read([Keys([service.env.catalogue.group(topic, group).alarm_key], strong=True)])[0]
     changes, told = items[0]["n"] if items else 0, len(history.alarms_told.get(group, ()))
     if changes != told:

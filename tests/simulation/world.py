@@ -214,7 +214,7 @@ class World:
         return made[0]
 
     def _spawn_expiry(self) -> None:
-        """Who does not count as busy: these go on as long as others do."""
+        """These do not count as busy: they run as long as others do."""
         self._scheduler.spawn(Archivist(self).work)
         self._scheduler.spawn(partial(self._live, Trimmer(self, self._random)))
 
@@ -231,7 +231,7 @@ class World:
         self._busy -= 1
 
     def _live(self, actor: Working) -> None:
-        """When its process dies, an actor goes on in a fresh one."""
+        """When its process dies, an actor continues in a fresh one."""
         while True:
             try:
                 return self._judged(lambda: actor.work(self.instance()))
@@ -308,8 +308,8 @@ class World:
 
 
 def play(seed: int, plan: Plan | None = None) -> list[str]:
-    """What is wrong with the history of this seed. Nothing of it outlives the call, so that looking for garbage while
-    it goes on would only take time: a quarter of it."""
+    """The violations of the history of this seed. None of its objects outlives the call, so collecting garbage
+    meanwhile would only take time: a quarter of it."""
     gc.disable()
     try:
         return World(seed, plan).run()

@@ -73,7 +73,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
     ) -> Answer:
-        """Sends `body` as JSON, or `raw` as it is. The answer is one that the document knows, or this fails."""
+        """Sends `body` as JSON, or `raw` as it is. Fails unless the document describes the answer."""
         wiring.use(self.api)
         sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
@@ -159,7 +159,7 @@ class Group:
         return self._post("pop", **fields)
 
     def take(self, count: int, **fields: Any) -> list[Json]:
-        """Pops exactly so many messages."""
+        """Pops exactly `count` messages."""
         messages: list[Json] = self.pop(max_messages=count, **fields)["messages"]
         assert len(messages) == count
         return messages

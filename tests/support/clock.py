@@ -22,7 +22,7 @@ class Clock:
         self.ms = START_MS
         self.slept: list[int] = []
         self.set_back_ms = 0
-        """By how much somebody has set back the clock on the wall."""
+        """By how much the wall clock has been set back."""
         self._plans: list[tuple[int, int, Callable[[], Any]]] = []
         self._numbers = itertools.count()
 

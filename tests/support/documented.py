@@ -37,7 +37,7 @@ def operation_of(method: str, path: str) -> Json | None:
 
 
 def check(operation: Json, status: int, headers: dict[str, str], body: Any) -> None:
-    """Fails unless the document knows this status, its headers, its content type and every field of the body."""
+    """Fails unless the document describes this status, its headers, its content type and every field of the body."""
     name = operation["operationId"]
     assert str(status) in operation["responses"], f"{name} answered {status}, which is not documented: {body}"
     response = _resolved(operation["responses"][str(status)])

@@ -1,4 +1,4 @@
-"""Instances of the service for tests: on any store, with a clock that stands still and chance from a seed."""
+"""Instances of the service for tests: on any store, with a clock that only sleeping moves and seeded chance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def instance(store: Store, clock: Clock, seed: int = 0) -> Api:
 
 
 def with_messages(store: Store, clock: Clock, messages: int, **group: int) -> Api:
-    """An instance that has made a topic `t` of one queue, its group `g`, and so many messages."""
+    """An instance that has created a topic `t` with one queue, its group `g`, and this number of messages."""
     api = instance(store, clock)
     api.put_topic("t", {"queues": 1})
     api.put_group("t", "g", group)

@@ -1,4 +1,4 @@
-"""Runs callers as greenlets in virtual time. Which of them goes on is decided by a seeded random source alone."""
+"""Runs callers as greenlets in virtual time. A seeded random source alone decides which of them runs next."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Scheduler:
         self._wake(greenlet(run, parent=self._hub), after_ms)
 
     def sleep(self, ms: int) -> None:
-        """Lets others go on for `ms`; with 0 ms, those that are due now, in random order."""
+        """Lets others run for `ms`; with 0 ms, those that are due now, in random order."""
         self._wake(getcurrent(), ms)
         self._hub.switch()
 
     def run(self, steps_max: int | None = None) -> None:
-        """Until nobody waits any more. Raises Endless."""
+        """Runs until no caller waits. Raises Endless."""
         steps = 0
         while self._waiting:
             if steps == steps_max:

@@ -1,4 +1,4 @@
-"""Callers that stop after one of their requests to the store: they die there, or go on when others were at work."""
+"""Callers that stop after one of their requests to the store: they die there, or continue when others have worked."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tests.support.scheduler import Killed
 T = TypeVar("T")
 
 Work = Callable[[Callable[[], None]], object]
-"""What a caller does. It is given what `StoppingStore` is to call after each request."""
+"""The work of a caller. Its argument is what `StoppingStore` calls after each request."""
 
 
 class StoppingStore:
-    """What one caller sees of the store: after each request was applied, `stop` is asked, which may never come back."""
+    """The store as one caller sees it. After each applied request it calls `stop`, which may never return."""
 
     keeps_blobs = False
 
@@ -90,7 +90,7 @@ class Quiet(MemoryStore):
 
 
 class Stage:
-    """A store that can be copied, a clock that stands still, and chance from a seed, for callers that stop."""
+    """A store that can be copied, a clock that only sleeping moves, and seeded chance, for callers that stop."""
 
     def __init__(self) -> None:
         self.store = Quiet()
@@ -113,7 +113,7 @@ class Stage:
 
 
 def requests_of(work: Work) -> int:
-    """How many requests it makes when nothing happens to it."""
+    """The number of requests it makes if nothing interrupts it."""
     made = [0]
 
     def count() -> None:
@@ -124,13 +124,13 @@ def requests_of(work: Work) -> int:
 
 
 def die_after(work: Work, request: int) -> None:
-    """The caller dies after this request, should it make so many."""
+    """The caller dies after this request, if it makes that many."""
     with suppress(Killed, DecantError):
         work(_once_after(request, _die))
 
 
 def stop_after(work: Work, request: int) -> greenlet:
-    """The caller stops after this request, should it make so many: then `finish` it."""
+    """The caller stops after this request, if it makes that many; then call `finish`."""
 
     def worked() -> None:
         with suppress(DecantError):
@@ -142,7 +142,7 @@ def stop_after(work: Work, request: int) -> greenlet:
 
 
 def finish(running: greenlet, goes_on: bool) -> None:
-    """Who has stopped goes on, or dies."""
+    """The stopped caller continues, or dies."""
     if running.dead:
         return
     if goes_on:
