@@ -9,7 +9,7 @@ from typing import Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.fields import Answer, checked_name, required
+from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import PURGE_MS
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import integer
@@ -47,7 +47,6 @@ class Topics:
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         """Creates the topic, or changes the given settings. Returns it, and whether it is new."""
-        checked_name("topic", name)
         made = Topic.new(name, self._runtime.name(_ID_CHARS), given, self._runtime.now())
         self._catalogue.forget(name)
         while True:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, GroupNotFound
-from chalicelib.base.fields import Answer, Label, checked, checked_name, declarations, given, optional, request
+from chalicelib.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
 from chalicelib.base.schema import array, integer, nullable, string
 from chalicelib.service import Service
 
@@ -67,7 +67,7 @@ class Operation(NamedTuple):
         run: Callable[..., Any] = self._in_topic if "topic" in self.existing else self.run
         for kind, name in zip(self.path_names, names, strict=True):
             if kind in ("topic", "group"):
-                checked_name(kind, name)
+                demand_name(kind, name)
         arguments = [*names, self._checked(self.request, data)] if self.request else names
         with one_call(service.env.runtime.uptime()):
             answer = run(service, *arguments, **headers)

@@ -206,10 +206,10 @@ def encodable(text: str) -> bool:
     return True
 
 
-def checked_name(kind: str, name: str) -> str:
+def demand_name(kind: str, name: str) -> None:
+    """Raises InvalidName."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise InvalidName(f"{kind} name {quoted(name)} must match {NAME_PATTERN}")
-    return name
 
 
 # -- showing it in error texts ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
-from chalicelib.base.fields import checked_name
+from chalicelib.base.fields import demand_name
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import AlarmState
@@ -33,7 +33,7 @@ class Catalogue:
 
     def current_topic(self, name: str) -> Topic:
         """The topic, read again. Raises TopicNotFound, InvalidName."""
-        checked_name("topic", name)
+        demand_name("topic", name)
         items = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
         if not items:
             self.forget(name)

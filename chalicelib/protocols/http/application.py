@@ -14,8 +14,7 @@ from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
-from chalicelib.base.fields import Label, checked, quoted
-from chalicelib.base.fields import request as request_type
+from chalicelib.base.fields import Label, given, quoted
 from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
 from chalicelib.protocols.http.body import body_of
@@ -92,7 +91,6 @@ def _answered(request: Request, operation: Operation, path: dict[str, str]) -> R
     return Response(body, {"Content-Type": "application/json"}, status)
 
 
-@request_type
 class _Nothing:
     """The request of an operation that takes none."""
 
@@ -103,19 +101,19 @@ def _data(request: Request, operation: Operation) -> Any:
     data = parts.pop(0 if operation.method == "GET" else 1)[1] if operation.request else {}
     for noun, unknown in parts:
         if unknown != {}:
-            checked(_Nothing, unknown, Label(noun=noun))
+            given(_Nothing, unknown, Label(noun=noun))
     return data
 
 
 def _query(request: Request) -> dict[str, str]:
     """The query parameters, each given once."""
-    given = request.query_params
-    if given is None:
+    query = request.query_params
+    if query is None:
         return {}
-    for name in given:
-        if len(given.getlist(name)) > 1:
-            raise InvalidField(f"parameter {quoted(name)} must be given once, not {len(given.getlist(name))} times")
-    return {name: given[name] for name in given}
+    for name in query:
+        if len(query.getlist(name)) > 1:
+            raise InvalidField(f"parameter {quoted(name)} must be given once, not {len(query.getlist(name))} times")
+    return {name: query[name] for name in query}
 
 
 def _wants_minimal(request: Request) -> bool:
