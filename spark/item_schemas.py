@@ -1,7 +1,7 @@
 """The schemas of what the pipeline reads of an export: its items, and the packed messages in them.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) tell nothing
+others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) have nothing
 that a job needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
 """
 

@@ -58,19 +58,19 @@ BACKLOG = struct(
     consumer=_STRING,  # hash of a consumer_id in a broadcast group; else empty
     end=_LONG,
     next=_LONG,
-    committed=_LONG,  # the lowest offset that is not settled, as the service says it
+    committed=_LONG,  # the lowest offset that is not settled, as the service shows it
     ready=_LONG,
     in_flight=_LONG,
     retrying=_LONG,
     dead=_LONG,
-    oldest_at_ms=_LONG,  # when it was stored; null: there is none, or the log has let go of it
+    oldest_at_ms=_LONG,  # when it was stored; null: there is none, or it has expired
     oldest_age_ms=_LONG,
     last_pop_at_ms=_LONG,
-    is_forgotten=_BOOL,  # a consumer that its group does not wait for any more: of it only `dead` counts
+    is_forgotten=_BOOL,  # an idle consumer that its group has dropped: only `dead` counts
     lag=_LONG,  # ready + in_flight
     oldest_offset=_LONG,  # of what is neither acked nor dead, retries too; null: there is none
 )
-"""How far each group is, by queue: table `backlog`."""
+"""The progress of each group, by queue: table `backlog`."""
 
 TRAFFIC = struct(
     topic=_STRING, topic_id=_STRING, queue=_INT, minute_ms=_LONG, tag=_STRING, messages=_LONG, body_bytes=_LONG
@@ -99,7 +99,7 @@ SKEW = struct(
     peak_appends=_LONG,  # entries in the busiest second of a queue
     suggested_queues=_INT,
 )
-"""How evenly messages lie in the queues, and how many queues the busiest second asks for: table `skew`."""
+"""How evenly messages lie in the queues, and how many queues the busiest second needs: table `skew`."""
 
 LATENESS = struct(
     topic=_STRING,
@@ -113,10 +113,10 @@ LATENESS = struct(
     overdue=_LONG,  # of those that wait: past their time
     early=_LONG,  # before their time: must be none
 )
-"""How much later than due messages that waited came into the log, by topic: table `delays`."""
+"""How long after their due time delayed messages entered the log, by topic: table `delays`."""
 
 LATENESS_HISTOGRAM = struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, below_ms=_LONG, messages=_LONG)
-"""Messages by lateness; a null bound is none: table `delay_histogram`."""
+"""Messages by lateness; null: no bound: table `delay_histogram`."""
 
 WAITING = struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
 """Messages that still wait, by the hour in which they are due: table `delay_waiting`."""
@@ -142,7 +142,7 @@ DEAD_MESSAGES = struct(
     stored_at_ms=_LONG,
     body_bytes=_LONG,
 )
-"""Each dead letter with what its message says: table `dead_messages`."""
+"""Each dead letter with its message: table `dead_messages`."""
 
 COST = struct(
     topic=_STRING,  # null: of the service as a whole

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 
 class Folder:
-    """Its methods take places relative to `root`, a path or URL."""
+    """Places are relative to `root`, a path or URL."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self._spark, self.root = spark, root.rstrip("/")

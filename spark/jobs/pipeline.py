@@ -18,7 +18,7 @@ from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, mess
 from spark.reading.manifest import read_export
 
 _JOBS = (messages, audit, backlog, traffic, delays, dead_letters, cost, compact)
-"""`messages` first: others look there for what the queue has let go of."""
+"""`messages` first: other jobs read messages there that have expired in the service."""
 
 NAMES = tuple(module.JOB.name for module in (*_JOBS, report))
 

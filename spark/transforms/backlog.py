@@ -39,8 +39,8 @@ def backlog(items: DataFrame, now_ms: int) -> DataFrame:
 
 
 def _places(items: DataFrame, now_ms: int) -> DataFrame:
-    """Where a group may stand: each queue of its topic, in a broadcast group for each consumer, and where there is
-    none, for the first that will come."""
+    """The places that a group can have a position in: each queue of its topic, and in a broadcast group each queue for
+    each consumer. A broadcast group without consumers has one place per queue, for its first consumer."""
     groups = items.where("kind = 'group'").select(
         "topic_id", F.col("group.name").alias("group"), "group.group_id", "group.starts", "group.mode", "group.ordered"
     )
@@ -56,8 +56,8 @@ def _places(items: DataFrame, now_ms: int) -> DataFrame:
 
 
 def _consumers(items: DataFrame, now_ms: int) -> DataFrame:
-    """The consumers of broadcast groups. One is forgotten if it was idle for too long, or if no cursor has an instant
-    (what is left of it counts dead letters)."""
+    """The consumers of broadcast groups. A consumer is forgotten if it was idle for too long, or if none of its cursors
+    has an instant: these only count its dead letters."""
     seen = items.where("kind = 'cursor' and cursor.consumer != ''").select("topic_id", "cursor.*")
     is_idle = F.max("at_ms") < now_ms - IDLE_CONSUMER_MS
     return seen.groupBy(*_WHOSE).agg(F.coalesce(is_idle, F.lit(True)).alias("is_forgotten"))
@@ -91,8 +91,8 @@ def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
 
 
 def _with_position(standing: DataFrame) -> DataFrame:
-    """With `next`, of a group without a cursor where it starts; `end`; `untaken`, the first offset that nobody has
-    taken, null if there is none."""
+    """With `next` (without a cursor, the start of the group), `end`, and `untaken`: the first offset that nobody has
+    taken; null: there is none."""
     none = F.lit(0).cast("long")
     next_ = F.coalesce("next", F.get("starts", F.col("queue")), none)
     end = F.greatest(F.coalesce("log_end", none), next_)
@@ -101,8 +101,8 @@ def _with_position(standing: DataFrame) -> DataFrame:
 
 
 def _with_owing(standing: DataFrame, now_ms: int) -> DataFrame:
-    """With `owing`: leases, those of retry pages that are due among them, as structs `offsets`, `deadline_ms`,
-    `parked`; and `noted`: retry pages of which only the cursor's note counts, as they are not due, or not there."""
+    """With `owing`: leases, including the retries of due retry pages, as structs `offsets`, `deadline_ms`, `parked`;
+    and `noted`: retry pages that are not due or do not exist, of which only the cursor's note counts."""
     held = F.coalesce("held", F.array().cast(_HELD))
     pages = F.coalesce("pages", F.array().cast(_PAGES))
 
@@ -133,8 +133,8 @@ def _as_retry(retry: Column) -> Column:
 
 
 def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
-    """With the counts of `schemas.BACKLOG`. An expired lease, and a retry that is due, count as ready; what was never
-    taken and has expired does not. Of a forgotten consumer nothing counts but its dead letters."""
+    """With the counts of `schemas.BACKLOG`. Messages of expired leases and due retries count as ready; messages that
+    expired before anybody took them do not. Of a forgotten consumer only the dead letters count."""
     none, owing, noted = F.lit(0).cast("long"), F.col("owing"), F.col("noted")
     holds = ~F.col("is_forgotten")
 

@@ -77,8 +77,8 @@ def _with_money(summed: DataFrame, prices: Prices) -> DataFrame:
 
 
 def _of_items(pop_size: int) -> list[Column]:
-    """The columns of each item, beside the name and the starts of its group: `group`, the units to write it, the units
-    to read it: once in all, and once for each group of its topic."""
+    """The columns of each item, beside the name and the starts of its group: `group`, the units to write it, and the
+    units to read it, those used once and those used by each group of its topic."""
     none = F.lit(0.0)
     began = F.coalesce(F.get("starts", F.col("cursor.queue")), F.lit(0))
     pops = F.ceil(F.greatest(F.col("cursor.next") - began, F.lit(0)) / pop_size)

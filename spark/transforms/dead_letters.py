@@ -1,4 +1,4 @@
-"""Messages that a group will not be given again, with what the archive knows of them."""
+"""Dead letters, with their messages from the archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that wait for their time: how late they came, and what still waits."""
+"""Delayed messages: how late they were delivered, and which ones still wait."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _TOPIC = ["topic", "topic_id"]
 
 
 def with_lateness(messages: DataFrame) -> DataFrame:
-    """The messages that waited, with `late_ms`: how long after their time they came into the log; below 0: before
-    it."""
+    """The delayed messages in the log, with `late_ms`: how long after their due time they entered it; negative: before
+    that."""
     waited = messages.where("due_ms is not null")
     return waited.select(*_TOPIC, (F.col("stored_at_ms") - F.col("due_ms")).alias("late_ms"))
 
 
 def lateness(late: DataFrame, waits: DataFrame) -> DataFrame:
-    """`schemas.LATENESS`, from `with_lateness` and `only_waiting`: a row for each topic that has any of the two."""
+    """`schemas.LATENESS`, from `with_lateness` and `only_waiting`: a row for each topic with rows in either."""
     p50, p90, p99 = (
         F.percentile_approx("late_ms", rank, _ACCURACY).alias(f"p{int(100 * rank)}_ms") for rank in (0.5, 0.9, 0.99)
     )

@@ -1,4 +1,4 @@
-"""From items to messages: every message of every log, unpacked.
+"""From items to messages: unpacks every message of every log.
 
 Of a full export, entries that hold their messages are unpacked where they are read (`reading.dynamodb_export`). The
 others first meet their payloads, by the entry's id, in the one shuffle that this takes."""
@@ -19,7 +19,7 @@ _PLACE = ("queue", "offset", "count", "stored_at_ms", "codec", "pieces", "data",
 
 
 def only_newest(items: DataFrame) -> DataFrame:
-    """Reduces an incremental export to the last image of each key, without items that were removed in the end."""
+    """Reduces an incremental export to the last image of each key, without items whose last change is a removal."""
     newest = Window.partitionBy("pk", "sk").orderBy(F.desc("written_us"), F.desc("file"), F.desc("line"))
     numbered = items.withColumn("_number", F.row_number().over(newest))
     return numbered.where((F.col("_number") == 1) & ~F.col("is_deleted")).select(*items.columns)
@@ -71,12 +71,12 @@ def topic_names(items: DataFrame) -> DataFrame:
 
 
 def with_topic(unpacked: DataFrame, names: DataFrame) -> DataFrame:
-    """Adds the name of the `topic`; null if the topic is gone."""
+    """Adds the name of the `topic`; null if the topic was deleted."""
     return unpacked.join(F.broadcast(names), "topic_id", "left")
 
 
 def messages(named: DataFrame) -> DataFrame:
-    """`schemas.MESSAGES`, from `with_topic`. Those of a topic that is gone are left out."""
+    """`schemas.MESSAGES`, from `with_topic`. Messages of deleted topics are left out."""
     return named.where("failure is null and topic is not null").select(*schemas.MESSAGES.names)
 
 

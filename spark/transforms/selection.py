@@ -1,4 +1,4 @@
-"""Which messages are looked for, and in which order they are shown or sent."""
+"""Selects messages for search and replay, and puts them in order."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def only_selected(messages: DataFrame, wanted: Selection) -> DataFrame:
 
 
 def in_order(messages: DataFrame) -> DataFrame:
-    """Sorted by when they were stored. Within a queue that is by offset, even where clocks say otherwise, so what has
-    one key stays in order too, also when it moved to another queue of a topic that grew."""
+    """Sorted by time of storage, but within a queue by offset, even if clocks disagree. So messages with one key stay
+    in order, even if the key moved to another queue when its topic grew."""
     before = Window.partitionBy("topic_id", "queue").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
     by = F.max("stored_at_ms").over(before)
     return messages.withColumn("_by", by).orderBy("_by", "topic_id", "queue", "offset").drop("_by")

@@ -51,7 +51,7 @@ def _totals() -> list[Column]:
 
 
 def hot_keys(messages: DataFrame, top: int) -> DataFrame:
-    """The `top` keys of each topic: `schemas.HOT_KEYS`. Of keys with as many messages, the first by name."""
+    """The `top` keys of each topic: `schemas.HOT_KEYS`. Ties are broken by name."""
     by_topic = messages.groupBy(*_TOPIC).agg(F.count("*").alias("total"))
     by_key = messages.where("key is not null").groupBy(*_TOPIC, "key").agg(*_totals())
     order = Window.partitionBy("topic_id").orderBy(F.desc("messages"), "key")
@@ -62,10 +62,10 @@ def hot_keys(messages: DataFrame, top: int) -> DataFrame:
 
 def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
     """How evenly messages lie in the queues of each topic that has any: `schemas.SKEW`. `topics`: `topic_id` and
-    `queues` of those that there are; of one that was deleted since, the queues are those that have messages.
+    `queues` of the existing topics; a deleted topic has the queues that its messages are in.
 
-    The busiest second of any queue, shared out evenly, says how many queues it would have taken at
-    `APPENDS_PER_SECOND` each: `queues` times its appends over that. Queues are never suggested away."""
+    The suggested number of queues is the one that would take the appends of the busiest second of any queue, times
+    `queues`, at `APPENDS_PER_SECOND` each. It is never below `queues`."""
     busiest = _appends(messages).groupBy("topic_id", "queue").agg(F.max("appends").alias("peak"))
     counts = messages.groupBy(*_TOPIC, "queue").agg(F.count("*").alias("in_queue"))
     summed = (
