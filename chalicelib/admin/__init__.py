@@ -12,6 +12,6 @@ from chalicelib.log import Log
 
 class Admin:
     def __init__(self, env: Env, log: Log, cursors: Cursors) -> None:
-        self.deletion = Deletion(env)
+        self.deletion = Deletion(env, log.payloads)
         self.topics = Topics(env, log.offsets, self.deletion)
         self.groups = Groups(env, log, cursors, self.deletion)

@@ -9,7 +9,7 @@ from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic, unbury
 from chalicelib.log import segment
-from chalicelib.log.payloads import blob_names, payload_keys
+from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, found_items, raise_trouble
 from chalicelib.table import keys
@@ -25,8 +25,8 @@ _Span = tuple[str, str, str]
 
 
 class Deletion:
-    def __init__(self, env: Env) -> None:
-        self._store, self._runtime = env.store, env.runtime
+    def __init__(self, env: Env, payloads: Payloads) -> None:
+        self._store, self._runtime, self._payloads = env.store, env.runtime, payloads
 
     def group(self, group: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
@@ -67,7 +67,7 @@ class Deletion:
         while spans and self._runtime.uptime() <= until_ms:
             pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
             held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]
-            self._remove_payloads(topic.id, [entry for segment in held for entry in segment.entries])
+            self._payloads.remove(topic.id, [entry for segment in held for entry in segment.entries])
             raise_trouble(
                 self._store.write_each([segment.empty(filled, self._ttl()) for filled in held]) if held else []
             )
@@ -81,10 +81,6 @@ class Deletion:
     def _ttl(self) -> int:
         """By then no caller can still write based on an older read of the log."""
         return (self._runtime.now() + EXPIRED_KEPT_MS) // SECOND_MS
-
-    def _remove_payloads(self, topic_id: str, entries: list[Entry]) -> None:
-        self._store.remove_all(payload_keys(topic_id, entries))
-        self._store.remove_blobs(blob_names(topic_id, entries))
 
     def _groups(self, topic: Topic, until_ms: int) -> bool:
         """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
@@ -105,7 +101,7 @@ class Deletion:
             items = self._first(spans)
             if not items:
                 return True
-            self._remove_payloads(topic_id, [Entry.of(item) for item in items if "i" in item])  # found by their entries
+            self._payloads.remove(topic_id, [Entry.of(item) for item in items if "i" in item])  # found by their entries
             self._store.remove_all([key_of(item) for item in items])
         return False
 

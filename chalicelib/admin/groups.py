@@ -12,7 +12,7 @@ from typing import Any
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
-from chalicelib.catalogue import group
+from chalicelib.catalogue import group, settings
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
@@ -82,14 +82,15 @@ class Groups:
                 continue  # another caller created or deleted it since it was read
 
     def _change(self, current: Group, given: Mapping[str, Any]) -> Group:
-        group.demand_unchanged(current, given)
+        fixed = {field: getattr(current, field) for field in group.FIXED}
+        settings.demand_unchanged("group", current.name, fixed, given)
         if not given.keys() - {"start", *group.FIXED}:
             return current
         return Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
-        made = Group.new(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), given)
+        made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
         self._store.write_together(group.create(made))
         return made
 

@@ -13,7 +13,7 @@ from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import PURGE_MS
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import integer
-from chalicelib.catalogue import topic
+from chalicelib.catalogue import settings, topic
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import END_OFFSET
@@ -47,7 +47,7 @@ class Topics:
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         """Creates the topic, or changes the given settings. Returns it, and whether it is new."""
-        made = Topic.new(name, self._runtime.name(_ID_CHARS), given, self._runtime.now())
+        made = Topic(name, self._runtime.name(_ID_CHARS), self._runtime.now(), **given)
         self._catalogue.forget(name)
         while True:
             try:
@@ -55,7 +55,7 @@ class Topics:
                 return made, True
             except Refused as refused:
                 current = Topic.of(refused.before or {})
-            topic.demand_unchanged(current, given.get("queues"))
+            settings.demand_unchanged("topic", name, {"queues": current.queues}, given)
             if all(getattr(current, field) == value for field, value in given.items()):
                 return current, False
             with suppress(Refused):  # another caller changed or deleted it since it was read

@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.base import limits
-from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import defaults, optional, shown
+from chalicelib.base.fields import defaults, optional
 from chalicelib.base.schema import flag, instant, integer, one_of, string
 from chalicelib.catalogue import alarm, backoff, filters, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
@@ -63,8 +62,8 @@ class GroupSettings:
 
 
 DEFAULTS = defaults(GroupSettings)
-FIXED = frozenset({"mode", "ordered"})
-"""Settings that cannot be changed after creation."""
+FIXED = ("mode", "ordered")
+"""Settings that cannot be changed after creation, since existing leases depend on them."""
 
 _TEXTS: dict[str, type[AsGiven]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter, "alarm": Alarm}
 """Settings stored as JSON text."""
@@ -87,13 +86,7 @@ class Group(GroupSettings):
         given = {field: item[field] for field in DEFAULTS if field in item}
         given |= {field: kind.of(given[field]) for field, kind in _TEXTS.items() if field in given}
         about = (item["id"], item["starts"], item["created_at_ms"], item["version"])
-        return cls(topic_id, name, *about, **{**DEFAULTS, **given})
-
-    @classmethod
-    def new(
-        cls, topic_id: str, name: str, group_id: str, starts: list[int], now: int, given: Mapping[str, Any]
-    ) -> Group:
-        return cls(topic_id, name, group_id, starts, created_at_ms=now, **{**DEFAULTS, **given})
+        return cls(topic_id, name, *about, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
@@ -135,15 +128,6 @@ def create(group: Group) -> list[Write]:
     made = {field: getattr(group, field) for field in ("starts", "created_at_ms", "version", *DEFAULTS)}
     listing = Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))
     return [settings.create(group.key, group.id, made), listing]
-
-
-def demand_unchanged(group: Group, given: Mapping[str, Any]) -> None:
-    """Raises InvalidField for settings that cannot change later, since existing leases depend on them."""
-    for field in FIXED & given.keys():
-        now, wanted = shown(getattr(group, field)), shown(given[field])
-        if now != wanted:
-            fixed = f"is {now} and cannot be changed to {wanted} once the group exists"
-            raise InvalidField(f"field '{field}' of group {group.name!r} {fixed}")
 
 
 def change(group: Group, given: Mapping[str, Any]) -> Write:

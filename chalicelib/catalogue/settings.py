@@ -8,6 +8,8 @@ from typing import Any, Self
 
 import orjson
 
+from chalicelib.base.errors import InvalidField
+from chalicelib.base.fields import shown
 from chalicelib.table.writes import Absent, Equals, Key, RemoveItem, Set, Write
 
 
@@ -46,6 +48,15 @@ def change(key: Key, incarnation: str, version: int, settings: Mapping[str, Any]
         _effects(new),
         landed=lambda before: before is not None and before["id"] == incarnation and new.items() <= before.items(),
     )
+
+
+def demand_unchanged(kind: str, name: str, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raises InvalidField for a given value that differs from that of a fixed setting."""
+    for field, value in fixed.items():
+        wanted = given.get(field, value)
+        if wanted != value:
+            change = f"is {shown(value)} and cannot be changed to {shown(wanted)}"
+            raise InvalidField(f"field '{field}' of {kind} {name!r} {change} once the {kind} exists")
 
 
 def remove(key: Key, incarnation: str) -> Write:

@@ -60,11 +60,7 @@ class Topic(TopicSettings):
         given = {field: item[field] for field in DEFAULTS if field in item}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         about = (item["id"], item["created_at_ms"], item["version"], "delays" in item, past)
-        return cls(item["sk"], *about, **{**DEFAULTS, **given})
-
-    @classmethod
-    def new(cls, name: str, topic_id: str, given: Mapping[str, Any], now: int) -> Topic:
-        return cls(name, topic_id, created_at_ms=now, **{**DEFAULTS, **given})
+        return cls(item["sk"], *about, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
@@ -105,14 +101,6 @@ class Topic(TopicSettings):
 def create(topic: Topic) -> Write:
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
     return settings.create(topic.key, topic.id, made)
-
-
-def demand_unchanged(topic: Topic, queues: int | None) -> None:
-    if queues is not None and queues != topic.queues:
-        raise InvalidField(
-            f"field 'queues' of topic {topic.name!r} is {topic.queues} and cannot be changed to {queues}"
-            " once the topic exists"
-        )
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
