@@ -45,7 +45,7 @@ def _entries(kind: str, name: str, value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _everything() -> Written:
-    """What the service writes when each of its features is used."""
+    """The attributes that the service writes when each of its features is used."""
     store = RecordingStore()
     client = busy_world(store).client
     group = Topic(client, "orders").group("steered", rate_limit=2.5, filter={"tags": ["paid"]}, start=1)

@@ -58,7 +58,7 @@ TECHNOLOGIES = {
     "secrets": (),
     "uuid": ("local",),
 }
-"""What may be imported only there."""
+"""Packages that may be imported only there."""
 
 TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
@@ -66,7 +66,7 @@ FUNCTION_LINES_MAX = 45
 COLD_START_RATIO_MAX = 8
 """How much longer `import app` may take than `import chalice`, which is a good part of it."""
 LATE = {"jmespath", "boto3", "botocore.session", "botocore.client", "moto", "s3transfer", "hypothesis", "pytest"}
-"""What a cold start must not pay for, or not before it is wanted."""
+"""Packages that a cold start must not import, or not before they are needed."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def test_a_cold_start_takes_little_longer_than_its_framework() -> None:
 
 
 def _import_seconds(module: str) -> float:
-    """Of processor time, so that a busy machine matters less."""
+    """Processor time, so that a busy machine matters less."""
     program = f"import time; began = time.process_time(); import {module}; print(time.process_time() - began)"
     return float(_python(program))
 

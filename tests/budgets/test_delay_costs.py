@@ -1,4 +1,4 @@
-"""What delayed messages cost, counted as in `test_hot_path`: a topic of 4 queues, warm instances."""
+"""The cost of delayed messages, counted as in `test_hot_path`: a topic of 4 queues, warm instances."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a produce, a pop and an ack may cost: the budget table of the design, row by row, and how cost grows (it does
-not)."""
+"""The cost of a produce, a pop and an ack: the budget table of the design, row by row, and that cost does not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The meter counts as an emulator bills, and what is metered is no more alike than real messages."""
+"""The meter counts as an emulator bills, and the metered messages are no more alike than real ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_orders_are_no_more_alike_than_the_messages_that_were_measured(
 
 
 class Bill:
-    """What an emulator says that requests consumed. It says nothing of a request that it refuses."""
+    """The units that an emulator reports for requests. It reports none for a request that it refuses."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         self.write_units = 0.0

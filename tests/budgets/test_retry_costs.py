@@ -1,4 +1,4 @@
-"""What many retries, and the dead, may cost."""
+"""The cost of many retries and dead letters."""
 
 from __future__ import annotations
 

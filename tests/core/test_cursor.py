@@ -65,7 +65,7 @@ class History:
         return True
 
     def sight(self) -> Cursor:
-        """What somebody believes: mostly recent, at times old."""
+        """The cursor as a caller last saw it: mostly recent, at times old."""
         return Cursor.of(self.sights[-min(len(self.sights), self.chance.choice((1, 1, 2, 3, 10)))])
 
     def token(self, prefix: str = "") -> str:

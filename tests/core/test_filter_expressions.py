@@ -29,7 +29,7 @@ FULL = message({f"{number:04x}": "" for number in range(PROPERTIES_BYTES_MAX // 
 
 CALLS_PER_STEP = 12
 BYTES_PER_STEP = 320
-"""16 characters of 4 bytes in a step, the text of one as JSON, and what an evaluation costs at the least."""
+"""16 characters of 4 bytes in a step, their text as JSON, and the least cost of an evaluation."""
 
 
 def as_stored(expression: str) -> Filter:
@@ -38,7 +38,7 @@ def as_stored(expression: str) -> Filter:
 
 
 def stages(first: str, stage: str) -> str:
-    """As long an expression as may be set, each stage of which works on what the one before it has made."""
+    """The longest expression that may be set; each stage works on the result of the one before."""
     return "|".join([first, *[stage] * ((EXPRESSION_CHARS_MAX - 40) // (len(stage) + 1))])
 
 

@@ -1,4 +1,4 @@
-"""Where a segment ends, its writers and its readers agree."""
+"""Writers and readers agree on where a segment ends."""
 
 from __future__ import annotations
 

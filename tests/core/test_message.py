@@ -1,4 +1,4 @@
-"""What a producer may send: everything up to each limit, nothing beyond it, and it comes back as it was sent."""
+"""Messages up to each limit are accepted and come back as they were sent; messages beyond it are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is packed comes out the same, whatever it is."""
+"""Packed messages come out as they went in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A receipt is what this service signed, to the letter, or nothing."""
+"""A receipt is exactly what this service signed, or nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECEIPTS = st.builds(
 
 
 def example(length: int) -> Receipt:
-    """Of three lengths, since base64 packs threes."""
+    """Three lengths, since base64 packs threes."""
     return Receipt("topic-id", "group-id", "", 3, 1, "t" * length, 2, 4711, 10, 1)
 
 

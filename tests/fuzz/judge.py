@@ -1,4 +1,4 @@
-"""What every answer must be, whatever was asked."""
+"""Checks that every answer must pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that no document describes: bytes that are no JSON, JSON that nobody would send, odd queries and headers."""
+"""Requests that no document describes: bytes that are not JSON, unusual JSON, odd queries and headers."""
 
 from __future__ import annotations
 

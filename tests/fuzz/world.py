@@ -34,7 +34,7 @@ class Known:
 
 
 class World:
-    """An instance of the service over a store of its own, in which is what `Known` tells."""
+    """An instance of the service over a store of its own, with the content that `Known` names."""
 
     def __init__(self) -> None:
         self._client = Client(_copy(_furnished()[0].store), seed=2)

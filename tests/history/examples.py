@@ -26,5 +26,6 @@ def settled(verb: str, receipt: str, at_ms: int, outcome: str = "ok", until_ms: 
     return Settled(verb, "g", PLACE, receipt, at_ms - 10, at_ms, outcome, until_ms)
 
 
-def found(judged: History) -> set[str]:
+def broken(judged: History) -> set[str]:
+    """The names of the checks that the history breaks."""
     return {violation.split(":")[0] for violation in violations(judged)}

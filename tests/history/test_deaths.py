@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.history.examples import PLACE, delivered, found, history, settled
+from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import Attempted, Redrive, Rules
 from tests.history.pops import REQUESTS_MS_MAX
 
@@ -27,30 +27,30 @@ NOBODY_GOT_IT = "undelivered_messages_do_not_die"
 def test_an_undelivered_message_dies_only_when_its_payload_is_lost(more: dict[str, object], wrong: set[str]) -> None:
     died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
     judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
-    assert found(judged) - {"a_group_accepts_only_its_own_receipts"} == wrong
+    assert broken(judged) - {"a_group_accepts_only_its_own_receipts"} == wrong
 
 
 def test_the_lost_die_whatever_their_attempts() -> None:
     judged = history(dead={"g": {PLACE: 1}}, reasons={"g": {PLACE: GONE}}, drained={"g": set()}, lost={PLACE})
     judged.rules = {"g": Rules(5, 10)}
-    assert found(judged) == set()
+    assert broken(judged) == set()
     judged.reasons = {"g": {PLACE: "the lease expired"}}
-    assert found(judged) == {"dead_letters_were_tried_and_stay_dead"}
+    assert broken(judged) == {"dead_letters_were_tried_and_stay_dead"}
 
 
 @pytest.mark.parametrize(("took_ms", "wrong"), [(0, set()), (1, {"a_pop_waits_no_longer_than_asked"})])
 def test_a_pop_waits_as_long_as_it_was_asked_to(took_ms: int, wrong: set[str]) -> None:
     until_ms = 100 + 1_000 + REQUESTS_MS_MAX + took_ms
     judged = history(attempts=[Attempted("g", "a", 100, until_ms, [], 1_000)], are_all_answered=True)
-    assert found(judged) == wrong
+    assert broken(judged) == wrong
     judged.are_all_answered = False
-    assert found(judged) == set()
+    assert broken(judged) == set()
 
 
 def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
     """Where attempts begin anew, they do not tell which was first: a pop on its way for long, of a plan with stalls."""
     first, second = delivered("r", 1_196, 1_197, began_ms=172), delivered("s", 1_104, 31_236, 2, began_ms=1_018)
     judged = history(first, second, redrives=[Redrive("g", 0, 10)])
-    assert found(judged) == set()
+    assert broken(judged) == set()
     first.attempt = 2
-    assert "two_leases_never_live_at_once" in found(judged)
+    assert "two_leases_never_live_at_once" in broken(judged)

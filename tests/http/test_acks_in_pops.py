@@ -41,7 +41,8 @@ def test_a_pop_acks_what_came_from_other_queues(client: Client) -> None:
 
 
 def popped_with_an_ack(client: Client, apart_ms: int, waited_ms: int) -> list[str]:
-    """What a pop brings that acks a message of queue 1, where `c` has waited so long, and `b` in queue 3 longer."""
+    """The bodies that a pop with an ack of queue 1 returns, where `c` has waited this long, and `b` in queue 3
+    longer."""
     topic = client.topic("orders", queues=4)
     group = topic.group("billing")
     topic.produce("a", queue=1)

@@ -1,4 +1,4 @@
-"""A backlog that grows over its group's thresholds is told once, and once more when it is below them."""
+"""A backlog over its thresholds sends one message, and one more when it is below them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.clock import Clock
 
 
 class Desk:
-    """Whoever reads the topic of alarms."""
+    """A reader of the topic of alarms."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -23,7 +23,7 @@ class Desk:
         return int(self.client.api.service.sweeps.check().done)
 
     def messages(self) -> list[Json]:
-        """All alarms that were ever told, in the order of each group."""
+        """All alarms that were sent, in the order of each group."""
         answer = self.client.get("/topics/decant.alarms")
         if answer.status == 404:
             return []

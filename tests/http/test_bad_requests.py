@@ -1,4 +1,4 @@
-"""What every operation refuses alike: bad JSON, unknown fields, wrong types and ranges, bad names and parameters."""
+"""All operations refuse bad JSON, unknown fields, wrong types and ranges, bad names and parameters alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: looked at, taken back, thrown away."""
+"""Dead letters: listed, redriven, purged."""
 
 from __future__ import annotations
 

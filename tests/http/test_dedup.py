@@ -1,4 +1,4 @@
-"""A dedup id stands for one message, whoever repeats what, and whatever was lost on the way."""
+"""A dedup id stands for one message, whichever caller repeats it, and whatever response was lost."""
 
 from __future__ import annotations
 

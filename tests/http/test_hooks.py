@@ -1,4 +1,4 @@
-"""What is called before and after a send, and the trace that messages carry."""
+"""Hooks before and after a send, and the trace that messages carry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hooks(client: Client) -> SendHooks:
 
 @pytest.fixture
 def calls(hooks: SendHooks) -> Calls:
-    """What the hooks were called with, bodies in place of messages."""
+    """The arguments of the hooks, bodies in place of messages."""
     found: Calls = []
     hooks.before.append(lambda topic, messages: found.append(("before", topic, texts(messages))))
     hooks.after.append(lambda topic, messages, outcome: found.append(("after", topic, texts(messages), outcome)))
@@ -135,7 +135,7 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
 def traces(topic: Topic, header: str, *messages: dict[str, Any]) -> list[str | None]:
-    """What traces the messages carry."""
+    """The traces of the messages."""
     answer = topic.client.ask("POST", f"{topic.path}/messages", {"messages": [*messages]}, traceparent=header)
     assert answer.status == 200
     return [each["properties"].get("traceparent") for each in topic.read()["messages"]]

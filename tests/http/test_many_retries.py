@@ -1,4 +1,4 @@
-"""Many retries at once: those that wait for long lie in pages, and nobody notices but the cursor."""
+"""Many retries at once: those with long delays are stored in pages, and no client notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much one pop brings: no more than a response holds, and the rest with the next."""
+"""One pop returns no more than a response holds, and the next one the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group is given so many messages a second, whoever asks, and however many ask."""
+"""A group gets a limited number of messages a second, from all instances and to all consumers together."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Provoked:
         }
 
     def deliver(self) -> None:
-        """What waited is too late to cancel."""
+        """A delivered message is too late to cancel."""
         self.client.clock.sleep(1_000)
         self.client.post("/topics/orders/groups/billing/pop")
 

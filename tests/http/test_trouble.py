@@ -1,4 +1,4 @@
-"""What a client hears when the store fails, or when the service has a defect."""
+"""Responses when the store fails, or when the service has a defect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is looked at from outside, past the faults: the cursors while callers are at work, then what is left."""
+"""Looks from outside, past the faults: at the cursors while callers work, then at what is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.load.journal import Journal
 WATCH_SECONDS = 0.05
 
 DRAIN_SECONDS = 20
-"""What has not come by then is lost. The longest lease and the longest retry are a second or so."""
+"""A message that has not come by then is lost. The longest lease and the longest retry take about a second."""
 
 _LEASE_MS = 60_000
 _WAIT_MS = 100

@@ -46,7 +46,7 @@ class Journal:
 
 
 def read(paths: Sequence[Path]) -> History:
-    """What the callers of these journals did: those of one caller in the order in which they began."""
+    """The facts of these journals; those of one caller in the order in which they began."""
     history = History()
     for path in paths:
         facts: dict[int, Fact] = {}

@@ -104,7 +104,7 @@ class Proxy:
         return Upstream(self._emulator)
 
     def _luck(self, is_write: bool) -> tuple[str | None, int, int]:
-        """What befalls a request: a fault, a delay, and how much later a late one is applied."""
+        """The fate of a request: a fault, a delay, and how much later a late one is applied."""
         faults = self.faults
         with self._lock:
             fault = self._fault(is_write)

@@ -1,4 +1,4 @@
-"""What a journal keeps of facts that change, and of a process that died while it wrote."""
+"""A journal keeps facts that change, also of a process that died while it wrote."""
 
 from __future__ import annotations
 

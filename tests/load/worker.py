@@ -46,8 +46,8 @@ _SETTINGS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one instance does, for `seconds`. `patience_ms`: how long the store's client tries one request; usually
-    less than the product's own ten seconds, so that callers now and then hear that an outcome is unknown."""
+    """The work of one instance, for `seconds`. `patience_ms`: how long the store's client tries one request; usually
+    less than the product's own ten seconds, so that callers sometimes get an unknown outcome."""
 
     name: str
     endpoint: str

@@ -36,7 +36,7 @@ RESET = struct.pack("ii", 1, 0)
 """Has `close` reset the connection at once."""
 
 looked = threading.Semaphore(0)
-"""Is released whenever a pop has found nothing, and begins to wait."""
+"""Is released each time a pop has ended, whether or not its client waits for the answer."""
 
 
 ended = threading.Semaphore(0)

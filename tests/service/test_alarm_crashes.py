@@ -1,4 +1,4 @@
-"""Each crossing is told exactly once: on every store, by any number of checks at once, whenever one of them dies."""
+"""Each crossing sends one message: on every store, with any number of checks at once, whichever of them dies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.stopping import Stage, Work, die_after, finish, requests_of, 
 
 
 def told(api: Api, topic: str) -> list[str]:
-    """What the alarms of the topic's groups said, in order."""
+    """The messages of alarms of the topic's groups, in order."""
     try:
         queues = api.get_topic("decant.alarms")["queues"]
     except DecantError:
@@ -76,7 +76,7 @@ class Scene(Stage):
             api.ack("t", "g", {"receipts": [each["receipt"] for each in messages]})
 
     def verdict(self, later_ms: int = 1_000, turns: int = 1) -> list[str]:
-        """What was told, when sweeps run again `later_ms` after all that."""
+        """The messages of the alarm, after sweeps run again `later_ms` later."""
         self.now += later_ms
         api = Api(self.instance())
         for _ in range(turns):
@@ -117,7 +117,7 @@ def test_two_checks_may_each_stop_after_any_request(scene: Scene) -> None:
 
 
 def test_a_check_that_sleeps_while_an_alarm_changes_sends_nothing_twice(scene: Scene) -> None:
-    """However often the alarm has changed meanwhile: what is told alternates, and ends with what is so."""
+    """However often the alarm changes meanwhile, its messages alternate and end with its state."""
     for request in range(1, requests_of(checking(scene.copy())) + 1):
         fresh = scene.copy()
         running = stop_after(checking(fresh), request)
@@ -167,7 +167,7 @@ def test_a_transaction_that_comes_again_after_an_hour_does_nothing() -> None:
 
 
 def test_clocks_that_differ_do_not_change_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where neither check lives on to deliver what it has stored."""
+    """If neither check survives to deliver its stored message."""
     monkeypatch.setattr(Promoter, "promote", lambda *_: 0)
     store, ahead, behind = MemoryStore(), Clock(), Clock()
     behind.ms -= 10_000

@@ -1,4 +1,4 @@
-"""What went in comes out, byte for byte, on every store."""
+"""Bodies come out byte for byte as they went in, on every store."""
 
 from __future__ import annotations
 

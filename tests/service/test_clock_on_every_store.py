@@ -1,4 +1,4 @@
-"""What takes long, on every store: with a clock that is moved by hand."""
+"""Behaviour over long times on every store, with a clock that is moved by hand."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ SET_BACK_MS = 20_000
 
 
 class ClockSetBack(Clock):
-    """Set back while somebody sleeps."""
+    """The clock is set back during a sleep."""
 
     def sleep(self, ms: int) -> None:
         super().sleep(ms)

@@ -1,5 +1,5 @@
-"""Callers that deliver and cancel delayed messages, stopped after any of their requests: whoever dies, and whoever goes
-on late, each message is delivered once, or cancelled, and the answer to who cancels is the truth."""
+"""Callers that deliver and cancel delayed messages, stopped after any of their requests: each message is delivered once
+or cancelled, and the answer to each cancel is true."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Scene(Stage):
             self.answers.append((self.ids[number], "cancelled"))
 
     def verdict(self) -> list[str]:
-        """What is wrong, once all was due and was drained."""
+        """The violations once all messages were due and drained."""
         self.now += 100_000
         service = self.instance()
         service.sweeps.forward()
@@ -169,7 +169,7 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
 
 
 def _is_decided(scene: Scene, request: int) -> bool:
-    """Whether who dies after this request of a delivery has decided on it, and done no more."""
+    """Whether a caller that dies after this request of a delivery has made the decision, and done no more."""
     fresh = Stage.copy(scene)
     die_after(work(fresh, "forward"), request)
     written = [pk for pk, items in fresh.store._items.items() if items]

@@ -1,4 +1,4 @@
-"""What an instance does that has not heard that a topic was deleted."""
+"""An instance whose cache has a topic that was deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has expired is removed a day later, from the beginning of each log; nothing that can be read ever is."""
+"""Expired messages are removed a day later, from the beginning of each log; readable ones never are."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class World:
         return [self.api.produce("t", {"messages": [{"body": body, **fields}]})["messages"][0] for body in bodies]
 
     def sweep(self) -> None:
-        """As every hour; DynamoDB then removes whose time is over."""
+        """The hourly sweep; then DynamoDB removes expired items."""
         self.clock.sleep(HOUR_MS)
         self.api.service.sweeps.expire()
         for part in self.store._items.values():

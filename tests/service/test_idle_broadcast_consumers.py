@@ -159,7 +159,8 @@ def test_a_deletion_is_finished_though_the_next_clock_is_behind() -> None:
 
 
 def test_a_cursor_forgotten_as_its_consumer_returns_loses_no_other_message() -> None:
-    """All cursors are of one instant, and the clock of the pop is behind: then some queues go on, others begin anew."""
+    """All cursors have the same time, and the clock of the pop is behind: then some queues continue, others start
+    over."""
     for writes in range(QUEUES + 1):
         store, clock = Watched(), Clock()
         api = prepared(store, clock, apart_ms=0)
@@ -194,7 +195,7 @@ def test_a_pop_that_comes_too_late_starts_over(store: Watched, clock: Clock, api
 
 
 def test_a_claim_that_finds_the_cursor_gone_starts_over(store: Watched, clock: Clock, api: Api) -> None:
-    """As after a function that stood still for days."""
+    """As after a function that was frozen for days."""
     api.produce("t", {"messages": [{"body": "new", "queue": 0}]})
     store.when, store.happens = claims, lambda: sweep(instance(store, clock, 5), clock.ms + 2 * IDLE_CONSUMER_MS)
     assert places(api) == EVERYTHING + Counter({(0, 2): 1})

@@ -22,7 +22,7 @@ def prepared(instance: Instance, topic: str, **group: Any) -> None:
 
 
 def produce_with_one_key(instance: Instance, topic: str, size: int = 100) -> list[dict[str, Any]]:
-    """What `PRODUCERS` instances are told, each about `CALLS` messages of one key."""
+    """The results of `PRODUCERS` instances, each for `CALLS` messages of one key."""
 
     def produce(name: int) -> list[dict[str, Any]]:
         api = instance()
@@ -38,7 +38,7 @@ def produce_with_one_key(instance: Instance, topic: str, size: int = 100) -> lis
 
 
 def pop_until(instance: Instance, topic: str, total: int, max_messages: int = 7) -> list[dict[str, Any]]:
-    """What `CONSUMERS` instances get until, together, they have this many messages; each acks with its next pop."""
+    """The messages that `CONSUMERS` instances get until together they have this many; each acks with its next pop."""
     seen: list[dict[str, Any]] = []
     lock = threading.Lock()
 

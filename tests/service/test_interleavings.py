@@ -1,4 +1,4 @@
-"""What others do between the look of a pop and its write."""
+"""Other calls between the look of a pop and its write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody is there to do is done by sweeps, on a schedule."""
+"""Sweeps do on a schedule what no caller triggers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table is deleted while instances run, and made again by somebody else."""
+"""The table is deleted and created again while instances run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.clock import Clock
 
 class Table(MemoryStore):
     def empty(self) -> None:
-        """What is left when it was deleted and made again."""
+        """Empties the table, as if it was deleted and created again."""
         self._items.clear()
         self._order.clear()
 

@@ -53,5 +53,5 @@ def store(request: pytest.FixtureRequest) -> Store:
 
 @pytest.fixture
 def key() -> Key:
-    """The key of an item that is not there, in a partition that nobody else uses."""
+    """The key of an absent item, in a partition that no other test uses."""
     return Key(uuid4().hex, "a")

@@ -1,4 +1,4 @@
-"""What a write changes: each effect does what its docstring says, reads the item as it was, and shares nothing."""
+"""Each effect of a write does what its docstring says, reads the item as it was, and shares nothing."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def with_times(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Aws:
-    """What AWS says of exports, in a few lines: moto tells no times, and takes every request for a new one."""
+    """A minimal AWS for exports: moto gives no times, and takes every request for a new one."""
 
     def __init__(self, restorable: Restorable) -> None:
         self.restorable, self.asked, self.statuses = restorable, {}, {}
@@ -139,7 +139,7 @@ def test_exports_that_failed_and_exports_to_other_places_do_not_count() -> None:
 
 
 def called() -> Any:
-    """What the scheduled function returns."""
+    """The result of the scheduled function."""
     with Client(app) as client:
         event = client.events.generate_cw_event("aws.events", "Scheduled Event", {}, [])
         return client.lambda_.invoke("export", event).payload

@@ -1,4 +1,4 @@
-"""What a write may expect of an item: each guard holds exactly when its docstring says so, on every store."""
+"""Each guard of a write holds exactly when its docstring says so, on every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads answer: by key in the order asked, by range within bounds, all of them however many and however big."""
+"""Reads answer by key in the order asked, and by range within bounds, however many and large the items are."""
 
 from __future__ import annotations
 

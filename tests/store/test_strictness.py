@@ -1,7 +1,5 @@
-"""What DynamoDB would refuse is never asked of it, whatever a client sends.
-
-On a memory store that is as strict; see `strict`.
-"""
+"""Whatever a client sends, the service asks DynamoDB for nothing that it would refuse: on a memory store as strict as
+it, see `strict`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of writes: refused or landed, side by side, together, and in bulk."""
+"""Writes are refused or applied: side by side, together, and in bulk."""
 
 from __future__ import annotations
 
