@@ -90,7 +90,7 @@ class Claimer:
             view.learn(Cursor.of(self._store.write(create(view.cursor))))
         passed = 0
         while True:
-            if view.is_repeatable and (held := self.held(view)):
+            if _may_repeat(view) and (held := self.held(view)):
                 return held
             now = self._runtime.now()  # one instant for both, or a lease could end between them
             if self._has_tended(view, want, now):
@@ -158,7 +158,7 @@ class Claimer:
         """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
         have. None: that one holds none any more."""
         tokens, leases = plan.change.tokens, view.cursor.leases
-        if view.is_repeatable:
+        if _may_repeat(view):
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
@@ -191,10 +191,9 @@ class Claimer:
         riding = _riding(view)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
-        fitting = self._fitting(view, picked.offsets(view.cursor), segments)
-        is_sifted = view.group.filter is not None or bool(picked.passed)
-        is_exact = is_sifted or not view.space.holds(wire_bytes(view.chain), want)
-        if fitting < picked.count:
+        fits_anyway = view.space.holds(wire_bytes(segments), want)
+        is_exact = view.group.filter is not None or bool(picked.passed) or not fits_anyway
+        if not fits_anyway and (fitting := self._fitting(view, picked, segments)) < picked.count:
             picked = self._picked(view, fitting, now, riding)
         deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
@@ -217,8 +216,9 @@ class Claimer:
         by_base = {segment.base: segment for chain in chains for segment in chain}
         return [by_base[base] for base in sorted(by_base)]
 
-    def _fitting(self, view: QueueView, offsets: list[int], segments: list[Segment]) -> int:
-        """How many of these messages fit the response; reads them only in case of doubt."""
+    def _fitting(self, view: QueueView, picked: Pick, segments: list[Segment]) -> int:
+        """How many of the picked messages fit the response; reads them only in case of doubt."""
+        offsets = picked.offsets(view.cursor)
         if view.space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
         reached = within_reach(segments, offsets, view.space.json_bytes)
@@ -233,6 +233,11 @@ class Claimer:
             name = view.ask.attempt_token or ""
             fresh = f"{name}.{view.cursor.next:x}"
         return Tokens(fresh, split=lambda: name + self._runtime.name(SPLIT_CHARS))
+
+
+def _may_repeat(view: QueueView) -> bool:
+    """Whether the call returns what another call of its attempt holds: not if it has leased messages itself."""
+    return view.ask.attempt_id is not None and view.space.is_whole
 
 
 def _riding(view: QueueView) -> Plan:

@@ -72,7 +72,7 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Pl
     room, and their leases cannot be taken over."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
-    freed = riding.freed(now)
+    freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now)
     due = [lease for lease in cursor.due(now) if lease.token not in riding.tokens]
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
@@ -100,7 +100,7 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Pl
 
 def is_held(cursor: Cursor, now: int, riding: Plan) -> bool:
     """Whether a popped message is neither settled nor due: an ordered queue then delivers nothing."""
-    emptied = riding.emptied()
+    emptied = {lease.token for lease, indexes in riding.acked if set(lease.owed) <= set(indexes)}
     still_owing = (lease for lease in cursor.owing if lease.token not in emptied)
     return any(lease.token in riding.tokens or not lease.is_due(now) for lease in still_owing)
 

@@ -21,7 +21,6 @@ from chalicelib.cursors.cursor_writes import (
     PRUNED_ALONE_MAX,
     Change,
     ack,
-    ends,
     forget,
     has_room,
     move,
@@ -56,14 +55,6 @@ class Plan:
     tokens: Collection[str] = ()
     acked: Sequence[Owed] = ()
     moved: Moved = field(default_factory=dict)
-
-    def freed(self, now: int) -> int:
-        """How many messages in flight it acks."""
-        return sum(len(indexes) for lease, indexes in self.acked if lease.deadline > now)
-
-    def emptied(self) -> set[str]:
-        """Tokens of the leases that owe nothing after its acks."""
-        return {lease.token for lease, indexes in self.acked if set(lease.owed) <= set(indexes)}
 
 
 NOTHING = Plan()
@@ -197,7 +188,7 @@ class ReceiptBatch:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
-        self.closed |= {lease.token for lease, indexes in written.acked if ends(lease, indexes)}
+        self.closed |= {lease.token for lease, _ in written.acked} - self.cursor.leases.keys()
         self.moved |= written.moved
 
     def unacked(self) -> list[Failure]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
-from chalicelib.base.limits import BATCH_MESSAGES_MAX
 from chalicelib.base.schema import string
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
@@ -27,7 +26,6 @@ from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import write
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked
 from chalicelib.cursors.receipt import Receipt
-from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.store import raise_trouble
 from chalicelib.table import keys
@@ -82,31 +80,30 @@ class Settler:
             self._bury(group, batch, reason, attempts_min=group.max_attempts)
             return batch.moves(waiting)
 
-        self._settle(topic, group_name, batches, plan)
+        failed += self._move(topic, group_name, batches, plan)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        return failed + _unmoved(batches)
+        return failed
 
     def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
         """Moves retries with a long wait into pages."""
         for batch in batches:
-            if batch.seen is Seen.FOUND:
-                lighter = self._retries.lighten(batch.cursor, BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1)
+            if not batch.is_missing:
+                lighter = self._retries.lighten(batch.cursor)
                 self._cache.keep(lighter.key, lighter)
 
     def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
         """Moves messages to the dead letters at once."""
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
-        self.give_up(topic, group, batches, reason)
-        return failed + _unmoved(batches)
+        return failed + self.give_up(topic, group, batches, reason)
 
-    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> None:
+    def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
         def plan(batch: ReceiptBatch) -> Plan:
             self._bury(group, batch, reason, attempts_min=0)
             return NOTHING
 
-        self._settle(topic, group.name, batches, plan)
+        return self._move(topic, group.name, batches, plan)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
@@ -119,18 +116,23 @@ class Settler:
             token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
             return Lease(token, offsets.start, len(offsets), deadline, lease.attempt)
 
-        self._settle(topic, group_name, batches, lambda batch: batch.moves(longer))
+        failed += self._move(topic, group_name, batches, lambda batch: batch.moves(longer))
         extended = [
             Extended(text, self._moved_receipt(receipt, batch.moved[receipt.token, receipt.offset]), deadline)
             for batch in batches
             for text, receipt in batch.receipts
             if (receipt.token, receipt.offset) in batch.moved
         ]
-        return extended, failed + _unmoved(batches)
+        return extended, failed
 
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
         index = receipt.offset - lease.start
         return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
+
+    def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
+        """Returns the receipts whose messages did not move."""
+        self._settle(topic, group_name, batches, planner)
+        return [failure for batch in batches for failure in batch.unmoved()]
 
     def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
@@ -206,7 +208,3 @@ class Settler:
             cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
             moved = {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
             batch.learn(cursor, Plan(moved=moved))
-
-
-def _unmoved(batches: Sequence[ReceiptBatch]) -> list[Failure]:
-    return [failure for batch in batches for failure in batch.unmoved()]

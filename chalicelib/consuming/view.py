@@ -90,12 +90,6 @@ class QueueView:
             for first, entry in entries(self.chain)
         )
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether a claim has to return what another call of its attempt holds: no other claim of this call has leased
-        anything."""
-        return self.ask.attempt_id is not None and self.space.is_whole
-
     def is_sifted_enough(self, uptime_ms: int) -> bool:
         return self.group.filter is not None and uptime_ms > self.sift_until_ms
 

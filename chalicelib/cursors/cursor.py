@@ -195,5 +195,5 @@ def _standing(group: Group, items: Iterable[Item], consumer: str = "") -> list[C
 
 def read_again(store: Store, wanted: Sequence[Key]) -> list[Cursor | None]:
     """These cursors as they are now; None: there is none."""
-    found = store.read([Keys([key], strong=True) for key in wanted]) if wanted else []
-    return [Cursor.or_none(items[0] if items else None) for items in found]
+    answers = store.read([Keys([key], strong=True) for key in wanted]) if wanted else []
+    return [Cursor.or_none(items[0] if items else None) for items in answers]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import LEASES_MAX, SECOND_MS
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, SECOND_MS
 from chalicelib.catalogue.env import Env
 from chalicelib.cursors.cursor import Cursor, RetryPage, read_again
 from chalicelib.cursors.cursor_writes import Change, write
@@ -100,11 +100,11 @@ class Retries:
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
-    def lighten(self, cursor: Cursor, rounds: int) -> Cursor:
-        """Moves retries with a long wait into pages, in up to this many transactions. Only saves cost: failures are
+    def lighten(self, cursor: Cursor) -> Cursor:
+        """Moves retries with a long wait into pages, some more than one call can nack. Only saves cost: failures are
         ignored."""
         with suppress(StoreUnavailable):
-            for _ in range(rounds):
+            for _ in range(BATCH_MESSAGES_MAX // RETRY_PAGE_LEASES + 1):
                 lighter = self.put_away(cursor)
                 if lighter is None or lighter is cursor:
                     return cursor
