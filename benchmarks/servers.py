@@ -52,7 +52,7 @@ def emulated_store() -> Iterator[DynamoStore]:
     demand_emulator()
     settings = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     with dynoxide() as endpoint, mock.patch.dict(os.environ, settings, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        dynamodb = client.dynamodb()
+        dynamodb = client.connect("dynamodb")
         table.ensure(dynamodb, _TABLE)
         yield DynamoStore(dynamodb, _TABLE, system())
 

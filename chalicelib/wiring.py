@@ -82,10 +82,10 @@ def store() -> Store:
     name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
     if is_embedded() and _Instance.start_embedded:
         _Instance.start_embedded()
-    dynamodb = client.dynamodb()
+    dynamodb = client.connect("dynamodb")
     if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(dynamodb, name)
-    return DynamoStore(dynamodb, name, system(), client.s3() if bucket else None, bucket)
+    return DynamoStore(dynamodb, name, system(), client.connect("s3") if bucket else None, bucket)
 
 
 def export() -> dict[str, Any]:
@@ -95,7 +95,7 @@ def export() -> dict[str, Any]:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
     from chalicelib.store.dynamodb import client, exports
 
-    return exports.export(client.dynamodb(), table_name(), bucket, system().now())
+    return exports.export(client.connect("dynamodb"), table_name(), bucket, system().now())
 
 
 def is_embedded() -> bool:

@@ -23,8 +23,8 @@ SEGMENT_FULL_BYTES = 700
 of one write unit, and it holds sixteen pointers, one for each of sixteen writers."""
 PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
-_HEAD_BYTES = 44
-"""An entry besides its data, to a few bytes: the names of its attributes, its id and its numbers."""
+_NAMES_BYTES = 17
+"""The names of an entry's attributes, as DynamoDB counts them in a list of maps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +55,19 @@ class Entry:
 
     @property
     def size(self) -> int:
-        """How much larger it makes a segment."""
-        return _HEAD_BYTES + len(self.data or b"")
+        """How much larger it makes a segment, as DynamoDB counts."""
+        numbers = [self.count, self.stored_at_ms, self.wire_bytes, *([self.pieces] if self.data is None else [])]
+        content = len(self.id) + len(self.codec) + len(self.data or b"")
+        return _NAMES_BYTES + content + sum(_number_bytes(number) for number in numbers)
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""
         return replace(self, data=None, pieces=pieces)
+
+
+def _number_bytes(number: int) -> int:
+    """One for each two significant digits, and one more."""
+    return 1 + (len(str(number).rstrip("0")) + 1) // 2
 
 
 def pieces_of(data: bytes) -> list[bytes]:
@@ -108,13 +115,11 @@ class Segment:
             offset += entry.count
 
 
-HAS_ROOM: writes.Guard = writes.Either(
-    writes.Absent(("end",)),
-    writes.All(
-        (writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1), writes.SizeBelow(("entries",), SEGMENT_ENTRIES_MAX))
-    ),
+HAS_ROOM = (
+    writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1)),
+    writes.Either(writes.Absent(("end",)), writes.SizeBelow(("entries",), SEGMENT_ENTRIES_MAX)),
 )
-"""Depends on the segment alone, never on the entry: once seen full, it is full for every late request."""
+"""These guards depend on the segment alone, never on the entry: once seen full, it is full for every late request."""
 
 
 def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
@@ -126,7 +131,7 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
     is_known: tuple[writes.Guard, ...] = () if may_create else (writes.Exists(("end",)),)
     return Write(
         keys.segment(log, base),
-        (*is_known, HAS_ROOM, writes.Lacks(("entries",), item)),
+        (*is_known, *HAS_ROOM, writes.Lacks(("entries",), item)),
         (
             writes.Add(("end",), entry.count, start=base),
             writes.Append(("entries",), [item]),
@@ -141,7 +146,7 @@ def close(log: str, base: int, ttl: int) -> Write:
     rejected, it returns a full segment, at whose `end` the log continues."""
     return Write(
         keys.segment(log, base),
-        (HAS_ROOM,),
+        HAS_ROOM,
         (
             writes.Add(("end",), 0, start=base),
             writes.Append(("entries",), []),

@@ -77,17 +77,12 @@ class Lacks:
 
 
 @dataclass(frozen=True, slots=True)
-class All:
-    guards: tuple[Guard, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Either:
     first: Guard
     second: Guard
 
 
-Guard = Exists | Absent | Equals | AtMost | SizeIs | SizeBelow | Lacks | All | Either
+Guard = Exists | Absent | Equals | AtMost | SizeIs | SizeBelow | Lacks | Either
 
 # -- effects ----------------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,8 @@ def _find(item: writes.Item | None, path: writes.Path) -> Any:
 
 
 def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
-    match guard:
-        case writes.All(guards):
-            return all(holds(each, item) for each in guards)
-        case writes.Either(first, second):
-            return holds(first, item) or holds(second, item)
+    if isinstance(guard, writes.Either):
+        return holds(guard.first, item) or holds(guard.second, item)
     found = _find(item, guard.path)
     match guard:
         case writes.Exists():

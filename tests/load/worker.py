@@ -63,7 +63,7 @@ class Job:
 def instance(endpoint: str) -> Iterator[Service]:
     """A fresh one: cold caches, connections of its own."""
     with mock.patch.dict(os.environ, _SETTINGS, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        dynamodb = client.dynamodb()
+        dynamodb = client.connect("dynamodb")
     with closing(dynamodb):
         yield Service(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
 

@@ -28,9 +28,9 @@ def memory_store() -> Store:
 def embedded_store() -> Store:
     embedded.start()
     boto3.client("s3").create_bucket(Bucket=BUCKET)
-    made = client.dynamodb()
+    made = client.connect("dynamodb")
     table.ensure(made, TABLE)
-    return DynamoStore(made, TABLE, system(), client.s3(), BUCKET)
+    return DynamoStore(made, TABLE, system(), client.connect("s3"), BUCKET)
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def dynoxide_store(dynoxide: str) -> Store:
         environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
         environment.setenv("AWS_ACCESS_KEY_ID", "test")
         environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        made = client.dynamodb()
+        made = client.connect("dynamodb")
         table.ensure(made, TABLE)
     return DynamoStore(made, TABLE, system())
 

@@ -13,7 +13,6 @@ from chalicelib.store import Outcome, Range, Store
 from chalicelib.table.writes import (
     Absent,
     Add,
-    All,
     Append,
     AtMost,
     Effect,
@@ -69,7 +68,7 @@ SIMPLE_GUARDS: st.SearchStrategy[Guard] = st.one_of(
 )
 GUARDS: st.SearchStrategy[Guard] = st.recursive(
     SIMPLE_GUARDS,
-    lambda inner: st.builds(Either, inner, inner) | st.builds(All, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+    lambda inner: st.builds(Either, inner, inner),
     max_leaves=4,
 )
 

@@ -50,11 +50,8 @@ class Expressions:
                 return f"{path} = list_append({before}, {self._value(elements)})"
 
     def _guard(self, guard: writes.Guard) -> str:
-        match guard:
-            case writes.All(guards):
-                return "(" + " AND ".join(self._guard(part) for part in guards) + ")"
-            case writes.Either(first, second):
-                return f"({self._guard(first)} OR {self._guard(second)})"
+        if isinstance(guard, writes.Either):
+            return f"({self._guard(guard.first)} OR {self._guard(guard.second)})"
         path = self._path(guard.path)
         match guard:
             case writes.Exists():
