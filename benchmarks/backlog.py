@@ -72,11 +72,11 @@ class Backlog:
 
     @property
     def median_ms(self) -> float:
-        return 1_000 * statistics.median(each.seconds for each in self.pops)
+        return 1_000 * statistics.median(took.seconds for took in self.pops)
 
     @property
     def late_ms(self) -> float:
-        return 1_000 * statistics.quantiles((each.seconds for each in self.pops), n=20)[-1]
+        return 1_000 * statistics.quantiles((took.seconds for took in self.pops), n=20)[-1]
 
     def pop(self, meter: Meter) -> Took:
         self.decant.group = self.group
@@ -134,21 +134,21 @@ def _store_batches(decant: Decant, count: int, place: str) -> None:
 
 def _take_turns(backlogs: Sequence[Backlog], meter: Meter, pops: int, label: str) -> None:
     for turn in shown(range(_WARM_UP_POPS + pops), _WARM_UP_POPS + pops, label):
-        for each in backlogs:
-            took = each.pop(meter)
+        for backlog in backlogs:
+            took = backlog.pop(meter)
             if turn >= _WARM_UP_POPS:
-                each.pops.append(took)
+                backlog.pops.append(took)
 
 
 def _report(timed: Sequence[Backlog], billed: Sequence[Backlog]) -> str:
     rows = [_row(over_http, in_memory, timed[0].median_ms) for over_http, in_memory in zip(timed, billed, strict=True)]
-    slowest = max(each.median_ms for each in timed)
+    slowest = max(backlog.median_ms for backlog in timed)
     verdict = f"Under {BUDGET_MS} ms at the median: {'yes' if slowest < BUDGET_MS else 'NO'}.\n"
     return f"{table(f'(c) A pop of {_POP} with a backlog', _HEADERS, rows)}\n{verdict}"
 
 
 def _row(over_http: Backlog, in_memory: Backlog, few_ms: float) -> list[Cell]:
-    reads = statistics.fmean(each.cost.read_units for each in in_memory.pops)
-    writes = statistics.fmean(each.cost.write_units for each in in_memory.pops)
+    reads = statistics.fmean(took.cost.read_units for took in in_memory.pops)
+    writes = statistics.fmean(took.cost.write_units for took in in_memory.pops)
     about: list[Cell] = [over_http.stored, over_http.singles, over_http.popped_are]
     return [*about, over_http.median_ms, over_http.late_ms, over_http.median_ms / few_ms, reads, writes]

@@ -58,14 +58,14 @@ def _rows(case: Case, in_memory: Taken, on_emulator: Taken) -> Iterator[list[Cel
             size_name(case.size),
             case.batch,
             operation,
-            statistics.fmean(each.cost.write_units for each in billed),
-            statistics.fmean(each.cost.read_units for each in billed),
-            statistics.fmean(each.cost.round_trips for each in billed),
+            statistics.fmean(took.cost.write_units for took in billed),
+            statistics.fmean(took.cost.read_units for took in billed),
+            statistics.fmean(took.cost.round_trips for took in billed),
             _cpu_us(billed),
             _cpu_us(real),
-            "-" if operation == NOTHING else round(case.batch * len(real) / sum(each.seconds for each in real)),
+            "-" if operation == NOTHING else round(case.batch * len(real) / sum(took.seconds for took in real)),
         ]
 
 
 def _cpu_us(taken: list[Took]) -> int:
-    return round(1_000_000 * statistics.median(each.cpu_seconds for each in taken))
+    return round(1_000_000 * statistics.median(took.cpu_seconds for took in taken))

@@ -64,9 +64,9 @@ def lateness(rounds: int) -> str:
     wake_rows: list[list[Cell]] = []
     for store, serving in stores.items():
         with serving() as port:
-            found = arrivals(port, "delayed")
-            late: list[Cell] = [statistics.median(found.late_ms), found.late_ms_p99, max(found.late_ms)]
-            rows.append([store, MESSAGES, OVER_MS, *late, found.early, found.again, found.lost])
+            arrived = arrivals(port, "delayed")
+            late: list[Cell] = [statistics.median(arrived.late_ms), arrived.late_ms_p99, max(arrived.late_ms)]
+            rows.append([store, MESSAGES, OVER_MS, *late, arrived.early, arrived.again, arrived.lost])
             for what, late_ms in wakes(port, "woken", rounds).items():
                 wake_rows.append([store, what, len(late_ms), statistics.median(late_ms), max(late_ms)])
     title = f"(e) How late {MESSAGES} delayed messages arrive, one consumer polling"

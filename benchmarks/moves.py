@@ -54,20 +54,20 @@ class Walk:
 
 def walk(request: Callable[[], object]) -> Walk:
     """The walk of one request."""
-    found = Walk()
-    sys.setprofile(found.trace)
+    walked = Walk()
+    sys.setprofile(walked.trace)
     try:
         request()
     finally:
         sys.setprofile(None)
-    return found
+    return walked
 
 
 def moves() -> str:
     """A table of the walks of the hot requests."""
     wiring.use(Api(Service(MemoryStore(), system())))
     try:
-        rows = [[name, len(each.files), len(each.functions), each.calls, each.moves] for name, each in _walks()]
+        rows = [[name, len(walk.files), len(walk.functions), walk.calls, walk.moves] for name, walk in _walks()]
     finally:
         wiring.use(None)
     return table("(g) How far a warm request walks", ("request", "files", "functions", "calls", "moves"), rows)
@@ -84,7 +84,7 @@ def _walks() -> list[tuple[str, Walk]]:
 
     def pop() -> None:
         answer = _post(client, "POST", "/topics/t/groups/g/pop", {"max_messages": 1})
-        receipts.extend(each["receipt"] for each in answer["messages"])
+        receipts.extend(message["receipt"] for message in answer["messages"])
 
     def ack() -> None:
         _post(client, "POST", "/topics/t/groups/g/ack", {"receipts": [receipts.pop()]})
@@ -95,8 +95,8 @@ def _walks() -> list[tuple[str, Walk]]:
     for _ in range(_WARM):
         for request in (produce, pop, ack):
             request()
-    found = [("produce 1", walk(produce)), ("pop 1", walk(pop)), ("ack 1", walk(ack))]
-    return [*found, ("pop of nothing", walk(pop_nothing))]
+    walks = [("produce 1", walk(produce)), ("pop 1", walk(pop)), ("ack 1", walk(ack))]
+    return [*walks, ("pop of nothing", walk(pop_nothing))]
 
 
 def _post(client: Client, method: str, path: str, body: dict[str, Any]) -> Any:

@@ -38,21 +38,21 @@ def measured(folder: Path, total: int, per_entry: int) -> str:
     """One table: each contender on entries of so many messages, after a run on a tenth of them to warm up."""
     large = export(folder / f"export{per_entry}", total, per_entry)
     small = export(folder / f"small{per_entry}", total // 10, per_entry)
-    found = {}
+    results = {}
     for who, cores in shown(CONTENDERS, len(CONTENDERS), f"entries of {per_entry}"):
-        found[who, cores] = _run(who, cores, large, small)
+        results[who, cores] = _run(who, cores, large, small)
     tenth = _run("ours", 1, small, small)
-    base = found["plain", 1]["seconds"]
+    base = results["plain", 1]["seconds"]
     rows = [
-        [f"{who}, {cores} cores", f"{each['seconds']:.1f}", f"{base / each['seconds']:.2f}", _memory(each)]
-        for (who, cores), each in found.items()
+        [f"{who}, {cores} cores", f"{result['seconds']:.1f}", f"{base / result['seconds']:.2f}", _memory(result)]
+        for (who, cores), result in results.items()
     ]
     rows.append(["ours, 1 core, a tenth of the messages", f"{tenth['seconds']:.1f}", "", _memory(tenth)])
     title = f"{total} messages in entries of {per_entry}"
-    scale = found["ours", 1]["seconds"] / found["ours", 2]["seconds"]
+    scale = results["ours", 1]["seconds"] / results["ours", 2]["seconds"]
     head = ["contender", "seconds", "times as fast as the loop", "peak MB"]
     load = f"Load average now {os.getloadavg()[0]:.1f}."
-    used = ", ".join(f"{role} {seconds:.1f}" for role, seconds in found["ours", 1]["cpu_seconds"].items())
+    used = ", ".join(f"{role} {seconds:.1f}" for role, seconds in results["ours", 1]["cpu_seconds"].items())
     said = f"Two cores are {scale:.2f} times as fast as one. CPU seconds of ours on one: {used}. {load}"
     return f"{table(title, head, rows)}\n{said}\n"
 
@@ -62,12 +62,12 @@ def _run(who: str, cores: int, folder: Path, warm: Path) -> dict[str, Any]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own
     if done.returncode:
         raise SystemExit(f"benchmarks.pipeline: {who} failed\n{done.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
 
 
-def _memory(found: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {peak}" for name, peak in sorted(found["peak_mb"].items()))
+def _memory(result: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {peak}" for name, peak in sorted(result["peak_mb"].items()))
 
 
 if __name__ == "__main__":

@@ -147,8 +147,10 @@ def peak_mb() -> dict[str, int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    children = [int(each) for path in Path(f"/proc/{pid}/task").glob("*/children") for each in path.read_text().split()]
-    return [pid, *(each for child in children for each in _descendants(child))]
+    children = [
+        int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
+    ]
+    return [pid, *(pid for child in children for pid in _descendants(child))]
 
 
 _THREADS = {
@@ -179,8 +181,8 @@ def main(who: str, cores: str, folder: str, warm: str) -> None:
     before, began = cpu_seconds(), time.monotonic()
     rows = run(folder)
     seconds, used = time.monotonic() - began, cpu_seconds() - before
-    found = {"rows": rows, "seconds": seconds, "peak_mb": peak_mb(), "cpu_seconds": used}
-    print(orjson.dumps(found).decode())
+    result = {"rows": rows, "seconds": seconds, "peak_mb": peak_mb(), "cpu_seconds": used}
+    print(orjson.dumps(result).decode())
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def export(folder: Path, total: int, per_entry: int) -> Path:
     """An export of one topic of eight queues, one data file a queue: written while it is made."""
     (folder / "data").mkdir(parents=True)
     listed = [_data_file(folder, queue, total // FILES, per_entry) for queue in range(FILES)]
-    _manifest(folder / "manifest-files.json", b"".join(orjson.dumps(each) + b"\n" for each in listed))
-    items = sum(each["itemCount"] for each in listed)
+    _manifest(folder / "manifest-files.json", b"".join(orjson.dumps(listing) + b"\n" for listing in listed))
+    items = sum(listing["itemCount"] for listing in listed)
     summary = {"exportTime": "2026-01-02T00:00:00Z", "itemCount": items, "outputFormat": "DYNAMODB_JSON"}
     _manifest(folder / "manifest-summary.json", orjson.dumps(summary))
     return folder

@@ -99,11 +99,11 @@ def _announced_port(process: subprocess.Popen[str]) -> int:
     assert process.stdout is not None
     killer = threading.Timer(START_SECONDS, process.kill)
     killer.start()
-    found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+    address = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
     killer.cancel()
-    if found is None:
+    if address is None:
         raise Unmeasurable("`python -m local` did not start; it says why above")
-    return int(found[1])
+    return int(address[1])
 
 
 def _wait_until_listening(process: subprocess.Popen[str], port: int) -> None:

@@ -85,11 +85,11 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def _medians(rounds: list[Round]) -> Round:
-    return {step: statistics.median(each[step] for each in rounds) for step in rounds[0]}
+    return {step: statistics.median(seconds[step] for seconds in rounds) for step in rounds[0]}
 
 
 def _rows(batch: int, medians: dict[str, Round]) -> Iterator[list[Cell]]:
     decant, moto, kept, riding, boto3 = medians.values()
     for step, base in moto.items():
-        ratios = [each[step] / base for each in (decant, kept, riding, boto3)]
+        ratios = [taken[step] / base for taken in (decant, kept, riding, boto3)]
         yield [batch, step, 1_000 * decant[step], 1_000 * base, *ratios]

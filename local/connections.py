@@ -93,8 +93,8 @@ class Server:
     def end_at(self, *signals: signal.Signals) -> None:
         """Ends `serve_forever` on these signals. Call it from the main thread. A handler unknown to the loop would run
         only at the next request if the signal came just before the loop went to sleep."""
-        for each in signals:
-            self._loop.add_signal_handler(each, self._ending.set)
+        for ending in signals:
+            self._loop.add_signal_handler(ending, self._ending.set)
 
     def shutdown(self) -> None:
         """Ends `serve_forever` and all connections. Call it from another thread."""

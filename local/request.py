@@ -76,14 +76,14 @@ async def read_head(stream: StreamReader, begun: bytes) -> bytes:
 def understood(head: bytes) -> Head:
     """Raises `InvalidField` if it is not HTTP/1."""
     line, *headers = head.splitlines(keepends=True)
-    found = _REQUEST_LINE.fullmatch(line)
-    if found is None:
+    parts = _REQUEST_LINE.fullmatch(line)
+    if parts is None:
         raise InvalidField(
             f"the request line must be a method, a path and HTTP/1.1; it is {shown(_text(line).strip())}"
         )
     parsed = _parsed_headers(headers)
-    keeps = _is_kept(parsed, is_by_default=found["minor"] != b"0")
-    return Head(_text(line).strip(), _text(found["method"]), _text(found["target"]), parsed, keeps)
+    keeps = _is_kept(parsed, is_by_default=parts["minor"] != b"0")
+    return Head(_text(line).strip(), _text(parts["method"]), _text(parts["target"]), parsed, keeps)
 
 
 def refusal(error: DecantError) -> Answer:
@@ -95,7 +95,7 @@ def rendered(answer: Answer, is_last: bool, has_body: bool = True) -> bytes:
     """`has_body`: False in response to HEAD, which only states the length."""
     lines = [f"HTTP/1.1 {answer.status} {_phrase(answer.status)}", "server: Decant", f"date: {formatdate(usegmt=True)}"]
     for name, value in _completed(answer, is_last).items():
-        lines += [f"{name}: {each}" for each in (value if isinstance(value, list) else [value])]
+        lines += [f"{name}: {one}" for one in (value if isinstance(value, list) else [value])]
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
     return head + answer.body if has_body and answer.status != HTTPStatus.NO_CONTENT else head
 

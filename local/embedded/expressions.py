@@ -86,8 +86,8 @@ def _assigned(expression: str, names: dict[str, str], values: dict[str, Any]) ->
     pairs = re.findall(_ASSIGNMENT, expression)
     if not all(name in names and value in values for name, value in pairs):
         return None
-    found = {names[name]: values[value] for name, value in pairs}
-    return found if len(found) == len(pairs) else None
+    assigned = {names[name]: values[value] for name, value in pairs}
+    return assigned if len(assigned) == len(pairs) else None
 
 
 def copied_node(node: Any, memo: dict[int, Any]) -> Any:

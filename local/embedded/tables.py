@@ -147,7 +147,7 @@ def scan_a_page(original: Original) -> Original:
         segments: Segments = (None, None),
     ) -> Any:
         is_plain = (
-            not filters and index_name is None and all(isinstance(each, Partition) for each in table.items.values())
+            not filters and index_name is None and all(isinstance(part, Partition) for part in table.items.values())
         )
         shown = _showing(table, _page(table, limit, start_key, segments)) if is_plain else table
         rest = (filter_expression, index_name, consistent_read, projections, segments)

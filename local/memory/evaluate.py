@@ -22,22 +22,22 @@ def _find(item: writes.Item | None, path: writes.Path) -> Any:
 def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
     if isinstance(guard, writes.Either):
         return holds(guard.first, item) or holds(guard.second, item)
-    found = _find(item, guard.path)
+    value = _find(item, guard.path)
     match guard:
         case writes.Exists():
-            return found is not _NOTHING
+            return value is not _NOTHING
         case writes.Absent():
-            return found is _NOTHING
-        case writes.Equals(_, value):
-            return bool(found == value)
-        case writes.AtMost(_, value):
-            return found is not _NOTHING and found <= value
+            return value is _NOTHING
+        case writes.Equals(_, wanted):
+            return bool(value == wanted)
+        case writes.AtMost(_, most):
+            return value is not _NOTHING and value <= most
         case writes.SizeIs(_, size):
-            return found is not _NOTHING and len(found) == size
+            return value is not _NOTHING and len(value) == size
         case writes.SizeBelow(_, size):
-            return found is not _NOTHING and len(found) < size
+            return value is not _NOTHING and len(value) < size
         case writes.Lacks(_, element):
-            return found is _NOTHING or element not in found
+            return value is _NOTHING or element not in value
 
 
 def after(before: writes.Item | None, write: writes.Write) -> writes.Item | None:
@@ -55,11 +55,11 @@ def _apply(effect: writes.Effect, before: writes.Item | None, after: dict[str, A
         case writes.Set(path, value):
             _set(after, path, value)
         case writes.Add(path, amount, start):
-            found = _find(before, path)
-            _set(after, path, (start if found is _NOTHING else found) + amount)
+            known = _find(before, path)
+            _set(after, path, (start if known is _NOTHING else known) + amount)
         case writes.Append(path, elements, onto):
-            found = _find(before, onto or path)
-            _set(after, path, [*([] if found is _NOTHING else found), *elements])
+            known = _find(before, onto or path)
+            _set(after, path, [*([] if known is _NOTHING else known), *elements])
         case writes.Remove(path):
             _set(after, path, _NOTHING)
 
