@@ -27,7 +27,7 @@ def typed(value: Any) -> dict[str, Any]:
         case bytes():
             return {"B": base64.b64encode(value).decode()}
         case list() | tuple():
-            return {"L": [typed(each) for each in value]}
+            return {"L": [typed(element) for element in value]}
         case None:
             return {"NULL": True}
     return {"M": typed_item(value)}
@@ -67,10 +67,10 @@ def write_export(
     (folder / "_started").touch()
     for number, lines in enumerate(files):
         path = data / f"{export_id[-4:]}-{number}.json.gz"
-        path.write_bytes(gzip.compress(b"".join(each + b"\n" for each in lines)))
+        path.write_bytes(gzip.compress(b"".join(text + b"\n" for text in lines)))
         key = f"somewhere/{path.relative_to(root)}"
         listed.append({"itemCount": len(lines), "md5Checksum": md5(path), "etag": "0-1", "dataFileS3Key": key})
-    write_manifest(folder, "manifest-files.json", b"".join(orjson.dumps(each) + b"\n" for each in listed))
+    write_manifest(folder, "manifest-files.json", b"".join(orjson.dumps(file) + b"\n" for file in listed))
     kind = {"exportType": "INCREMENTAL_EXPORT", "exportToTime": AT} if is_incremental else {"exportTime": AT}
     count = sum(len(lines) for lines in files)
     summary = {"itemCount": count, "outputFormat": "DYNAMODB_JSON", "manifestFilesS3Key": "manifest-files.json", **kind}

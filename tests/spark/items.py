@@ -16,7 +16,7 @@ def entry(data: bytes | None = b'{"b":"one"}', entry_id: bytes = ENTRY_ID, count
 
 
 def segment(*entries: Item, base: int = 0, queue: int = 0, topic: str = TOPIC) -> Item:
-    end = base + sum(each["n"] for each in entries)
+    end = base + sum(held["n"] for held in entries)
     return {"pk": f"log#{topic}#{queue}", "sk": f"{base:015d}", "end": end, "bytes": 70, "entries": list(entries)}
 
 

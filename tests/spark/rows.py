@@ -43,10 +43,10 @@ def entry(number: int, count: int = 1, at: int = OLD, pieces: int | None = None,
 
 
 def segment(name: str, base: int, *entries: Row, queue: int = 0, end: int | None = None, full: bool = False) -> Row:
-    end = base + sum(each["count"] for each in entries) if end is None else end
+    end = base + sum(held["count"] for held in entries) if end is None else end
     size = 700 if full else 100
-    offsets = accumulate((each["count"] for each in entries), initial=base)
-    placed = [{**each, "offset": offset} for each, offset in zip(entries, offsets, strict=False)]
+    offsets = accumulate((held["count"] for held in entries), initial=base)
+    placed = [{**held, "offset": offset} for held, offset in zip(entries, offsets, strict=False)]
     return item("segment", f"T{name}", queue=queue, base=base, end=end, bytes=size, entries=placed)
 
 
@@ -89,7 +89,7 @@ def delayed(name: str, number: int, due_ms: int, cancelled: bool = False, pieces
 def decision(
     name: str, number: int, slots: tuple[tuple[int, int], ...], entry: Row | None = None, at: int = OLD, base: int = 0
 ) -> Row:
-    named = [{"due_ms": due, "entry_id": each.to_bytes(8, "big")} for due, each in slots]
+    named = [{"due_ms": due, "entry_id": message.to_bytes(8, "big")} for due, message in slots]
     fields = {"queue": 0, "number": number, "at_ms": at, "by": bytes(8), "slots": named}
     return item("decision", f"T{name}", **fields, entry=entry, base=base if entry else None)
 

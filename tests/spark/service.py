@@ -30,17 +30,17 @@ class World:
 
     def messages(self) -> list[Json]:
         """All that the logs have, as the service itself reads them."""
-        return [each for topic in self.topics for each in _read_all(topic)]
+        return [message for topic in self.topics for message in _read_all(topic)]
 
 
 def _read_all(topic: Topic) -> list[Json]:
-    found: list[Json] = []
+    messages: list[Json] = []
     after: dict[str, str] = {}
     while True:
         page = topic.read(limit=100, **after)
-        found += page["messages"]
+        messages += page["messages"]
         if page["next"] is None:
-            return found
+            return messages
         after = {"next": page["next"]}
 
 
@@ -77,8 +77,8 @@ def _retried(client: Client) -> Topic:
     topic = client.topic("retried")
     group, ordered = topic.group("slow", max_attempts=2), topic.group("ordered", ordered=True)
     topic.produce(*(f"message {number}" for number in range(100)))
-    for each in group.take(90):
-        group.nack(each, delay_ms=3_600_000)
+    for message in group.take(90):
+        group.nack(message, delay_ms=3_600_000)
         client.clock.sleep(1)
     taken = group.take(5)
     group.ack(*taken[:2])
@@ -128,10 +128,10 @@ def _bodies(client: Client) -> Topic:
 
 
 def _half_deleted(client: Client) -> None:
-    """Its caller died after the topic was gone, and before its log was."""
-    gone = client.topic("gone")
-    gone.group("left")
-    gone.produce("rest", "of it")
+    """The caller died after the topic was deleted, and before its log was."""
+    deleted = client.topic("gone")
+    deleted.group("left")
+    deleted.produce("rest", "of it")
     item = client.store._items["topics"]["gone"]
-    found = topics.Topic.of(item)
-    client.store.write_together([topics.remove(found), topics.bury(found)])
+    topic = topics.Topic.of(item)
+    client.store.write_together([topics.remove(topic), topics.bury(topic)])

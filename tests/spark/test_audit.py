@@ -280,7 +280,7 @@ RIGHT: dict[str, list[Row]] = {
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, Found]:
+def findings(spark: SparkSession) -> dict[str, Found]:
     rows = [row for rows, _ in WRONG.values() for row in rows] + [row for rows in RIGHT.values() for row in rows]
     audited = violations(items(spark, *rows).persist(), Moment(NOW))
     assert audited.schema.simpleString() == schemas.VIOLATIONS.simpleString()
@@ -292,10 +292,10 @@ def found(spark: SparkSession) -> dict[str, Found]:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_found_and_nothing_else_is(found: dict[str, Found], name: str) -> None:
-    assert found.get(name) == WRONG[name][1]
+def test_what_is_wrong_is_found_and_nothing_else_is(findings: dict[str, Found], name: str) -> None:
+    assert findings.get(name) == WRONG[name][1]
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_nothing_is_found_where_nothing_is_wrong(found: dict[str, Found], name: str) -> None:
-    assert found.get(name) is None
+def test_nothing_is_found_where_nothing_is_wrong(findings: dict[str, Found], name: str) -> None:
+    assert findings.get(name) is None

@@ -73,8 +73,8 @@ def _break(items: list[Item]) -> None:
 
 
 def _first(items: list[Item], pk: str, sk: str = "") -> Item:
-    found = [item for item in items if item["pk"].startswith(pk) and item["sk"].startswith(sk)]
-    return min(found, key=lambda item: (item["pk"], item["sk"]))
+    matching = [item for item in items if item["pk"].startswith(pk) and item["sk"].startswith(sk)]
+    return min(matching, key=lambda item: (item["pk"], item["sk"]))
 
 
 def test_nothing_is_wrong_in_the_middle_of_any_history_but_what_was_broken(
@@ -85,9 +85,9 @@ def test_nothing_is_wrong_in_the_middle_of_any_history_but_what_was_broken(
     items = [item for seed in SEEDS for item in _in_the_middle(seed)] + broken
     folder, tables = write_items(tmp_path / "export", _unique(items)), tmp_path / "tables"
     code = main(JOB, ["--export", str(folder), "--tables", str(tables), "--now", LONG_AFTER])
-    found = pq.read_table(tables / "violations" / f"export={ID}").to_pylist()
+    rows = pq.read_table(tables / "violations" / f"export={ID}").to_pylist()
     said = capsys.readouterr().out
-    assert {(each["topic"], each["invariant"]) for each in found if each["severity"] != "cost"} == {
+    assert {(row["topic"], row["invariant"]) for row in rows if row["severity"] != "cost"} == {
         ("bodies-0", "payload_missing"),
         ("orders-0", "head"),
         ("retried-0", "entry_twice"),

@@ -50,8 +50,10 @@ def test_a_backlog_counts_what_the_service_counts(spark: SparkSession) -> None:
         group("behind"),
         cursor("behind", 3),
     )
-    found = {(row["topic"], row["queue"]): tuple(row[name] for name in COLUMNS) for row in backlog(rows, NOW).collect()}
-    assert found == {
+    counted = {
+        (row["topic"], row["queue"]): tuple(row[name] for name in COLUMNS) for row in backlog(rows, NOW).collect()
+    }
+    assert counted == {
         ("fresh", 0): (10, 3, 3, 7, 0, 0, 0, 3, HOUR),
         ("fresh", 1): (5, 5, 5, 0, 0, 0, 0, None, None),
         ("fresh", 2): (0, 0, 0, 0, 0, 0, 0, None, None),
@@ -77,11 +79,11 @@ def test_broadcast_consumers_have_own_rows_and_forgotten_ones_dead_letters(
         group("alone", (1,), mode="broadcast"),
         cursor("alone", 1, consumer=FIRST, at_ms=None, dead=1),
     )
-    found = {
+    counted = {
         (row["topic"], row["consumer"]): (row["lag"], row["dead"], row["is_forgotten"], row["oldest_offset"])
         for row in backlog(rows, NOW).collect()
     }
-    assert found == {
+    assert counted == {
         ("told", FIRST): (2, 0, False, 2),
         ("told", SECOND): (0, 2, True, None),
         ("alone", ""): (3, 0, False, 1),

@@ -45,12 +45,12 @@ def test_what_the_service_has_written_is_read_whole(
     said = capsys.readouterr()
     assert (code, said.err) == (0, "")
     assert pq.read_table(f"{tables}/quarantine").num_rows == 0
-    expected = {each["message_id"]: each for each in world.messages()}
+    expected = {message["message_id"]: message for message in world.messages()}
     assert f"messages: {len(expected)} messages, 0 already there, 2 of deleted topics left out" in said.out
     rows = pq.read_table(f"{tables}/messages").to_pylist()
-    found = {row["message_id"]: as_json(row) for row in rows}
-    assert found.keys() == expected.keys()
-    for message_id, message in found.items():
+    archived = {row["message_id"]: as_json(row) for row in rows}
+    assert archived.keys() == expected.keys()
+    for message_id, message in archived.items():
         assert message == {name: expected[message_id].get(name) for name in message}
     assert {row["stored_at_ms"] - row["due_ms"] for row in rows if row["topic"] == "delayed"} == {1000}
     dates = {str(row["date"]) for row in rows if row["topic"] == "orders"}

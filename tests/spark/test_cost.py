@@ -21,9 +21,9 @@ def test_units_follow_from_items_and_money_from_units_and_prices(spark: SparkSes
         page("t", "p", (1, 1, NOW)),
         decision("t", 1, ((NOW, 1), (NOW, 2))),
     )
-    found = cost(rows, Prices(write=1e6, read=2e6, storage=1e9), pop_size=10)
-    assert found.columns == schemas.COST.fieldNames()
-    made = {row["kind"]: row for row in found.collect()}
+    costs = cost(rows, Prices(write=1e6, read=2e6, storage=1e9), pop_size=10)
+    assert costs.columns == schemas.COST.fieldNames()
+    made = {row["kind"]: row for row in costs.collect()}
     units = {kind: (row["write_units"], row["read_units"]) for kind, row in made.items()}
     assert units == {
         "topic": (3, 0),  # a put for each of three versions

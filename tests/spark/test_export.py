@@ -22,8 +22,8 @@ def rows_of(frame: DataFrame) -> list[Row]:
 
 
 def troubles(spark: SparkSession, folder: Path) -> list[tuple[str, int, str, str]]:
-    found = dynamodb_export.landed(spark, str(folder), "topic").where("kind = 'unreadable'").collect()
-    return sorted((row["file"], row["line"], row["trouble"]["reason"], row["trouble"]["raw"]) for row in found)
+    unreadable = dynamodb_export.landed(spark, str(folder), "topic").where("kind = 'unreadable'").collect()
+    return sorted((row["file"], row["line"], row["trouble"]["reason"], row["trouble"]["raw"]) for row in unreadable)
 
 
 def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSession, tmp_path: Path) -> None:
@@ -35,15 +35,15 @@ def test_items_become_rows_of_their_kind_with_what_they_weigh(spark: SparkSessio
         items.cursor(),
     ]
     folder = write_items(tmp_path, stored)
-    found = dynamodb_export.items(spark, str(folder))
-    rows = rows_of(found)
-    assert found.schema == item_schemas.ITEMS
+    read = dynamodb_export.items(spark, str(folder))
+    rows = rows_of(read)
+    assert read.schema == item_schemas.ITEMS
     assert [row["kind"] for row in rows] == ["cursor", "segment", "segment", "payload", "topic"]
     assert {row["pk"]: row["bytes"] for row in rows} == {item["pk"]: item_bytes(item) for item in stored}
     cursor, first, second, payload, topic = rows
     assert [row["topic_id"] for row in rows] == [items.TOPIC] * 5
     assert (first["segment"]["queue"], first["segment"]["base"], first["segment"]["end"]) == (0, 0, 21)
-    assert [tuple(each) for each in first["segment"]["entries"]] == [
+    assert [tuple(entry) for entry in first["segment"]["entries"]] == [
         (0, items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None),
         (1, b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2),
     ]
@@ -71,8 +71,8 @@ def test_lines_of_other_kinds_are_not_parsed(spark: SparkSession, tmp_path: Path
     (file,) = read_export(str(folder)).files
     reader = FileReader(file, False, frozenset({"topic", "payload"}))
     assert (sum(batch.num_rows for batch in reader), reader.troubles) == (2, [])
-    found = dynamodb_export.items(spark, str(folder), "topic", "payload")
-    both = found.where("kind = 'topic'").crossJoin(found.where("kind = 'payload'").select("payload.data"))
+    read = dynamodb_export.items(spark, str(folder), "topic", "payload")
+    both = read.where("kind = 'topic'").crossJoin(read.where("kind = 'payload'").select("payload.data"))
     assert [(row["kind"], row["data"]) for row in both.collect()] == [("topic", b"x")]
 
 
@@ -132,7 +132,7 @@ def test_landed_items_have_no_messages_but_the_days_they_were_stored(tmp_path: P
     unusual = line(items.segment(items.entry(at=1_767_225_600_000 + day_ms), base=1)).replace(b'"pk":', b'"pk" :')
     late = items.segment(items.entry(None, at=1_767_225_600_000 + 2 * day_ms, p=0), base=2)
     waits = {"pk": f"delay#{items.TOPIC}#0", "sk": f"{5:015d}#{'00' * 8}", **kept}
-    lines = [line(each) for each in (items.segment(kept), late, waits, items.payload(b"x"))]
+    lines = [line(item) for item in (items.segment(kept), late, waits, items.payload(b"x"))]
     folder = write_export(tmp_path, [[*lines, unusual], [line(items.topic())]])
     first, second = sorted(read_export(str(folder)).files, key=lambda file: -file.items)
 
@@ -151,8 +151,8 @@ def test_landed_items_have_no_messages_but_the_days_they_were_stored(tmp_path: P
 
 
 def test_a_change_is_a_row_with_its_time_and_a_removal_too(spark: SparkSession, tmp_path: Path) -> None:
-    one, gone = items.segment(items.entry()), items.segment(items.entry(), base=1)
-    lines = [change(one, 5), change(gone, 6, is_deleted=True), change(items.topic(), 7)]
+    one, removed = items.segment(items.entry()), items.segment(items.entry(), base=1)
+    lines = [change(one, 5), change(removed, 6, is_deleted=True), change(items.topic(), 7)]
     folder = write_export(tmp_path, [lines], is_incremental=True)
     rows = rows_of(dynamodb_export.items(spark, str(folder)))
     about = [(row["kind"], row["written_us"], row["is_deleted"], row["segment"] is None) for row in rows]
@@ -176,9 +176,9 @@ BAD = {
 def test_an_unreadable_line_goes_to_the_quarantine_and_others_are_read(spark: SparkSession, tmp_path: Path) -> None:
     good = line(items.segment(items.entry(), base=7))
     folder = write_export(tmp_path, [[good, *BAD.values(), good]])
-    found = troubles(spark, folder)
-    assert [at for _, at, _, _ in found] == list(range(2, len(BAD) + 2))
-    for (file, _, reason, raw), (expected, bad) in zip(found, BAD.items(), strict=True):
+    unreadable = troubles(spark, folder)
+    assert [at for _, at, _, _ in unreadable] == list(range(2, len(BAD) + 2))
+    for (file, _, reason, raw), (expected, bad) in zip(unreadable, BAD.items(), strict=True):
         assert file == f"{folder.name[-4:]}-0.json.gz"
         assert reason.startswith(expected)
         assert raw == bad[:200].decode()
@@ -217,8 +217,8 @@ def test_a_file_with_another_checksum_or_count_is_named(spark: SparkSession, tmp
     write_manifest(folder, "manifest-files.json", wrong)
     summary = (folder / "manifest-summary.json").read_bytes().replace(b'"itemCount":2', b'"itemCount":3')
     write_manifest(folder, "manifest-summary.json", summary)
-    found = [(at, reason) for _, at, reason, _ in troubles(spark, folder)]
-    assert found == [
+    places = [(at, reason) for _, at, reason, _ in troubles(spark, folder)]
+    assert places == [
         (0, "the file has 2 lines, the manifest counts 3"),
         (0, f"the file has the checksum {md5(path)}, the manifest says AAAAAAAAAAAAAAAAAAAAAA=="),
     ]

@@ -62,8 +62,8 @@ def exported(
     assert main(arguments) == 0
     export = read_export(capsys.readouterr().out.split(" -> ")[1].strip())
     lines = [gzip.decompress(Path(file.place.path).read_bytes()).splitlines() for file in export.files]
-    assert [len(each) for each in lines] == [file.items for file in export.files]
-    return export, [orjson.loads(line) for each in lines for line in each]
+    assert [len(file_lines) for file_lines in lines] == [file.items for file in export.files]
+    return export, [orjson.loads(line) for file_lines in lines for line in file_lines]
 
 
 def test_all_items_of_a_table_of_many_pages_are_exported_once(
@@ -95,11 +95,11 @@ def test_an_incremental_export_has_changed_items_and_keys_of_removed_ones(
     export, lines = exported(capsys, tmp_path, url, table, "--incremental")
     assert export.is_incremental
     assert export.at_ms >= full.at_ms
-    found = {line["Keys"]["sk"]["S"]: line for line in lines}
-    assert found.keys() == {"changes", "comes", "goes"}
-    assert found["changes"]["NewImage"]["n"] == {"N": "2"}
-    assert found["goes"].keys() == {"Metadata", "Keys"}
-    assert found["goes"]["Metadata"] == {"WriteTimestampMicros": {"N": str(export.at_ms * 1000)}}
+    by_key = {line["Keys"]["sk"]["S"]: line for line in lines}
+    assert by_key.keys() == {"changes", "comes", "goes"}
+    assert by_key["changes"]["NewImage"]["n"] == {"N": "2"}
+    assert by_key["goes"].keys() == {"Metadata", "Keys"}
+    assert by_key["goes"]["Metadata"] == {"WriteTimestampMicros": {"N": str(export.at_ms * 1000)}}
     arguments = ["--endpoint", url, "--table", table, "--to", str(tmp_path), "--incremental"]
     assert main(arguments) == 0
     assert "nothing has changed" in capsys.readouterr().out

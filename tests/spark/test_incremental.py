@@ -38,8 +38,8 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
     assert (code, said) == (1, "2 exports, 1 more that cannot be read")
     assert f"{BROKEN}/manifest-summary.json does not have the checksum" in error
     assert error.count("\n") == 1
-    found = spark.read.parquet(str(tables / "messages")).orderBy("offset").collect()
-    assert [(row["body"].decode(), row["export"]) for row in found] == [("one", FIRST), ("two", SECOND)]
+    rows = spark.read.parquet(str(tables / "messages")).orderBy("offset").collect()
+    assert [(row["body"].decode(), row["export"]) for row in rows] == [("one", FIRST), ("two", SECOND)]
 
     with monkeypatch.context() as patch:
         patch.setattr(incremental, "main", lambda *_: INTERRUPTED)

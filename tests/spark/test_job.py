@@ -106,7 +106,7 @@ def _is_alive(group: int) -> bool:
 
 
 def _children(pid: int) -> list[str]:
-    return [each for path in Path(f"/proc/{pid}/task").glob("*/children") for each in path.read_text().split()]
+    return [child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()]
 
 
 def test_an_instant_is_ms_or_an_iso_time_in_utc() -> None:
@@ -189,7 +189,7 @@ _LOADED_BY_PATH = """
 import runpy, sys
 for path in sys.argv[1:]:
     sys.path[0] = path.rpartition("/")[0]
-    for name in [each for each in sys.modules if each.split(".")[0] == "spark"]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "spark"]:
         del sys.modules[name]
     runpy.run_path(path, run_name="submitted")
 """

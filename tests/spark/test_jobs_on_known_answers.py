@@ -31,9 +31,9 @@ def test_jobs_say_what_the_generator_knows(
 
     place = ("topic", "topic_id", "queue", "group", "consumer")
     counts = ("next", "end", "committed", "ready", "in_flight", "retrying", "dead")
-    found = {tuple(row[name] for name in place): tuple(row[name] for name in counts) for row in rows("backlog")}
-    assert found == {
-        tuple(each[name] for name in place): tuple(each[name] for name in counts) for each in known["cursors"]
+    counted = {tuple(row[name] for name in place): tuple(row[name] for name in counts) for row in rows("backlog")}
+    assert counted == {
+        tuple(cursor[name] for name in place): tuple(cursor[name] for name in counts) for cursor in known["cursors"]
     }
     stored, tags, sizes = Counter[int](), Counter[str](), Counter[int]()
     for row in rows("traffic"):
@@ -41,19 +41,19 @@ def test_jobs_say_what_the_generator_knows(
         sizes[row["queue"]] += row["body_bytes"]
         tags[row["tag"]] += row["messages"]
     queues = known["queues"]
-    assert stored == {each["queue"]: each["messages"] for each in queues}
-    assert sizes == {each["queue"]: each["body_bytes"] for each in queues}
-    told = sum((Counter(each["tags"]) for each in queues), Counter[str]())
+    assert stored == {queue["queue"]: queue["messages"] for queue in queues}
+    assert sizes == {queue["queue"]: queue["body_bytes"] for queue in queues}
+    told = sum((Counter(queue["tags"]) for queue in queues), Counter[str]())
     assert tags == told | Counter({None: known["messages"] - told.total()})
     (late,) = rows("delays")
     assert (late["messages"], late["max_ms"], late["waiting"], late["overdue"], late["early"]) == (
-        sum(each["promoted"] for each in queues),
-        max(each["lateness_ms_max"] for each in queues),
-        sum(each["waiting"] for each in queues) + known["kinds"]["dedup"],  # what has a dedup id waits, too
-        sum(due <= known["now_ms"] for each in queues for due in each["due_ms"]),
+        sum(queue["promoted"] for queue in queues),
+        max(queue["lateness_ms_max"] for queue in queues),
+        sum(queue["waiting"] for queue in queues) + known["kinds"]["dedup"],  # what has a dedup id waits, too
+        sum(due <= known["now_ms"] for queue in queues for due in queue["due_ms"]),
         0,
     )
-    reasons = sum((Counter(each["reasons"]) for each in known["cursors"]), Counter[str]())
+    reasons = sum((Counter(cursor["reasons"]) for cursor in known["cursors"]), Counter[str]())
     assert Counter(row["reason"] for row in rows("dead_messages")) == +reasons
     assert {row["reason"]: row["letters"] for row in rows("dead_letters")}.keys() == (+reasons).keys()
     kinds = Counter[str]()

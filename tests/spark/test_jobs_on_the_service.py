@@ -60,9 +60,9 @@ def _groups(world: World) -> list[Json]:
     """Every group, as the service shows it."""
     client = world.client
     listed = [
-        (topic.path, each["group"])
+        (topic.path, group["group"])
         for topic in world.topics
-        for each in client.get(f"{topic.path}/groups").json["groups"]
+        for group in client.get(f"{topic.path}/groups").json["groups"]
     ]
     return [client.get(f"{path}/groups/{name}").json for path, name in listed]
 
@@ -100,21 +100,21 @@ def test_a_backlog_is_what_the_service_says(ran: Pipeline, world: World) -> None
         own = [row for row in rows if (row["topic"], row["group"]) == (group["topic"], group["group"])]
         for name in ("ready", "in_flight", "retrying", "dead", "lag"):
             assert (group["group"], name, sum(row[name] for row in own)) == (group["group"], name, group[name])
-        for each in group["queues"]:
-            of_queue = [row for row in own if row["queue"] == each["queue"] and not row["is_forgotten"]]
+        for queue in group["queues"]:
+            of_queue = [row for row in own if row["queue"] == queue["queue"] and not row["is_forgotten"]]
             for name, column in (("committed_offset", "committed"), ("next_offset", "next")):
-                assert each[name] == min(row[column] for row in of_queue)
-            assert each["end_offset"] == max(row["end"] for row in of_queue)
+                assert queue[name] == min(row[column] for row in of_queue)
+            assert queue["end_offset"] == max(row["end"] for row in of_queue)
 
 
 def test_traffic_counts_the_messages_of_each_queue_and_tag_and_their_bytes(ran: Pipeline, world: World) -> None:
-    found, sizes = Counter[tuple[str, int, str]](), Counter[str]()
+    counts, sizes = Counter[tuple[str, int, str]](), Counter[str]()
     for row in ran.rows("traffic"):
-        found[row["topic"], row["queue"], row["tag"]] += row["messages"]
+        counts[row["topic"], row["queue"], row["tag"]] += row["messages"]
         sizes[row["topic"]] += row["body_bytes"]
     archived = pq.read_table(ran.tables / "messages").to_pylist()
     assert len(archived) == len(world.messages()) - 1
-    assert found == Counter((row["topic"], row["queue"], row["tag"]) for row in archived)
+    assert counts == Counter((row["topic"], row["queue"], row["tag"]) for row in archived)
     assert sizes == sum((Counter({row["topic"]: len(row["body"])}) for row in archived), Counter[str]())
     assert {row["topic"]: row["messages"] for row in ran.rows("skew")} == Counter(row["topic"] for row in archived)
     hottest = [row["key"] for row in ran.rows("hot_keys") if row["topic"] == "orders"]
@@ -132,7 +132,7 @@ def test_delays_are_those_of_what_came_and_what_waits_still_waits(ran: Pipeline,
 def test_dead_letters_and_costs_are_of_every_item(ran: Pipeline, world: World) -> None:
     dead = ran.rows("dead_messages")
     assert len(dead) == sum(group["dead"] for group in _groups(world)) > 0
-    assert {row["message_id"] for row in dead} <= {each["message_id"] for each in world.messages()}
+    assert {row["message_id"] for row in dead} <= {message["message_id"] for message in world.messages()}
     assert Counter(row["reason"] for row in dead) == sum(
         (Counter({row["reason"]: row["letters"]}) for row in ran.rows("dead_letters")), Counter[str]()
     )
@@ -140,7 +140,11 @@ def test_dead_letters_and_costs_are_of_every_item(ran: Pipeline, world: World) -
 
 
 def test_compact_keeps_the_last_of_each_key_and_can_run_again(ran: Pipeline, world: World) -> None:
-    last = {(each["topic"], each["key"]): each["message_id"] for each in world.messages() if each["key"] is not None}
+    last = {
+        (message["topic"], message["key"]): message["message_id"]
+        for message in world.messages()
+        if message["key"] is not None
+    }
     rows = ran.rows("compact")
     assert {(row["topic"], row["key"]) for row in rows} == last.keys()
     assert f"compact: {len(last)} keys" in ran.said
@@ -216,10 +220,10 @@ def test_a_replay_puts_back_what_was_archived_once(
     selected = ["--topic", "orders", "--tag", "paid"]
     assert main(replay.JOB, [*asked, *selected, "--keep-queues"]) == 0
     assert "replay: 10 messages sent, 10 in all of run r1" in capsys.readouterr().out
-    found = [each for queue in range(3) for each in copy.read(queue=queue, offset=0, limit=100)["messages"]]
-    assert sorted(each["body"] for each in found) == sorted(f"order {number}" for number in range(0, 20, 2))
+    messages = [message for queue in range(3) for message in copy.read(queue=queue, offset=0, limit=100)["messages"]]
+    assert sorted(message["body"] for message in messages) == sorted(f"order {number}" for number in range(0, 20, 2))
     for key in ("k0", "k1", "k2"):
-        numbers = [int(each["properties"]["n"]) for each in found if each["key"] == key]
+        numbers = [int(message["properties"]["n"]) for message in messages if message["key"] == key]
         assert numbers == sorted(numbers)
     assert main(replay.JOB, [*asked, *selected, "--keep-queues"]) == 0
     assert "replay: 0 messages sent, 10 in all" in capsys.readouterr().out

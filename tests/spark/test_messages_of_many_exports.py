@@ -24,9 +24,9 @@ def _entry(number: int, day: int) -> Item:
 def _brought(tables: Path) -> dict[int, tuple[str, str, str]]:
     """By offset: body, date and the export that brought it. No offset is there twice."""
     rows = pq.read_table(tables / "messages").to_pylist()
-    found = {row["offset"]: (row["body"].decode(), str(row["date"]), row["export"]) for row in rows}
-    assert len(found) == len(rows)
-    return found
+    brought = {row["offset"]: (row["body"].decode(), str(row["date"]), row["export"]) for row in rows}
+    assert len(brought) == len(rows)
+    return brought
 
 
 def test_a_message_of_many_exports_is_there_once_after_any_run(

@@ -23,7 +23,7 @@ def block(*messages: dict[str, Any]) -> bytes:
 
 
 def rows(parsing: PackedLines, *blocks: bytes) -> list[dict[str, Any]]:
-    columns = parsing.columns(blocks, sum(each.count(b"\n") + 1 for each in blocks))
+    columns = parsing.columns(blocks, sum(text.count(b"\n") + 1 for text in blocks))
     lists = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
 
@@ -40,8 +40,8 @@ def expected(message: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def sorted_maps(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**row, "properties": sorted(row["properties"])} for row in found]
+def sorted_maps(parsed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**row, "properties": sorted(row["properties"])} for row in parsed]
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
@@ -49,8 +49,8 @@ def test_lines_are_read_the_same_before_and_after_their_names_are_known(rounds: 
     parsing = PackedLines()
     messages = [FIRST, SECOND, BINARY, {"b": "plain"}]
     for _ in range(rounds):
-        found = rows(parsing, block(FIRST, SECOND), block(BINARY), block({"b": "plain"}))
-    assert sorted_maps(found) == [expected(each) for each in messages]
+        parsed = rows(parsing, block(FIRST, SECOND), block(BINARY), block({"b": "plain"}))
+    assert sorted_maps(parsed) == [expected(message) for message in messages]
 
 
 def test_a_new_name_of_a_property_is_not_lost() -> None:
@@ -63,7 +63,7 @@ def test_there_may_be_more_names_than_are_worth_a_column_each() -> None:
     parsing = PackedLines()
     messages = [{"b": str(number), "p": {f"name {number}": "x"}} for number in range(500)]
     for _ in range(2):
-        assert sorted_maps(rows(parsing, block(*messages))) == [expected(each) for each in messages]
+        assert sorted_maps(rows(parsing, block(*messages))) == [expected(message) for message in messages]
 
 
 def test_both_parsers_return_the_same() -> None:
@@ -73,8 +73,8 @@ def test_both_parsers_return_the_same() -> None:
     rows(in_bulk, block({"b": "", "p": dict.fromkeys(names, "x")}))  # from now on it knows all names
     in_bulk._parsed_by_line = Mock(side_effect=AssertionError)  # type: ignore[method-assign]
     by_line._parsed_in_bulk = Mock(side_effect=pa.ArrowInvalid)  # type: ignore[method-assign]
-    found = [sorted_maps(rows(parsing, block(*messages))) for parsing in (in_bulk, by_line)]
-    assert found[0] == found[1] == [expected(message) for message in messages]
+    both = [sorted_maps(rows(parsing, block(*messages))) for parsing in (in_bulk, by_line)]
+    assert both[0] == both[1] == [expected(message) for message in messages]
 
 
 def _any_message(random: Random, names: list[str]) -> dict[str, Any]:

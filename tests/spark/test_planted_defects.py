@@ -39,18 +39,18 @@ def test_every_planted_defect_is_found_and_nothing_else(
     tables = tmp_path / "tables"
     code = main(JOB, ["--export", str(folder), "--tables", str(tables), "--allow-quarantine"])
     assert (code, capsys.readouterr().err) == (VIOLATED, "")
-    found = pq.read_table(tables / "violations" / f"export={folder.name}").to_pylist()
-    assert {each["topic"] for each in found} == {"topic-0"}
-    assert {each["invariant"] for each in found} == set(FOUND.values())
-    assert {each["severity"] for each in found} == {"violation", "cost"}
-    places = {(each["invariant"], each["offset"]) for each in found}
-    known = {each["defect"]: each for each in answers(folder)["planted"]}
+    rows = pq.read_table(tables / "violations" / f"export={folder.name}").to_pylist()
+    assert {row["topic"] for row in rows} == {"topic-0"}
+    assert {row["invariant"] for row in rows} == set(FOUND.values())
+    assert {row["severity"] for row in rows} == {"violation", "cost"}
+    places = {(row["invariant"], row["offset"]) for row in rows}
+    known = {defect["defect"]: defect for defect in answers(folder)["planted"]}
     assert {("hole", known["hole"]["offset"]), ("overlap", known["overlap"]["offset"])} <= places
     unread = pq.read_table(tables / "quarantine" / f"export={folder.name}").to_pylist()
     assert len(unread) >= len(UNREAD)
 
 
-@pytest.mark.parametrize("defect", sorted(REFUSED, key=lambda each: each.value))
+@pytest.mark.parametrize("defect", sorted(REFUSED, key=lambda defect: defect.value))
 def test_an_export_that_is_not_whole_is_refused_in_one_line(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], defect: Defect
 ) -> None:

@@ -70,9 +70,11 @@ def send(target: Target, journal: Path, rate: float = 2, count: int = 7, doubtfu
 def stored(target: Target) -> list[str]:
     """The bodies of all queues, each queue in order."""
     pages = [target.client.get("/topics/copy/messages", queue=queue, offset=0, limit=1000).json for queue in (0, 1)]
-    found = [each for page in pages for each in page["messages"]]
-    assert all(each["properties"] == {"n": each["body"], PROPERTY: f"r1/m{each['body']}"} for each in found)
-    return [each["body"] for each in found]
+    messages = [message for page in pages for message in page["messages"]]
+    assert all(
+        message["properties"] == {"n": message["body"], PROPERTY: f"r1/m{message['body']}"} for message in messages
+    )
+    return [message["body"] for message in messages]
 
 
 def assert_each_once(target: Target, count: int = 7) -> None:

@@ -109,8 +109,8 @@ def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
 
 def test_early_messages_come_first_and_cost_sums_storage_writes_and_reads(spark: SparkSession) -> None:
     early = spark.createDataFrame([("orders", "T", 9, -12, 80, 2500, 4000, 3, 1, 2)], schemas.LATENESS)
-    found = sections.delays(early)
-    assert (found.headline, found.tone, found.rows[0][6:]) == ("2 early", "bad", ("2", "3", "1"))
+    section = sections.delays(early)
+    assert (section.headline, section.tone, section.rows[0][6:]) == ("2 early", "bad", ("2", "3", "1"))
     kinds = [
         ("orders", "T", None, kind, "up to 1 KB", 1, 5, 0.0, 0.0, 1.5, 2.5, 4.0, "") for kind in ("topic", "group")
     ]
@@ -124,10 +124,10 @@ def test_early_messages_come_first_and_cost_sums_storage_writes_and_reads(spark:
     ("largest", "last", "ticks"), [(0, 1, 2), (7, 8, 5), (2, 2, 3), (100, 100, 6), (0.04, 1, 2), (1234, 1500, 4)]
 )
 def test_an_axis_begins_at_0_and_ends_at_a_round_number(largest: float, last: float, ticks: int) -> None:
-    found = charts._ticks(largest)
-    assert found[0] == 0
-    assert found[-1] == pytest.approx(last)
-    assert len(found) == ticks
+    axis = charts._ticks(largest)
+    assert axis[0] == 0
+    assert axis[-1] == pytest.approx(last)
+    assert len(axis) == ticks
 
 
 @pytest.mark.parametrize(

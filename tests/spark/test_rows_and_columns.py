@@ -75,7 +75,7 @@ def test_rows_and_columns_of_the_same_lines_are_equal(kind: str, is_incremental:
     random = Random(kind)
     for count in (1, 2, 200):
         made = [item(random, kind) for _ in range(count)]
-        lines = [change(each, random.randrange(2**50)) if is_incremental else line(each) for each in made]
+        lines = [change(stored, random.randrange(2**50)) if is_incremental else line(stored) for stored in made]
         assert by_columns(kind, lines, is_incremental) == [by_row(kind, text, is_incremental) for text in lines]
 
 

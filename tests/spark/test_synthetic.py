@@ -54,8 +54,8 @@ def test_a_clean_export_is_read_whole(spark: SparkSession, tmp_path: Path) -> No
             ),
         )
     )
-    found = {(row["topic_id"], row["queue"]): (row["end"], row["messages"]) for row in ends.collect()}
-    assert found == {(each["topic_id"], each["queue"]): (each["messages"],) * 2 for each in known["queues"]}
+    logs = {(row["topic_id"], row["queue"]): (row["end"], row["messages"]) for row in ends.collect()}
+    assert logs == {(queue["topic_id"], queue["queue"]): (queue["messages"],) * 2 for queue in known["queues"]}
     assert sum(known["topics"].values()) == known["messages"] == 4_000
     assert dynamodb_export.landed(spark, str(folder)).where("kind = 'unreadable'").count() == 0
 
@@ -81,7 +81,7 @@ IN_ITEMS = frozenset(Defect) - {
 
 def test_every_defect_of_items_is_planted_where_the_answers_say(tmp_path: Path) -> None:
     folder = generate(tmp_path, Shape(8_000, files=2, topics=1, queues=2, defects=IN_ITEMS))
-    planted = {each["defect"]: each for each in answers(folder)["planted"]}
+    planted = {defect["defect"]: defect for defect in answers(folder)["planted"]}
     assert set(planted) == {defect.value for defect in IN_ITEMS}
     items = {}
     for path in folder.glob("data/*.gz"):

@@ -53,7 +53,7 @@ def write_within(tables: Tables, rows: DataFrame, export_id: str) -> int:
     return count
 
 
-def found(tables: Tables, table: str) -> list[tuple[int, str]]:
+def content(tables: Tables, table: str) -> list[tuple[int, str]]:
     rows = ds.dataset(tables.path(table), partitioning="hive").to_table(columns=["id", "export"]).to_pylist()
     return sorted((row["id"], row["export"]) for row in rows)
 
@@ -74,7 +74,7 @@ def test_a_query_that_fails_in_its_last_stage_keeps_the_old_partition(
     with pytest.raises(PySparkException, match="4 cannot be written"):
         tables.overwrite(failing(numbers(spark, 5), shuffles), table, ID)
     tables.discard()
-    assert found(tables, table) == [(0, ID), (1, ID)]
+    assert content(tables, table) == [(0, ID), (1, ID)]
     assert tables.has(f"{table}/export={ID}")
     assert files(tables) == before
 
@@ -86,7 +86,7 @@ def test_rows_of_many_partitions_that_fail_leave_the_table_as_it_was(spark: Spar
     with pytest.raises(PySparkException, match="4 cannot be written"):
         tables.stage_within(failing(numbers(spark, 5), True), "messages", ["topic"], ID)
     tables.discard()
-    assert found(tables, "messages") == [(0, ID), (1, ID)]
+    assert content(tables, "messages") == [(0, ID), (1, ID)]
     assert files(tables) == before
 
 
@@ -97,7 +97,7 @@ def test_rows_replace_no_partition_of_other_exports(spark: SparkSession, tables:
         assert write_within(tables, numbers(spark, 2), OTHER) == 2
     finally:
         spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
-    assert found(tables, "messages") == [(0, ID), (0, OTHER), (1, OTHER)]
+    assert content(tables, "messages") == [(0, ID), (0, OTHER), (1, OTHER)]
 
 
 @pytest.mark.usefixtures("adaptive")
@@ -105,7 +105,7 @@ def test_a_result_without_rows_clears_its_partition_and_no_other(spark: SparkSes
     tables.overwrite(numbers(spark, 2), "topics", ID)
     tables.overwrite(numbers(spark, 1), "topics", OTHER)
     assert tables.overwrite(numbers(spark, 2).where("id > 7").repartition(1), "topics", ID) == 0
-    assert found(tables, "topics") == [(0, OTHER)]
+    assert content(tables, "topics") == [(0, OTHER)]
     assert tables.has(f"topics/export={ID}")
     assert spark.read.parquet(tables.partition("topics", ID)).columns == ["id", "topic"]
 
@@ -121,7 +121,7 @@ def test_a_partition_may_be_made_from_what_is_in_it(spark: SparkSession, tables:
     tables.overwrite(numbers(spark, 2), "topics", ID)
     old = spark.read.parquet(tables.partition("topics", ID))
     assert tables.overwrite(old.unionByName(numbers(spark, 1)), "topics", ID) == 3
-    assert found(tables, "topics") == [(0, ID), (0, ID), (1, ID)]
+    assert content(tables, "topics") == [(0, ID), (0, ID), (1, ID)]
 
 
 def test_a_partition_that_cannot_be_moved_leaves_the_old_one(
@@ -139,7 +139,7 @@ def test_a_partition_that_cannot_be_moved_leaves_the_old_one(
     monkeypatch.setattr(tables.files, "move", second_fails)
     with pytest.raises(OSError, match="no space left"):
         tables.overwrite(numbers(spark, 5), "topics", ID)
-    assert found(tables, "topics") == [(0, ID), (1, ID)]
+    assert content(tables, "topics") == [(0, ID), (1, ID)]
 
 
 class Moves:
@@ -196,7 +196,7 @@ def test_a_move_that_fails_undoes_those_before_it(
         patch.setattr(tables.files, "move", Moves(tables, {number}, half))
         with pytest.raises(OSError, match=r"^no space left"):
             tables.commit()
-    assert found(tables, "first") == found(tables, "messages") == [(0, ID), (1, ID)]
+    assert content(tables, "first") == content(tables, "messages") == [(0, ID), (1, ID)]
     tables.discard()
     assert files(tables) == before
 
@@ -212,7 +212,7 @@ def test_the_next_run_restores_a_partition_that_could_not_be_put_back(
         tables.commit()
     tables.discard()
     tables.restore("topics", ID)
-    assert found(tables, "topics") == [(0, ID), (1, ID)]
+    assert content(tables, "topics") == [(0, ID), (1, ID)]
     tables.discard()
     assert not [path for path in files(tables) - before if ".old" in path]
 
@@ -251,7 +251,7 @@ class Killed(NamedTuple):
         with pytest.raises(PySparkException, match="4 cannot be written"):
             self.tables.stage(failing(numbers(self.tables._spark, 5), False), "topics", ID)
         self.tables.discard()
-        return found(self.tables, "topics")
+        return content(self.tables, "topics")
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def test_partitions_set_aside_are_put_back_for_the_tables_only_writer(killed: Ki
     killed.tables.restore_all("topic")
     assert not killed.place.exists()
     killed.tables.restore_all("topics")
-    assert found(killed.tables, "topics") == [(0, ID), (1, ID)]
+    assert content(killed.tables, "topics") == [(0, ID), (1, ID)]
 
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -331,10 +331,10 @@ def test_a_job_that_fails_at_its_second_table_has_overwritten_none(
     before = files(tables)
     assert main(job(5), given) == FAILED
     assert "4 cannot be written" in capsys.readouterr().err
-    assert [found(tables, table) for table in ("first", "second")] == [[(0, ID), (1, ID)], [(0, ID)]]
+    assert [content(tables, table) for table in ("first", "second")] == [[(0, ID), (1, ID)], [(0, ID)]]
     assert files(tables) == before
     assert main(job(3), given) == DONE
-    assert [len(found(tables, table)) for table in ("first", "second")] == [6, 3]
+    assert [len(content(tables, table)) for table in ("first", "second")] == [6, 3]
 
 
 def test_a_failed_messages_job_keeps_the_quarantine_of_unreadable_items(

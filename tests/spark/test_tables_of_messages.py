@@ -38,12 +38,12 @@ def messages(spark: SparkSession, *rows: Row) -> DataFrame:
     return spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], schemas.MESSAGES)
 
 
-def same(found: DataFrame, expected: list[tuple[Any, ...]]) -> None:
+def same(rows: DataFrame, expected: list[tuple[Any, ...]]) -> None:
     """Whether rows are these, in any order, with the same names and types in the same order, nulls and all."""
-    spark = found.sparkSession
-    wanted = spark.createDataFrame(expected, found.schema)
+    spark = rows.sparkSession
+    wanted = spark.createDataFrame(expected, rows.schema)
     assertDataFrameEqual(
-        found, wanted, checkRowOrder=False, ignoreNullable=True, ignoreColumnOrder=False, ignoreColumnType=False
+        rows, wanted, checkRowOrder=False, ignoreNullable=True, ignoreColumnOrder=False, ignoreColumnType=False
     )
 
 
@@ -81,8 +81,8 @@ def test_the_last_of_a_key_is_the_last_of_its_queue_whatever_clocks_say(spark: S
         message(1, NOW + 1, queue=1, key="b"),
         message(8, NOW),
     )
-    found = {(row["key"], row["queue"], row["offset"]) for row in newest_of_keys(rows).collect()}
-    assert found == {("a", 0, 6), ("b", 1, 1)}
+    newest = {(row["key"], row["queue"], row["offset"]) for row in newest_of_keys(rows).collect()}
+    assert newest == {("a", 0, 6), ("b", 1, 1)}
 
 
 def test_skew_covers_all_queues_and_the_busiest_second_sizes_them(spark: SparkSession) -> None:

@@ -75,5 +75,8 @@ def test_an_entry_that_cannot_be_unpacked_says_why_and_spoils_no_other(bad: dict
 
 def test_properties_with_any_names_are_kept_however_many_there_are() -> None:
     names = [{f"n{at}": str(at)} if at % 3 else {} for at in range(200)]
-    entries = [{"codec": "json", "data": orjson.dumps({"b": "x", "p": each} if each else {"b": "x"})} for each in names]
+    entries = [
+        {"codec": "json", "data": orjson.dumps({"b": "x", "p": properties} if properties else {"b": "x"})}
+        for properties in names
+    ]
     assert [dict(row["properties"]) for row in unpacked(*entries, *entries)] == names * 2
