@@ -6,15 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from chalicelib.base.limits import MINUTE_MS
 from chalicelib.catalogue.topic import Topic
-from chalicelib.delays.decision import (
-    NONE,
-    PROMOTED_MAX,
-    Decision,
-    Slot,
-    is_cancelled,
-    mark_cancelled,
-    slot_of,
-)
+from chalicelib.delays.decision import NONE, PROMOTED_MAX, Decision, Slot, is_cancelled, mark_cancelled, slot_of
 from chalicelib.log import Log
 from chalicelib.log.segment import Entry
 from chalicelib.log.writer import Tail
@@ -31,7 +23,7 @@ _PAGE = 32
 class DecisionChain:
     def __init__(self, store: Store, log: Log) -> None:
         self._store = store
-        self._joiner, self._payloads = log.joiner, log.payloads
+        self._writer, self._payloads = log.writer, log.payloads
 
     def newest(self, topic: Topic, queues: Sequence[int]) -> list[Decision]:
         """The newest decision of each of these queues. One round trip, one read unit per queue."""
@@ -63,9 +55,9 @@ class DecisionChain:
             self._cancel(topic, queue, decision, waiting)
             return
         if tail:
-            self._joiner.append(topic, queue, decision.entry, tail)
+            self._writer.append_at(topic, queue, decision.entry, tail)
         else:
-            self._joiner.append_from(topic, queue, decision.entry, decision.base)
+            self._writer.append_from(topic, queue, decision.entry, decision.base)
         self.remove(topic, waiting, decision.entry)
 
     def find(self, topic: Topic, queue: int, slot: Slot) -> Decision | None:

@@ -26,7 +26,7 @@ from chalicelib.table.writes import Item, Refused
 class DelayedMessages:
     def __init__(self, env: Env, log: Log, decisions: DecisionChain) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._payloads, self._joiner = log.payloads, log.joiner
+        self._payloads, self._writer = log.payloads, log.writer
         self._decisions = decisions
 
     def page(self, topic: Topic, limit: int, token: str | None) -> tuple[list[Waiting], str | None]:
@@ -71,7 +71,7 @@ class DelayedMessages:
         decision = self._decisions.find(topic, queue, slot)
         if decision is None or decision.entry is None:
             return None
-        first = self._joiner.offset(topic, queue, decision.entry, decision.base)
+        first = self._writer.offset(topic, queue, decision.entry, decision.base)
         return None if first is None else (decision.entry.id, queue, first + decision.slots.index(slot))
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:

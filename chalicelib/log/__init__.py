@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chalicelib.catalogue.env import Env
-from chalicelib.log.joiner import LogJoiner
 from chalicelib.log.offsets import Offsets
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.reader import LogReader
@@ -17,5 +16,4 @@ class Log:
         self.payloads = Payloads(env.store)
         self.reader = LogReader(env, self.payloads)
         self.writer = LogWriter(env, self.payloads)
-        self.joiner = LogJoiner(env, self.writer)
         self.offsets = Offsets(env.store, self.reader)

@@ -1,5 +1,9 @@
 """Appends entries to logs: finds each log's end, goes from full segments to the next, and caches the position.
 
+Several callers may append one entry: it gets into the log once, even if some of them crash. All start at one segment
+and go on to the next only after they have seen a segment full without the entry, which it can then never enter. A later
+caller therefore finds the segment that holds the entry, or appends it and so blocks the others.
+
 In topics with `index_keys` each key of an entry first gets an item that names the segment from which to search for the
 entry. An entry in the log is therefore always indexed, even after a crash; `reading.by_key` skips index items whose
 entry is not in the log."""
@@ -7,7 +11,7 @@ entry is not in the log."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from chalicelib.base import deadline
@@ -29,6 +33,9 @@ TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
 """After losing a race for a segment an instance sends only pointers there: 16 fit a segment, not 3."""
+
+_FIRST_PAGE, _PAGE = 2, 64
+"""Segments read at once in search of an entry. Most are in the segment tried first or in the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ Packed = tuple[int, Entry, Sequence[Message]]
 
 class LogWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
-        self._store, self._runtime = env.store, env.runtime
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._payloads = payloads
         self._tails: BoundedCache[Tail] = BoundedCache()
         self._crowded_until: BoundedCache[int] = BoundedCache()
@@ -76,6 +83,39 @@ class LogWriter:
         except StoreUnavailable as trouble:  # no append of this round was sent yet
             return [StoreUnavailable(trouble.detail) if one.first is None else one.first for one in pending]
         return [one.first for one in pending if one.first is not None]
+
+    def append_at(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
+        """Ensures that an entry that other callers may append too is in the log once, at or after `tail`, and returns
+        its first offset. Raises TopicNotFound, StoreUnavailable."""
+        log = topic.logs[queue]
+        until_ms = deadline.give_up_at_ms(self._runtime.uptime())
+        while self._runtime.uptime() <= until_ms:
+            try:
+                segment = Segment.of(self._store.write(append(log, tail.base, entry, tail.may_create)))
+            except Refused as refused:
+                if refused.before is None:  # the segment of an old tail was removed
+                    return self.append_from(topic, queue, entry, tail.base)
+                tail = self.met(topic, Segment.of(refused.before))
+            else:
+                tail = self.saw(segment)
+                if (first := segment.offset_of(entry.id)) is not None:
+                    return first
+        raise StoreUnavailable("too many writers compete for one queue")
+
+    def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
+        """The same without knowing the end of the log: the entry is at or after `base`."""
+        if self._catalogue.current_topic(topic.name).id != topic.id:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        first, last = self._search(topic.logs[queue], entry, base)
+        if first is not None:
+            return first
+        # without a segment there never was one: the last segment of a log is never removed
+        tail = self.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
+        return self.append_at(topic, queue, entry, tail)
+
+    def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
+        """The first offset of the entry, searched from `base` on, or None if it is not in the log yet."""
+        return self._search(topic.logs[queue], entry, base)[0]
 
     def index(self, topic: Topic, entries: Iterable[Packed]) -> None:
         """Indexes the keys of these entries, if the topic has an index. Call it before appending them. Raises
@@ -161,3 +201,22 @@ class LogWriter:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
         base = keys.number_of(segments[0]["sk"]) if segments else 0
         return Tail(base, may_create=not segments, seen_at_ms=self._runtime.uptime())
+
+    def _search(self, log: str, entry: Entry, base: int) -> tuple[int | None, Segment | None]:
+        """The first offset of the entry, or None and the last segment of the log, both searched from `base` on."""
+        segment = None
+        for segment in self._segments(log, base):
+            if (first := segment.offset_of(entry.id)) is not None:
+                return first, segment
+        return None, segment
+
+    def _segments(self, log: str, base: int) -> Iterator[Segment]:
+        limit = _FIRST_PAGE
+        while True:
+            low = keys.segment(log, base).sk
+            items = self._store.read([Range(log, low, keys.LAST, limit=limit, strong=True)])[0]
+            segments = [Segment.of(item) for item in items]
+            yield from segments
+            if not segments or not segments[-1].is_sealed:
+                return
+            base, limit = segments[-1].end, _PAGE

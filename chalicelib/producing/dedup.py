@@ -80,7 +80,7 @@ Taken = list[tuple[Sending, Record]]
 class Deduplication:
     def __init__(self, env: Env, log: Log, delays: DelayWriter) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._writer, self._joiner, self._payloads = log.writer, log.joiner, log.payloads
+        self._writer, self._payloads = log.writer, log.payloads
         self._delays = delays
 
     def append(self, topic: Topic, queue: int, sendings: Sequence[Sending]) -> None:
@@ -135,14 +135,14 @@ class Deduplication:
         """The offset of the entry's first message. If it is unknown, another caller may complete the append later."""
         try:
             tail = Tail(record.base, record.may_create, self._runtime.uptime())
-            return self._joiner.append(topic, record.queue, record.entry, tail)
+            return self._writer.append_at(topic, record.queue, record.entry, tail)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown") if others_may_help else trouble
 
     def complete(self, topic: Topic, record: Record) -> int | StoreUnavailable:
         """The first offset of a record's entry, which is appended if it is missing."""
         try:
-            return self._joiner.append_from(topic, record.queue, record.entry, record.base)
+            return self._writer.append_from(topic, record.queue, record.entry, record.base)
         except StoreUnavailable as trouble:
             return StoreUnavailable(trouble.detail, outcome="unknown")
 

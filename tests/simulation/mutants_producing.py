@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.delays import chain, decision, writer
-from chalicelib.log.joiner import LogJoiner
+from chalicelib.log.writer import LogWriter
 from chalicelib.producing import dedup
 from chalicelib.producing.dedup import Deduplication, Record, claim
 from chalicelib.store import Keys
@@ -72,7 +72,7 @@ def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
     def complete(self: Any, topic: Any, record: Record) -> int:
-        first = self._joiner.offset(topic, record.queue, record.entry, record.base)
+        first = self._writer.offset(topic, record.queue, record.entry, record.base)
         return record.base if first is None else int(first)
 
     return patch.object(Deduplication, "complete", complete)
@@ -138,6 +138,6 @@ def promotions_that_begin_at_the_end() -> Any:
     """Who helps looks for the entry only where it believes the log to end."""
 
     def append_from(self: Any, topic: Any, queue: int, entry: Any, base: int) -> int:
-        return int(self.append(topic, queue, entry, self._writer.tail(topic, topic.logs[queue])))
+        return int(self.append_at(topic, queue, entry, self.tail(topic, topic.logs[queue])))
 
-    return patch.object(LogJoiner, "append_from", append_from)
+    return patch.object(LogWriter, "append_from", append_from)
