@@ -37,7 +37,9 @@ class DelayedMessages:
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]
         is_all = len(messages) == len(order)
-        waiting = [one for one in messages if not one.message.is_lost]  # it may have been delivered a moment ago
+        waiting = [
+            delayed for delayed in messages if not delayed.message.is_lost
+        ]  # it may have been delivered just now
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def cancel(self, topic: Topic, message_id: str) -> None:

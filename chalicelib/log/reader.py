@@ -143,7 +143,7 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def _may_begin_later(self, want: Want, base: int) -> bool:
+    def may_begin_later(self, want: Want, base: int) -> bool:
         """Whether a missing segment may have been removed. It was not if the log is younger than segments get, or if
         there was no segment a while ago."""
         is_old = self._runtime.now() - want.since_ms > EXPIRED_KEPT_MS
@@ -154,7 +154,7 @@ class LogReader:
         since many segments cost little more than one."""
         key = keys.segment(want.log, base)
         if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
-            is_known = last is not None or (want.log, base) in seen.later or not self._may_begin_later(want, base)
+            is_known = last is not None or (want.log, base) in seen.later or not self.may_begin_later(want, base)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or self._behind.get(want.log)):

@@ -48,7 +48,7 @@ class Tail:
 
 
 @dataclass(slots=True)
-class _Pending:
+class _Appending:
     """One entry on its way into one log. `first`: its offset there, or why it was not stored, once that is known."""
 
     log: str
@@ -74,15 +74,16 @@ class LogWriter:
 
         Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
         unreachable."""
-        pending = [_Pending(topic.logs[queue], entry) for queue, entry, _ in entries]
+        appendings = [_Appending(topic.logs[queue], entry) for queue, entry, _ in entries]
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         try:
             self.index(topic, entries)
-            while waiting := [one for one in pending if one.first is None]:
+            while waiting := [appending for appending in appendings if appending.first is None]:
                 self._round(topic, waiting, until_ms)
         except StoreUnavailable as trouble:  # no append of this round was sent yet
-            return [StoreUnavailable(trouble.detail) if one.first is None else one.first for one in pending]
-        return [one.first for one in pending if one.first is not None]
+            failure = StoreUnavailable(trouble.detail)
+            return [failure if appending.first is None else appending.first for appending in appendings]
+        return [appending.first for appending in appendings if appending.first is not None]
 
     def append_at(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
         """Ensures that an entry that other callers may append too is in the log once, at or after `tail`, and returns
@@ -164,33 +165,33 @@ class LogWriter:
         self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
         return self.saw(segment)
 
-    def _round(self, topic: Topic, waiting: Sequence[_Pending], until_ms: int) -> None:
+    def _round(self, topic: Topic, waiting: Sequence[_Appending], until_ms: int) -> None:
         """One attempt for each entry: first its payload, if it needs one, then the entry."""
         if self._runtime.uptime() > until_ms:
             raise StoreUnavailable("too many writers compete for one queue")
-        sized = [(pending.entry, self.inline_bytes_max(pending.log)) for pending in waiting]
+        sized = [(appending.entry, self.inline_bytes_max(appending.log)) for appending in waiting]
         spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
-        tails = [self.tail(topic, pending.log) for pending in waiting]
         writes: list[Write] = []
-        for pending, entry, tail in zip(waiting, spilled, tails, strict=True):
-            pending.entry = entry
-            writes.append(append(pending.log, tail.base, entry, tail.may_create))
-        for pending, outcome in zip(waiting, self._store.write_each(writes), strict=True):
-            pending.first = self._first(topic, pending, outcome)
+        for appending, entry in zip(waiting, spilled, strict=True):
+            appending.entry = entry
+            tail = self.tail(topic, appending.log)
+            writes.append(append(appending.log, tail.base, entry, tail.may_create))
+        for appending, outcome in zip(waiting, self._store.write_each(writes), strict=True):
+            appending.first = self._first(topic, appending, outcome)
 
-    def _first(self, topic: Topic, pending: _Pending, outcome: Outcome) -> int | StoreUnavailable | None:
+    def _first(self, topic: Topic, appending: _Appending, outcome: Outcome) -> int | StoreUnavailable | None:
         """The first offset of the entry, the error why it was not stored, or None: it has to be tried again."""
         if isinstance(outcome, StoreUnavailable):
             return outcome
         if isinstance(outcome, Refused):
             if outcome.before is None:  # the segment of an old tail was removed: look again
-                self._tails.forget(pending.log)
+                self._tails.forget(appending.log)
             else:
                 self.met(topic, Segment.of(outcome.before))
             return None
         segment = Segment.of(outcome)
         self.saw(segment)
-        return segment.offset_of(pending.entry.id)
+        return segment.offset_of(appending.entry.id)
 
     def _find_tail(self, topic: Topic, log: str) -> Tail:
         """The end of the log of a topic that is verified to exist. An instance with a cached topic must not create

@@ -34,4 +34,4 @@ def trims_of_what_can_be_read() -> Any:
 @planted
 def a_missing_head_taken_for_the_end() -> Any:
     """Where the beginning of a log is gone, its readers see nothing."""
-    return patch.object(reader.LogReader, "_may_begin_later", lambda *_: False)
+    return patch.object(reader.LogReader, "may_begin_later", lambda *_: False)
