@@ -111,7 +111,7 @@ class Claimer:
             else:
                 passed += plan.picked.fresh
                 self._skipper.look_on(view, want)
-                if view.group.filter and (passed >= PASSED_MAX or view.is_sifted_enough(self._runtime.uptime())):
+                if view.group.filter and (passed >= PASSED_MAX or view.has_filtered_enough(self._runtime.uptime())):
                     return Claimed([], [], plan.picked.is_limited)
 
     def give_back(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> None:
@@ -204,7 +204,7 @@ class Claimer:
         """The messages to take, and those to skip before them."""
         picked = pick(view.cursor, view.group, view.end, want, now, riding)
         is_plain = view.group.filter is None and not view.has_expired(now)
-        return picked if is_plain or not picked.fresh else self._skipper.sift(view, picked)
+        return picked if is_plain or not picked.fresh else self._skipper.skip(view, picked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""

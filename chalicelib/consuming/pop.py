@@ -128,8 +128,8 @@ class Consumer:
         if group_view.group.paused:
             return Popped(is_paused=True)
         now = self._runtime.now()
-        since = {view.queue: view.waiting_since(now) for view in group_view.queues}
-        waiting = {queue: instant for queue, instant in since.items() if instant is not None}
+        since = ((view.queue, view.waiting_since(now)) for view in group_view.queues)
+        waiting = {queue: instant for queue, instant in since if instant is not None}
         is_limited = False
         trouble: StoreUnavailable | None = None
         while waiting:
@@ -142,7 +142,7 @@ class Consumer:
                 return popped
             is_limited = is_limited or popped.is_limited
             trouble = trouble or popped.trouble
-            if view.is_sifted_enough(self._runtime.uptime()):
+            if view.has_filtered_enough(self._runtime.uptime()):
                 break
         if trouble:
             raise trouble
@@ -198,7 +198,7 @@ class Consumer:
                 return Popped(deliveries, trouble=None if deliveries else trouble)
             deliveries += delivered
             is_partial = claimed.is_partial and bool(claimed.leases)
-            is_enough = len(deliveries) == want or self._runtime.uptime() > view.sift_until_ms
+            is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):
                 return Popped(deliveries, is_limited=claimed.is_limited)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None

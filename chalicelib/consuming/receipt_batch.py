@@ -206,9 +206,9 @@ class ReceiptBatch:
 
 def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """The cached cursor, or one made of the receipts: unchanged since their pop."""
-    told = {
+    issued = {
         receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
         for _, receipt in receipts
         if receipt.epoch == known.epoch
     }
-    return replace(known, leases={**told, **known.leases})
+    return replace(known, leases={**issued, **known.leases})

@@ -170,7 +170,7 @@ class Settler:
             if troubles:
                 raise_trouble(troubles)
         if missing := [batch for batch in batches if batch.is_missing]:
-            self._tell_forgotten(topic, group_name, missing, is_all=len(missing) == len(batches))
+            self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
 
     def _planned(self, batches: Sequence[ReceiptBatch], planner: Planner) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
@@ -191,7 +191,7 @@ class Settler:
         if not batch.is_missing:
             self._cache.keep(batch.cursor.key, batch.cursor)
 
-    def _tell_forgotten(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], is_all: bool) -> None:
+    def _judge_missing(self, topic: Topic, group_name: str, missing: Sequence[ReceiptBatch], is_all: bool) -> None:
         """Decides receipts without a cursor: of another group, or of a consumer that this group has forgotten."""
         groups: Sequence[Group] = []
         if is_all:

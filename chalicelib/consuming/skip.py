@@ -12,7 +12,7 @@ from chalicelib.consuming.view import QueueView
 from chalicelib.log import Log
 from chalicelib.log.reader import entries, within_reach
 
-SIFTED_BYTES_MAX = 8 * MIB
+FILTERED_BYTES_MAX = 8 * MIB
 """Bytes read at once to apply a group's filter."""
 
 _GROWTH = 4
@@ -24,7 +24,7 @@ class Skipper:
         self._runtime = runtime
         self._reader, self._log_offsets = log.reader, log.offsets
 
-    def sift(self, view: QueueView, picked: Pick) -> Pick:
+    def skip(self, view: QueueView, picked: Pick) -> Pick:
         """Returns the pick with as many fresh messages that the group wants as are found among the next
         `PASSED_AT_ONCE_MAX`, and with those to pass between and behind them.
 
@@ -64,14 +64,14 @@ class Skipper:
         ]
         if view.group.filter is None:
             return offsets, fresh
-        reached = within_reach(chain, fresh, SIFTED_BYTES_MAX)
+        reached = within_reach(chain, fresh, FILTERED_BYTES_MAX)
         if len(reached) < len(fresh):
             offsets = range(start, reached[-1] + 1)
         wanted: list[int] = []
         for stored in self._reader.stored(view.topic, view.queue, chain, reached):
             if stored.message.is_lost or view.group.filter.wants(stored.message):
                 wanted.append(stored.offset)
-            if view.is_sifted_enough(self._runtime.uptime()):
+            if view.has_filtered_enough(self._runtime.uptime()):
                 return range(start, stored.offset + 1), wanted
         return offsets, wanted
 

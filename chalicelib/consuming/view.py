@@ -28,14 +28,14 @@ from chalicelib.table.writes import Item
 UNKNOWN_ITEMS_MAX = 2 * QUEUES_MAX
 """Items read of a group's partition if its mode is unknown: the settings and all cursors of a clustering group, plus
 those left by a deleted one of the same name."""
-SIFTING_MS = SECOND_MS
+FILTERING_MS = SECOND_MS
 """How long a pop applies filters at each of its looks: a filter may take a tenth of a second for one message."""
 
 
 @dataclass(slots=True)
 class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
-    `next` on, as requested. `sift_until_ms`: until when (`Runtime.uptime`) the pop skips messages that the filter
+    `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages that the filter
     rejects. `riding`: acks that a claim carries. `space`: left in the response."""
 
     topic: Topic
@@ -44,7 +44,7 @@ class QueueView:
     ask: Pop
     cursor: Cursor
     chain: list[Segment]
-    sift_until_ms: int
+    filter_until_ms: int
     riding: ReceiptBatch | None = None
     space: Space = field(default_factory=Space)
 
@@ -90,8 +90,8 @@ class QueueView:
             for first, entry in entries(self.chain)
         )
 
-    def is_sifted_enough(self, uptime_ms: int) -> bool:
-        return self.group.filter is not None and uptime_ms > self.sift_until_ms
+    def has_filtered_enough(self, uptime_ms: int) -> bool:
+        return self.group.filter is not None and uptime_ms > self.filter_until_ms
 
 
 @dataclass(slots=True)
@@ -148,7 +148,7 @@ class ViewReader:
         for cursor in cursors:
             self._cursors.keep(cursor.key, cursor)
         wants = [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cursors)]
-        until_ms = self._runtime.uptime() + SIFTING_MS
+        until_ms = self._runtime.uptime() + FILTERING_MS
         pairs = enumerate(zip(cursors, self._reader.chains(wants, seen), strict=True))
         queues = [QueueView(topic, group, queue, ask, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
         waits = first_due(answers[delays_at:]) if topic.delays else []

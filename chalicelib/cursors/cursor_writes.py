@@ -72,27 +72,18 @@ def claim(token: str, count: int, segment: int | None, deadline: int, passed: Co
     """Takes `count` messages from the current `next` on, which `not_beyond` bounds. `passed`: indexes of those that the
     filter rejects, settled at once."""
     marks = [mark(ACKED, passed)] if passed else []
-    return Change(
-        guards=(
-            writes.SizeBelow(("leases",), LEASES_MAX),
-            writes.Absent(("leases", token)),
-        ),
-        effects=(
-            writes.Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),
-            writes.Add(("next", 0), count),
-            *_hint(segment),
-        ),
+    leased = Change(
+        guards=(writes.SizeBelow(("leases",), LEASES_MAX), writes.Absent(("leases", token))),
+        effects=(writes.Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),),
         tokens=(token,),
     )
+    return leased + pass_by(count, segment)
 
 
 def pass_by(count: int, segment: int | None) -> Change:
-    """Settles `count` messages from `next` on, all of which the filter rejects."""
-    return Change(effects=(writes.Add(("next", 0), count), *_hint(segment)))
-
-
-def _hint(segment: int | None) -> tuple[Effect, ...]:
-    return () if segment is None else (writes.Set(("segment",), segment),)
+    """Moves `next` past `count` messages; without a lease, that settles them. `segment`: the new hint."""
+    hint = () if segment is None else (writes.Set(("segment",), segment),)
+    return Change(effects=(writes.Add(("next", 0), count), *hint))
 
 
 def not_beyond(next_at_most: int) -> Change:

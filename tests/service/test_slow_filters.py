@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.catalogue.filters import Filter
-from chalicelib.consuming.view import SIFTING_MS
+from chalicelib.consuming.view import FILTERING_MS
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance
@@ -31,6 +31,6 @@ def test_pops_that_sift_for_long_end_and_go_on(monkeypatch: pytest.MonkeyPatch) 
     while not offsets:
         began_ms = clock.ms
         offsets = [each["offset"] for each in api.pop("t", "g", {"invisible_ms": 60_000})["messages"]]
-        assert clock.ms - began_ms <= 3 * SIFTING_MS
+        assert clock.ms - began_ms <= 3 * FILTERING_MS
     assert offsets == [COUNT - 1]
     assert clock.ms >= START_MS + COUNT * EACH_MS
