@@ -20,7 +20,7 @@ BODY_BYTES_MAX = 4 * MIB
 """One body, and all bodies of one request: what a 6 MB Lambda payload holds once it is base64 and JSON."""
 
 BATCH_MESSAGES_MAX = 256
-"""Messages in a produce or a pop, receipts in a settlement: one entry, one lease."""
+"""Messages in a produce or a pop, receipts in an ack, nack, extend or bury: one entry, one lease."""
 
 KEY_BYTES_MAX = 256
 TAG_CHARS_MAX = 128

@@ -20,11 +20,11 @@ OFFSET = integer(
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a producer sends: a body that is `text`, or `data` if it was sent as `body_base64`.
+    """A message as its producer sent it. Its body is `text`, or `data` if it was sent as `body_base64`.
 
     `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
-    `dedup_id`: a message with the same one is the same message; it is not stored with it. `is_lost`: the log has the
-    message, and what it held is gone."""
+    `dedup_id`: a message with the same one is the same message; the log does not store it. `is_lost`: the log has the
+    message, but its content is gone."""
 
     text: str | None
     data: bytes | None

@@ -1,8 +1,8 @@
 """The vocabulary of state changes: a write's guards, its effects, and how it recognizes its own result.
 
-Every state change is one `Write`, or a few in one transaction, built by a named constructor beside what
-it changes (`topic`, `group`, `log`, `cursor`, `dead`) and applied by a store as one atomic request. The stores
-interpret this vocabulary and know nothing else, so what holds on the memory store holds on DynamoDB.
+Every state change is one `Write`, or a few in one transaction, built by a named constructor beside what it changes (a
+topic, a segment, a cursor, a dead letter) and applied by a store as one atomic request. The stores interpret this
+vocabulary and nothing else, so what holds on the memory store holds on DynamoDB.
 
 A path names a place inside an item: `("leases", token)`, `("next", 0)`. The right-hand side of every effect reads the
 item as it was before the write, and no two effects of a write touch the same place, as in DynamoDB.

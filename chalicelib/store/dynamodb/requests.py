@@ -3,7 +3,7 @@
 A request in progress is a `Trying`: a generator that yields how many ms to wait before its next try. The code that runs
 it does the waiting (`side_by_side`), so that waiting blocks no shared thread.
 
-The client's own retries are off: only this module knows the time left, and whether a failed request may have been
+The client's own retries are off: only this module sees the time left, and whether a failed request may have been
 applied.
 """
 
