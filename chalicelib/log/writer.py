@@ -170,12 +170,14 @@ class LogWriter:
         if self._runtime.uptime() > until_ms:
             raise StoreUnavailable("too many writers compete for one queue")
         sized = [(appending.entry, self.inline_bytes_max(appending.log)) for appending in waiting]
-        spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
+        if any(entry.size > bytes_max for entry, bytes_max in sized):
+            spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
+            for appending, entry in zip(waiting, spilled, strict=True):
+                appending.entry = entry
         writes: list[Write] = []
-        for appending, entry in zip(waiting, spilled, strict=True):
-            appending.entry = entry
+        for appending in waiting:
             tail = self.tail(topic, appending.log)
-            writes.append(append(appending.log, tail.base, entry, tail.may_create))
+            writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
         for appending, outcome in zip(waiting, self._store.write_each(writes), strict=True):
             appending.first = self._first(topic, appending, outcome)
 

@@ -2,7 +2,8 @@
 
 Each verb is one round trip. Any of them may raise `StoreUnavailable` (with `outcome="unknown"` when a write may have
 landed nevertheless); a write may also land late, after its caller has given up. An item that would come to more than
-`ITEM_BYTES_MAX` stays unchanged, and the write raises `StoreUnavailable`. A store reports each change to `base.deadline`.
+`ITEM_BYTES_MAX` stays unchanged, and the write raises `StoreUnavailable`. A store reports each change to
+`base.deadline`.
 """
 
 from __future__ import annotations
