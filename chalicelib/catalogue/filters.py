@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.base.errors import InvalidField, InvalidFilter
+from chalicelib.base.errors import InvalidFilter
 from chalicelib.base.fields import Label, declarations, encodable, optional, request, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
@@ -57,7 +57,7 @@ def parse(data: object, _label: Label | None = None) -> Filter:
 
 def _demand_encodable(field: str, text: str) -> None:
     if not encodable(text):
-        raise InvalidField(f"field '{field}' must be text without a lone surrogate; it is {shown(text)}")
+        raise Label(field).wrong("text without a lone surrogate", text)
 
 
 def _demand_tags(tags: object) -> None:

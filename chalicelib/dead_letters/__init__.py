@@ -15,4 +15,4 @@ class DeadLetters:
     def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays) -> None:
         self.burial = Burial(env)
         self.queue = DeadLetterQueue(env, log.reader, delays.messages)
-        self.redrive = Redrive(env, self.queue, cursors.retries)
+        self.redrive = Redrive(env, self.queue, cursors)

@@ -12,14 +12,13 @@ from chalicelib.base.schema import integer
 from chalicelib.catalogue.env import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
+from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import redriven, write
 from chalicelib.cursors.lease import parked, runs
-from chalicelib.cursors.retries import Retries
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX, DeadLetterQueue, by_cursor
-from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Key, Refused
 
@@ -40,9 +39,10 @@ class RedriveResult(Answer):
 
 
 class Redrive:
-    def __init__(self, env: Env, letters: DeadLetterQueue, retries: Retries) -> None:
+    def __init__(self, env: Env, letters: DeadLetterQueue, cursors: Cursors) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._letters, self._retries = env.catalogue, letters, retries
+        self._catalogue, self._letters = env.catalogue, letters
+        self._retries, self._consumers = cursors.retries, cursors.consumers
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> RedriveResult:
         """Redrives these messages, as many as time and room allow; none unless all of them are dead. Raises
@@ -75,8 +75,7 @@ class Redrive:
 
     def remaining(self, topic: Topic, name: str) -> int:
         """The number of the group's dead messages. Raises GroupNotFound."""
-        cursors = Range(*keys.cursors(topic.id, name, self._catalogue.group(topic, name).id), strong=True)
-        return sum(Cursor.of(item).dead for item in self._store.read([cursors])[0])
+        return sum(cursor.dead for cursor in self._consumers.all(topic, self._catalogue.group(topic, name)))
 
     def _own(self, topic: Topic, group: Group, key: Key, letters: list[DeadLetter], until_ms: int) -> tuple[int, bool]:
         """Redrives letters, all counted by the cursor of this key. Returns how many, and whether time or room ran
