@@ -86,7 +86,6 @@ def _on_this_machine(cores: int) -> dict[str, str]:
     return {
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
-        "spark.python.unix.domain.socket.enabled": "true",  # over TCP each task begins with a delayed acknowledgement
         "spark.sql.shuffle.partitions": str(2 * cores),
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'spark' / 'log4j2.properties'}",
         "spark.ui.showConsoleProgress": "true" if sys.stderr.isatty() else "false",

@@ -16,6 +16,7 @@ _SETTINGS = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # nor is a JVM of a few minutes
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 
 
