@@ -60,7 +60,7 @@ def note(last: Cursor, now: int) -> Write:
     """Records a pop on the newest of the consumer's cursors, if that is unchanged."""
     return Write(
         last.key,
-        _as_seen(last),
+        is_unchanged(last),
         (Set(("at",), now),),
         landed=lambda before: before is not None and before.get("at") == now,
     )
@@ -68,7 +68,7 @@ def note(last: Cursor, now: int) -> Write:
 
 def forget(cursor: Cursor, start: int, now: int) -> Write:
     """Removes a cursor if it is unchanged, or resets it if it counts dead letters."""
-    guards = (*_as_seen(cursor), Equals(("dead",), cursor.dead))
+    guards = (*is_unchanged(cursor), Equals(("dead",), cursor.dead))
     if not cursor.dead:
         return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: before is None)
     epoch = max(now, cursor.epoch + 1)
@@ -81,7 +81,7 @@ def forget(cursor: Cursor, start: int, now: int) -> Write:
     )
 
 
-def _as_seen(cursor: Cursor) -> tuple[Guard, ...]:
+def is_unchanged(cursor: Cursor) -> tuple[Guard, ...]:
     at: Guard = Absent(("at",)) if cursor.last_pop_at_ms is None else Equals(("at",), cursor.last_pop_at_ms)
     return Equals(("epoch",), cursor.epoch), at
 
