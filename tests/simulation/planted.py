@@ -18,6 +18,7 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.plans import (
     AFTERLIFE,
     CROWD,
+    EXPIRING,
     GRAVES,
     HASTY,
     LOSSES,
@@ -37,6 +38,7 @@ SEEDS = 300
 
 PLANS = {
     "claims_that_pass_what_others_sifted": SIFTED,
+    "trims_of_the_last_segment": Plan(queues=3, **EXPIRING),
     "heads_that_are_gone_unseen": TRIMMED,
     "claims_that_what_is_redriven_passes": RISEN,
     "takeovers_that_are_a_little_early": PUNCTUAL,
@@ -93,7 +95,6 @@ FOUND_AT = {
     "pages_that_come_back_twice": 10,
     "alarms_in_two_writes": 10,
     "alarms_that_race": 10,
-    "trims_of_the_last_segment": 53,
     "pauses_that_nobody_looks_at": 15,
     "repeats_that_take_more": 26,
     "heads_that_are_gone_unseen": 11,
