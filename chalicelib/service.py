@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.admin import Admin
 from chalicelib.base.runtime import Runtime
-from chalicelib.catalogue.catalogue import Catalogue
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.admin.deletion import Deletion
 from chalicelib.admin.groups import Groups
 from chalicelib.admin.topics import Topics
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors import Cursors
 from chalicelib.log import Log
 

@@ -14,7 +14,7 @@ from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.catalogue import group, settings
 from chalicelib.catalogue.alarm import AlarmState
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors

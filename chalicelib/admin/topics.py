@@ -14,7 +14,7 @@ from chalicelib.base.limits import PURGE_MS
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import integer
 from chalicelib.catalogue import settings, topic
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import END_OFFSET
 from chalicelib.log.offsets import Offsets

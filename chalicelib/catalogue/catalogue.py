@@ -1,9 +1,11 @@
-"""Looks up topics and groups. An instance caches a topic for a few seconds."""
+"""Looks up topics and groups, and is part of the environment that every room is built from. An instance caches a topic
+for a few seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
@@ -84,3 +86,12 @@ class Catalogue:
         wanted = {keys.group(topic.id, name): name for name in names}
         items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
         return [Group.of(topic.id, wanted[key_of(item)], item) for item in items]
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What every room is built from: the store, time and chance, and the look-ups that one instance caches."""
+
+    store: Store
+    runtime: Runtime
+    catalogue: Catalogue

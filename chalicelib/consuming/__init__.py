@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer
 from chalicelib.consuming.pop import Consumer

@@ -8,24 +8,14 @@ from dataclasses import dataclass
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
-from chalicelib.cursors import Cursors
+from chalicelib.cursors import Cursors, cursor_writes
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import (
-    INERT_MAX,
-    PRUNED_ALONE_MAX,
-    Change,
-    confirm,
-    create,
-    move,
-    popped,
-    prune,
-    write,
-)
+from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs
 from chalicelib.cursors.retries import PARKED_MAX, due_page
 from chalicelib.dead_letters.bury import Burial
@@ -87,7 +77,7 @@ class Claimer:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
         none was ready, and the acks are still to be carried out."""
         if not view.cursor.stands:
-            view.learn(Cursor.of(self._store.write(create(view.cursor))))
+            view.learn(Cursor.of(self._store.write(cursor_writes.create(view.cursor))))
         passed = 0
         while True:
             if _may_repeat(view) and (held := self.held(view)):
@@ -100,7 +90,7 @@ class Claimer:
                 return Claimed([], [], plan.picked.is_limited)
             recognised: list[Item] = []
             try:
-                item = self._store.write(write(view.cursor, plan.change, recognised.append))
+                item = self._store.write(cursor_writes.write(view.cursor, plan.change, recognised.append))
             except Refused as refused:
                 view.learn(Cursor.or_none(refused.before))
                 continue
@@ -124,10 +114,10 @@ class Claimer:
             spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
             if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
                 new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
-                change += move(lease, indexes, new)
+                change += cursor_writes.move(lease, indexes, new)
         with suppress(Refused, StoreUnavailable):
             if change:
-                view.learn(Cursor.of(self._store.write(write(view.cursor, change))))
+                view.learn(Cursor.of(self._store.write(cursor_writes.write(view.cursor, change))))
                 self._cache.keep(view.cursor.key, view.cursor)
 
     def held(self, view: QueueView) -> Claimed | None:
@@ -137,14 +127,14 @@ class Claimer:
             new = [lease for lease in leases if not lease.is_confirmed][:TAKEOVERS_MAX]
             if not new:
                 return Claimed(leases, [], is_own=False)
-            view.learn(self._changed(view.cursor, confirm(new)))
+            view.learn(self._changed(view.cursor, cursor_writes.confirm(new)))
             self._cache.keep(view.cursor.key, view.cursor)
         return None
 
     def _changed(self, cursor: Cursor, change: Change) -> Cursor | None:
         """The cursor after this change, or as it is if the change was refused; None: there is none."""
         try:
-            return Cursor.of(self._store.write(write(cursor, change)))
+            return Cursor.of(self._store.write(cursor_writes.write(cursor, change)))
         except Refused as refused:
             return Cursor.or_none(refused.before)
 
@@ -181,8 +171,8 @@ class Claimer:
         buried, _ = self._burial.bury_exhausted(view.group, cursor, now, acked)
         if buried is not cursor:
             return buried
-        if len(cursor.inert) > INERT_MAX:
-            return self._changed(cursor, prune(cursor, now, most=PRUNED_ALONE_MAX))
+        if len(cursor.inert) > cursor_writes.INERT_MAX:
+            return self._changed(cursor, cursor_writes.prune(cursor, now, most=cursor_writes.PRUNED_ALONE_MAX))
         if page := due_page(cursor, now, want):
             return self._retries.bring_back(cursor, page)
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
@@ -197,8 +187,8 @@ class Claimer:
             picked = self._picked(view, fitting, now, riding)
         deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
-        change = taken + riding.change + popped(view.ask.consumer_id, now) + prune(view.cursor, now, riding.tokens)
-        return _Plan(picked, segments, change, riding)
+        change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now)
+        return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
         """The messages to take, and those to skip before them."""

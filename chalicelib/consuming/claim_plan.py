@@ -12,17 +12,9 @@ from dataclasses import dataclass
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
+from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.cursor_writes import (
-    Change,
-    claim,
-    move,
-    no_claim_since,
-    no_redrive_since,
-    not_beyond,
-    pass_by,
-    stays_at,
-)
+from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.log.segment import Segment
 
@@ -142,19 +134,19 @@ def take(
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for owner, run in picked.takeovers if owner is lease]
         new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
-        made += move(lease, [index for run in taken for index in run], new)
+        made += cursor_writes.move(lease, [index for run in taken for index in run], new)
     if picked.is_capped_closely or is_alone:
-        made += no_claim_since(cursor)
+        made += cursor_writes.no_claim_since(cursor)
     if picked.demands_dead:
-        made += no_redrive_since(cursor)
-    made += not_beyond(picked.next_at_most)
+        made += cursor_writes.no_redrive_since(cursor)
+    made += cursor_writes.not_beyond(picked.next_at_most)
     if picked.fresh:
         hint = _hint(chain, cursor.next + picked.fresh)
         if picked.fresh == len(picked.passed):
-            made += pass_by(picked.fresh, hint)
+            made += cursor_writes.pass_by(picked.fresh, hint)
         else:
-            made += claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
-        made += stays_at(cursor) if is_exact else Change()
+            made += cursor_writes.claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
+        made += cursor_writes.stays_at(cursor) if is_exact else Change()
     return made
 
 

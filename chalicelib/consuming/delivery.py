@@ -16,7 +16,7 @@ from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.base.message import Stored
 from chalicelib.base.schema import integer
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.request import LEASE_END, RECEIPT

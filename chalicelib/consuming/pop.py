@@ -9,7 +9,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer, Delivery

@@ -14,18 +14,9 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.schema import string
+from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor, Standing
-from chalicelib.cursors.cursor_writes import (
-    INERT_MAX,
-    LEASES_ROOM,
-    PRUNED_ALONE_MAX,
-    Change,
-    ack,
-    forget,
-    has_room,
-    move,
-    prune,
-)
+from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table.writes import Key
@@ -147,18 +138,18 @@ class ReceiptBatch:
         acked = self.owed()[:ACKED_TOGETHER_MAX]
         change = Change()
         for lease, indexes in acked:
-            change += ack(lease, indexes)
+            change += cursor_writes.ack(lease, indexes)
         mine = map(self.cursor.leases.get, self.tokens)
         done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return Plan(change + forget(done[: ACKED_TOGETHER_MAX - len(acked)]), self.tokens, acked)
+        return Plan(change + cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)]), self.tokens, acked)
 
     def moves(self, split: Split) -> Plan:
         """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same
         write removes surplus ones, or heartbeats would fill the cursor."""
         owed = self.owed()
-        if owed and len(self.cursor.inert) > INERT_MAX:
-            return Plan(prune(self.cursor, 0, (), PRUNED_ALONE_MAX))
-        if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + LEASES_ROOM:
+        if owed and len(self.cursor.inert) > cursor_writes.INERT_MAX:
+            return Plan(cursor_writes.prune(self.cursor, 0, (), cursor_writes.PRUNED_ALONE_MAX))
+        if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + cursor_writes.LEASES_ROOM:
             raise StoreUnavailable(
                 f"queue {self.cursor.queue} has as many leases and retries under way as a cursor can hold"
             )
@@ -169,11 +160,11 @@ class ReceiptBatch:
             if not chosen:
                 break
             made = [split(lease, lease.offsets[run.start : run.stop]) for run in chosen]
-            change += move(lease, [index for run in chosen for index in run], made)
+            change += cursor_writes.move(lease, [index for run in chosen for index in run], made)
             moved |= {(lease.token, offset): new for new in made for offset in new.offsets}
         if not change:
             return NOTHING
-        return Plan(change + has_room() + prune(self.cursor, 0, self.tokens), moved=moved)
+        return Plan(change + cursor_writes.has_room() + cursor_writes.prune(self.cursor, 0, self.tokens), moved=moved)
 
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were

@@ -6,20 +6,12 @@ import hashlib
 from dataclasses import dataclass
 from typing import ClassVar
 
-from chalicelib.base import base64url
+from chalicelib.base import base64url, limits
 from chalicelib.base.fields import Label, check, optional
-from chalicelib.base.limits import (
-    BATCH_MESSAGES_MAX,
-    ID_CHARS_MAX,
-    INVISIBLE_MS_MAX,
-    POP_MESSAGES_DEFAULT,
-    RECEIPT_CHARS_MAX,
-    WAIT_MS_MAX,
-)
 from chalicelib.base.schema import batch, instant, integer, string
 
 RECEIPT = string(
-    maxLength=RECEIPT_CHARS_MAX,
+    maxLength=limits.RECEIPT_CHARS_MAX,
     examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"],
     description="The receipt that a pop, or the last extend, returned for the message. Opaque.",
 )
@@ -44,11 +36,11 @@ class Pop:
 
     NAME: ClassVar = "PopRequest"
 
-    max_messages: int = optional(integer(1, BATCH_MESSAGES_MAX, default=POP_MESSAGES_DEFAULT))
-    invisible_ms: int | None = optional(integer(1, INVISIBLE_MS_MAX))
-    wait_ms: int = optional(integer(most=WAIT_MS_MAX, default=0, examples=[20000]))
-    consumer_id: str | None = optional(string(ID_CHARS_MAX, examples=["worker-1"]))
-    attempt_id: str | None = optional(string(ID_CHARS_MAX))
+    max_messages: int = optional(integer(1, limits.BATCH_MESSAGES_MAX, default=limits.POP_MESSAGES_DEFAULT))
+    invisible_ms: int | None = optional(integer(1, limits.INVISIBLE_MS_MAX))
+    wait_ms: int = optional(integer(most=limits.WAIT_MS_MAX, default=0, examples=[20000]))
+    consumer_id: str | None = optional(string(limits.ID_CHARS_MAX, examples=["worker-1"]))
+    attempt_id: str | None = optional(string(limits.ID_CHARS_MAX))
     ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
 
     @property

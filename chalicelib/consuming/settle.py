@@ -8,18 +8,11 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.schema import string
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import late_acks
-from chalicelib.consuming.receipt_batch import (
-    NOTHING,
-    RECEIPT_INVALID,
-    Failure,
-    Plan,
-    ReceiptBatch,
-    Seen,
-)
+from chalicelib.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Plan, ReceiptBatch, Seen
 from chalicelib.consuming.request import LEASE_END
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, read_again

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.rate import Rate, Window
 from chalicelib.consuming.view import GroupView
 from chalicelib.table.writes import Refused

@@ -11,7 +11,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch, assume

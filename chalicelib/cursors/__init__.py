@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.receipt import Receipts

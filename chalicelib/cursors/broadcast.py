@@ -18,7 +18,7 @@ from itertools import groupby
 
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor, completed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.message import QUEUE
@@ -67,9 +67,8 @@ def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now
 def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
     """The progress of all consumers of a group in one queue: sums, the lowest offsets, the newest pop. `dead`
     includes forgotten consumers."""
-    last = max(parts, key=lambda part: part.last_pop_at_ms or 0)
-    return QueueProgress(
-        queue=parts[0].queue,
+    return replace(
+        max(parts, key=lambda part: part.last_pop_at_ms or 0),
         committed_offset=min(part.committed_offset for part in parts),
         next_offset=min(part.next_offset for part in parts),
         end_offset=max(part.end_offset for part in parts),
@@ -78,9 +77,6 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
         retrying=sum(part.retrying for part in parts),
         dead=dead,
         first_ready=min((part.first_ready for part in parts if part.first_ready is not None), default=None),
-        oldest_ready_at_ms=None,
-        last_pop_at_ms=last.last_pop_at_ms,
-        last_consumer_id=last.last_consumer_id,
     )
 
 

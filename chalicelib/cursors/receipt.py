@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 
 from chalicelib.base import base64url
 from chalicelib.base.cache import BoundedCache
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Set, Write

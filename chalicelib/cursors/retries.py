@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, SECOND_MS
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors.cursor import Cursor, RetryPage, read_again
 from chalicelib.cursors.cursor_writes import Change, write
 from chalicelib.cursors.lease import PARKED, Lease, parked

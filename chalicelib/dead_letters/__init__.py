@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.dead_letters.queue import DeadLetterQueue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from chalicelib.base.limits import TAKEOVERS_MAX
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import buried, write

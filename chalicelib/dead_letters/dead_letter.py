@@ -21,7 +21,8 @@ _ATTRIBUTES = ("epoch", "attempts", "reason", "dead_at_ms")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter(Answer):
-    """`epoch`: of the cursor when the message died. A message dies once in an epoch, unless it is redriven.
+    """`consumer`: in a broadcast group the hash of the one that gave it up, else empty. `epoch`: of the cursor when it
+    became one. A message dies once in an epoch, unless it is redriven.
 
     attempts: How often it was delivered.
     reason: The reason given by the last nack or the bury, or that the lease expired or the message was lost.
@@ -30,6 +31,7 @@ class DeadLetter(Answer):
     key: Key
     queue: int
     offset: int
+    consumer: str
     epoch: int
     attempts: int = required(integer(1, examples=[5]))
     reason: str = required(string(REASON_CHARS_MAX, minLength=0, examples=["no such customer"]))
@@ -38,22 +40,16 @@ class DeadLetter(Answer):
     @classmethod
     def of(cls, item: Item) -> DeadLetter:
         key = key_of(item)
-        queue, offset = keys.place_of_dead(key)
-        return cls(key, queue, offset, *(item[name] for name in _ATTRIBUTES))
+        return cls(key, *keys.place_of_dead(key), *(item[name] for name in _ATTRIBUTES))
 
     @classmethod
     def new(cls, group: Group, cursor: Cursor, offset: int, attempts: int, reason: str, now: int) -> DeadLetter:
         key = keys.dead(group.topic_id, group.id, cursor.queue, offset, cursor.consumer)
-        return cls(key, cursor.queue, offset, cursor.epoch, attempts, reason, now)
+        return cls(key, cursor.queue, offset, cursor.consumer, cursor.epoch, attempts, reason, now)
 
     @property
     def place(self) -> tuple[int, int]:
         return self.queue, self.offset
-
-    @property
-    def consumer(self) -> str:
-        """The hash of its consumer in a broadcast group; empty otherwise."""
-        return keys.consumer_of_dead(self.key)
 
 
 def put(letter: DeadLetter, is_another: bool) -> Write:

@@ -12,7 +12,7 @@ from chalicelib.base.fields import shown
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored, carried_bytes, parse_message_id
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor_writes import purged

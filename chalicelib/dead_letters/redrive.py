@@ -9,7 +9,7 @@ from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.schema import integer
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors

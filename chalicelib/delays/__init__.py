@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.delayed_messages import DelayedMessages
 from chalicelib.delays.promoter import Promoter

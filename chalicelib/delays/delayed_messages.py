@@ -10,7 +10,7 @@ from chalicelib.base.fields import shown
 from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, parse_delayed_id
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
@@ -84,7 +84,9 @@ class DelayedMessages:
         while True:
             ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
             pages = zip(queues, self._store.read(ranges), strict=True)
-            first = sorted(((queue, item) for queue, items in pages for item in items), key=_slot_of_second)
+            first = sorted(
+                ((queue, item) for queue, items in pages for item in items), key=lambda waiting: slot_of(waiting[1])
+            )
             for queue, item in first[:count]:
                 if slot_of(item) not in decided and not is_cancelled(item):
                     yield queue, item
@@ -95,10 +97,6 @@ class DelayedMessages:
     def _read(self, topic: Topic, chosen: Sequence[tuple[int, Item]]) -> list[Waiting]:
         messages = self._payloads.messages(topic.id, [Entry.of(item) for _, item in chosen])
         return [Waiting(messages[slot_of(item).entry_id][0], queue, *slot_of(item)) for queue, item in chosen]
-
-
-def _slot_of_second(waiting: tuple[int, Item]) -> Slot:
-    return slot_of(waiting[1])
 
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:

@@ -9,7 +9,7 @@ from itertools import takewhile
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.message import ENTRY_ID_BYTES, LOST
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, inline_bytes_max, is_cancelled, slot_of, together, waiting_ttl

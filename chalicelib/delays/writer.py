@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic, begin_delays
 from chalicelib.delays.decision import wait, waiting_ttl
 from chalicelib.log.payloads import Payloads

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.log.offsets import Offsets
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.reader import LogReader

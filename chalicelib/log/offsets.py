@@ -11,7 +11,6 @@ from chalicelib.log.reader import LogReader, Want, entries
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Item
 
 
 @dataclass(slots=True)
@@ -41,7 +40,7 @@ class Offsets:
         logs = [log for topic in topics for log in topic.logs]
         newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
         pages = iter(self._store.read(newest) if newest else [])
-        return [[_end(items) for items in islice(pages, topic.queues)] for topic in topics]
+        return [[Segment.of(items[0]).end if items else 0 for items in islice(pages, topic.queues)] for topic in topics]
 
     def firsts(self, topic: Topic, now: int) -> list[int]:
         """For each queue, the offset of its first unexpired message."""
@@ -84,11 +83,6 @@ class Offsets:
             for search, chain in zip(going, self._reader.chains(wants, strong=True), strict=True):
                 _narrow(search, chain, at_ms)
         return [search.low for search in searches]
-
-
-def _end(newest: Sequence[Item]) -> int:
-    """The end of a log, by its last segment."""
-    return Segment.of(newest[0]).end if newest else 0
 
 
 def _narrow(search: _Search, chain: Sequence[Segment], at_ms: int) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import Stored
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment

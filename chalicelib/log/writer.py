@@ -19,7 +19,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
 from chalicelib.base.message import Message
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.delays import Delays
 from chalicelib.log import Log
 from chalicelib.producing.hooks import SendHooks

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
 from chalicelib.delays.writer import DelayWriter, Waiting

@@ -10,7 +10,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Produced
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.writer import DelayWriter
 from chalicelib.log import Log

@@ -9,7 +9,7 @@ from itertools import accumulate
 from chalicelib.base.limits import ENTRY_LATE_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored
 from chalicelib.base.response_size import Space
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log import Log
 from chalicelib.log.reader import Seen, Want, entries

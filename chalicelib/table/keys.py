@@ -159,14 +159,10 @@ def dead(topic_id: str, group_id: str, queue: int, offset: int, consumer: str = 
 DEAD_PATTERN = f"[0-9]{{3}}#[0-9]{{{_OFFSET_DIGITS}}}(#[0-9a-f]{{{2 * _CONSUMER_BYTES}}})?"
 
 
-def place_of_dead(key: Key) -> tuple[int, int]:
-    """Queue and offset."""
-    queue, offset, *_ = key.sk.split("#")
-    return int(queue), int(offset)
-
-
-def consumer_of_dead(key: Key) -> str:
-    return key.sk.split("#")[2] if key.sk.count("#") > 1 else ""
+def place_of_dead(key: Key) -> tuple[int, int, str]:
+    """Queue, offset and consumer."""
+    queue, offset, *consumer = key.sk.split("#")
+    return int(queue), int(offset), "".join(consumer)
 
 
 def dead_partition(topic_id: str, group_id: str) -> str:

@@ -145,6 +145,10 @@ class Write:
     effects: tuple[Effect, ...]
     landed: Callable[[Item | None], bool] = never_landed
 
+    @property
+    def is_removal(self) -> bool:
+        return isinstance(self.effects[0], RemoveItem)
+
 
 class Refused(Exception):
     """A guard failed, and the write had not landed before. `before`: the current item, or None if there is none."""

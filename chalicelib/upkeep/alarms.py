@@ -25,7 +25,7 @@ from chalicelib.admin.groups import GroupDetails, StoredGroup
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.message import ENTRY_ID_BYTES, Message
 from chalicelib.catalogue.alarm import CLEARED, RAISED, TOPIC, AlarmState
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import of_group

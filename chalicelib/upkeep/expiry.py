@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.dead_letters.queue import DeadLetterQueue
 from chalicelib.delays.decision import Decision

@@ -11,7 +11,7 @@ from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.env import Env
+from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors

@@ -42,7 +42,7 @@ def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
 
 def after(before: writes.Item | None, write: writes.Write) -> writes.Item | None:
     """The item after the effects. It shares all parts that no effect touches with the old item."""
-    if isinstance(write.effects[0], writes.RemoveItem):
+    if write.is_removal:
         return None
     item: dict[str, Any] = dict(before or {"pk": write.key.pk, "sk": write.key.sk})
     for effect in write.effects:

@@ -25,8 +25,6 @@ EXPORT_MS_MAX = DAY_MS
 EXPORTS_AT_ONCE_MAX = 7
 """The most that one call requests after missed days; the next day requests the rest."""
 
-_FAILED = "FAILED"
-
 
 class Span(NamedTuple):
     """An export, in ms since the epoch: everything at `to`, or the changes from `since` to `to`."""
@@ -103,7 +101,7 @@ def _spans(client: DynamoDBClient, target: Target) -> Iterator[Span]:
     while True:
         listed = client.list_exports(TableArn=target.arn, **more)
         for summary in listed["ExportSummaries"]:
-            if summary["ExportStatus"] != _FAILED:
+            if summary["ExportStatus"] != "FAILED":
                 about: dict[str, Any] = client.describe_export(ExportArn=summary["ExportArn"])["ExportDescription"]  # type: ignore[assignment]
                 if about.get("S3Bucket") == target.bucket and about.get("S3Prefix") == target.prefix:
                     yield from _span(about)

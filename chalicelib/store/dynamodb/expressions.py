@@ -22,8 +22,7 @@ class Expressions:
     def parameters(self, write: writes.Write) -> dict[str, Any]:
         """The expression parameters of an update, or of a deletion."""
         condition = " AND ".join(self._guard(guard) for guard in write.guards)
-        is_removal = isinstance(write.effects[0], writes.RemoveItem)
-        update = None if is_removal else self._update(write.effects)
+        update = None if write.is_removal else self._update(write.effects)
         parameters = {
             "ConditionExpression": condition,
             "UpdateExpression": update,

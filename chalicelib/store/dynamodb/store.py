@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,7 +16,7 @@ from chalicelib.store.dynamodb.expressions import Expressions
 from chalicelib.store.dynamodb.requests import Requests, Trying
 from chalicelib.store.dynamodb.side_by_side import SideBySide
 from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
-from chalicelib.table.writes import Item, Key, Refused, RemoveItem, Write, key_of
+from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -151,9 +151,10 @@ class DynamoStore:
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def _write(self, write: Write) -> Trying[Item]:
-        request, parameters = self._request(write)
+        parameters, updated = self._parameters(write), {"ReturnValues": "ALL_NEW"}
+        send = self._client.delete_item if write.is_removal else partial(self._client.update_item, **updated)
         try:
-            answer = yield from self._requests.write(lambda: request(**parameters))
+            answer = yield from self._requests.write(lambda: send(**parameters))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
@@ -161,14 +162,8 @@ class DynamoStore:
         deadline.has_written()
         return plain_item(answer.get("Attributes", {}))
 
-    def _request(self, write: Write) -> tuple[Callable[..., Any], dict[str, Any]]:
-        parameters = self._parameters(write)
-        if isinstance(write.effects[0], RemoveItem):
-            return self._client.delete_item, parameters
-        return self._client.update_item, {**parameters, "ReturnValues": "ALL_NEW"}
-
     def _transacted(self, write: Write) -> dict[str, Any]:
-        verb = "Delete" if isinstance(write.effects[0], RemoveItem) else "Update"
+        verb = "Delete" if write.is_removal else "Update"
         return {verb: self._parameters(write)}
 
     def _parameters(self, write: Write) -> dict[str, Any]:
