@@ -26,8 +26,8 @@ class Operation(NamedTuple):
 
     `right`: what a caller will have to be allowed; nothing checks it yet. `answers`: status -> what the body is, or a
     text where there is no body. `errors`: those that do not follow from the method and the path. A GET has its request
-    in the query, others in the body. `is_frequent`: it takes the topic from the cache, where a topic that was deleted
-    may stand for some seconds."""
+    in the query, others in the body. `asks_store`: False for the document itself. `is_frequent`: it takes the topic
+    from the cache, to save a read; a deleted topic may stand there for some seconds."""
 
     method: str
     path: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer
-from chalicelib.consuming.pop import Consumer
+from chalicelib.consuming.pop import Popper
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.view import ViewReader
 from chalicelib.cursors import Cursors
@@ -20,5 +20,5 @@ class Consuming:
         views = ViewReader(env, log.reader, cursors, delays.promoter)
         claimer = Claimer(env, log, cursors, dead_letters.burial)
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
-        self.pop = Consumer(env, views, claimer, deliverer, settler).pop
+        self.pop = Popper(env, views, claimer, deliverer, settler).pop
         self.ack, self.nack, self.bury, self.extend = settler.ack, settler.nack, settler.bury, settler.extend

@@ -69,7 +69,7 @@ class Claimer:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
         in a page do not count."""
         want, now = view.ask.max_messages, self._runtime.now()
-        while self._has_tended(view, want, now):
+        while self._tend(view, want, now):
             now = self._runtime.now()
         return pick(view.cursor, view.group, view.end, want, now, _riding(view))
 
@@ -83,7 +83,7 @@ class Claimer:
             if _may_repeat(view) and (held := self.held(view)):
                 return held
             now = self._runtime.now()  # one instant for both, or a lease could end between them
-            if self._has_tended(view, want, now):
+            if self._tend(view, want, now):
                 continue
             plan = self._plan(view, want, now)
             if not plan.picked.takeovers and not plan.picked.fresh:
@@ -146,7 +146,7 @@ class Claimer:
 
     def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
         """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
-        have. None: that one holds none any more."""
+        have. None: that call's leases are gone; plan again."""
         tokens, leases = plan.change.tokens, view.cursor.leases
         if _may_repeat(view):
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
@@ -155,8 +155,8 @@ class Claimer:
         own = [leases[token] for token in tokens if token in leases]
         return Claimed(own, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
 
-    def _has_tended(self, view: QueueView, want: int, now: int) -> bool:
-        """Whether the cursor needed another write before a claim, which has been made."""
+    def _tend(self, view: QueueView, want: int, now: int) -> bool:
+        """Makes the write that the cursor needs before a claim, if any, and returns whether it made one."""
         before = view.cursor
         if before.needs_tending(now, view.group.max_attempts):
             view.learn(self._tended(view, want, now))

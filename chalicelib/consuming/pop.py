@@ -21,10 +21,10 @@ from chalicelib.consuming.view import GroupView, QueueView, ViewReader
 from chalicelib.delays.decision import PROMOTED_MAX
 
 PROMOTED_QUEUES_MAX = 4
-"""Queues in which a pop promotes one after another while it finds nothing to take: it takes from one."""
+"""In how many queues a pop promotes, one after another, while it finds nothing to take."""
 HOME_MS = SECOND_MS
-"""A pop stays with the queue that it acks, where the ack is free, unless another queue has waited this much longer, or
-twice as long, so that fresh messages do not become late."""
+"""A pop prefers the queue whose acks it carries, since they are free there, unless another queue has waited longer by
+this much, or twice as long: fresh messages must not become late."""
 POLL_MS_MIN = 10
 POLL_MS_MAX = 200
 """A waiting pop looks again after this long, growing from the first to the second; earlier, when something is due."""
@@ -44,7 +44,7 @@ class Popped:
     """Why the leased messages could not be read and were given back."""
 
 
-class Consumer:
+class Popper:
     def __init__(self, env: Env, views: ViewReader, claimer: Claimer, deliverer: Deliverer, settler: Settler) -> None:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
@@ -90,8 +90,8 @@ class Consumer:
         return popped
 
     def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
-        """The group now. Promotes the first due messages of one queue, since a pop takes from one: of one not in
-        `promoted`, if possible."""
+        """The group now. Promotes the first due messages of one queue, since a pop takes from one. Prefers a queue not
+        in `promoted`, and starts over when all have had their turn."""
         view = self._views.read(topic, group_name, ask, strong)
         if not view.due() or view.group.paused:
             return view
@@ -171,7 +171,7 @@ class Consumer:
             if allowed:
                 popped = self._claim(view, allowed)
         except StoreUnavailable:
-            allowed = 0 if view.ask.attempt_id else allowed  # a repeat brings what the attempt may have leased
+            allowed = 0 if view.ask.attempt_id else allowed  # keeps the permits of what it may have leased
             raise
         finally:
             self._throttle.give_back(group_view, allowed - len(popped.deliveries))
@@ -215,8 +215,8 @@ class Consumer:
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
-    """Whether a pop that found nothing looks again at once because more was due: in another queue, or, if the group has
-    a filter, in any queue, up to the number of messages that it skips."""
+    """Whether a pop that found nothing looks again at once, since more delayed messages were due: in another queue, or,
+    if the group has a filter, in any, up to the number of messages that it skips."""
     if view.group.filter is None:
         return bool(view.due(promoted)) and promotions % PROMOTED_QUEUES_MAX != 0
     return bool(view.due()) and promotions % (PASSED_AT_ONCE_MAX // PROMOTED_MAX) != 0

@@ -1,11 +1,11 @@
 """The consumers of a broadcast group. Each has its own cursors; consumers that are idle for long are forgotten.
 
 `at` of a cursor is the instant of a pop. The newest of a consumer's cursors records its last pop from any queue. If
-that was some time ago, a pop updates it on the newest cursor. This cursor therefore decides whether the consumer
-returned in time: forgetting removes it first, on condition that it is unchanged, and the consumer's other cursors after
-it. Those have been idle even longer, so any caller that finds only them removes them. (If clocks differ, a consumer
-that returns at just that time may keep its place in some queues and begin again in others.) A removed cursor begins at
-the group's start again.
+that is over an hour old (`PRESENCE_MS`), a pop updates it on the newest cursor. This cursor therefore decides whether
+the consumer returned in time: forgetting removes it first, on condition that it is unchanged, and the consumer's other
+cursors after it. Those have been idle even longer, so any caller that finds only them removes them. (If clocks differ,
+a consumer that returns at just that time may keep its place in some queues and begin again in others.) A removed cursor
+begins at the group's start again.
 
 A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`. A cursor's
 first epoch is the instant of its creation, so no old receipt and no late write fits the cursors of a returned consumer.
@@ -60,7 +60,7 @@ def note(last: Cursor, now: int) -> Write:
     """Records a pop on the newest of the consumer's cursors, if that is unchanged."""
     return Write(
         last.key,
-        is_unchanged(last),
+        unchanged(last),
         (Set(("at",), now),),
         landed=lambda before: before is not None and before.get("at") == now,
     )
@@ -68,7 +68,7 @@ def note(last: Cursor, now: int) -> Write:
 
 def forget(cursor: Cursor, start: int, now: int) -> Write:
     """Removes a cursor if it is unchanged, or resets it if it counts dead letters."""
-    guards = (*is_unchanged(cursor), Equals(("dead",), cursor.dead))
+    guards = (*unchanged(cursor), Equals(("dead",), cursor.dead))
     if not cursor.dead:
         return Write(cursor.key, guards, (RemoveItem(),), landed=lambda before: before is None)
     epoch = max(now, cursor.epoch + 1)
@@ -81,7 +81,7 @@ def forget(cursor: Cursor, start: int, now: int) -> Write:
     )
 
 
-def is_unchanged(cursor: Cursor) -> tuple[Guard, ...]:
+def unchanged(cursor: Cursor) -> tuple[Guard, ...]:
     at: Guard = Absent(("at",)) if cursor.last_pop_at_ms is None else Equals(("at",), cursor.last_pop_at_ms)
     return Equals(("epoch",), cursor.epoch), at
 
@@ -94,8 +94,9 @@ class Consumers:
     def admitted(
         self, group: Group, consumer_id: str, cursors: Sequence[Cursor], is_current: bool
     ) -> list[Cursor] | None:
-        """The cursors from which a pop of this consumer continues, new ones in the form in which it creates them. None:
-        read them again, since the consumer was forgotten, here or concurrently, or the read was not `is_current`."""
+        """The cursors from which a pop of this consumer continues, new ones in the form in which it creates them.
+        Forgets a consumer that was idle for too long, and notes the pop if the last one was noted long ago. None: read
+        the cursors again, since one of these changed them, here or concurrently, or the read was not `is_current`."""
         now = self._runtime.now()
         last = newest(cursors)
         if last and is_idle(last, now):

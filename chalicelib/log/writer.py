@@ -32,7 +32,7 @@ CROWDED_BYTES_MAX = 100
 TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
-"""After losing a race for a segment an instance sends only pointers there: 16 fit a segment, not 3."""
+"""After losing a race for a segment an instance sends tiny entries and pointers there: 16 fit a segment, not 3."""
 
 _FIRST_PAGE, _PAGE = 2, 64
 """Segments read at once in search of an entry. Most are in the segment tried first or in the next."""

@@ -52,7 +52,7 @@ class Producer:
     def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
         """Stores checked messages, those of one queue at consecutive offsets, and returns results in the given order.
 
-        Raises StoreUnavailable only if none was stored (with `outcome="unknown"`: none that is known)."""
+        Raises StoreUnavailable only if no message is known to be stored; with `outcome="unknown"` some may be."""
         stored = _without_repeats(sendings)
         own = list(dict.fromkeys(stored))
         choice = self._choice(topic)
@@ -65,7 +65,7 @@ class Producer:
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
             if any(sending.is_deduplicated for sending in together):
-                self._append_once(topic, choice, queue, together)
+                self._append_deduplicated(topic, choice, queue, together)
             else:
                 plain[queue] = together
         if plain:
@@ -99,7 +99,7 @@ class Producer:
             if sending.is_deduplicated:
                 sending.result = self._deduplication.delay(topic, waiting[sending])
 
-    def _append_once(self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending]) -> None:
+    def _append_deduplicated(self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending]) -> None:
         """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
         since other callers may be completing the entry there."""
         for part in _parts(together):
@@ -131,7 +131,7 @@ class Producer:
             self._append(topic, choice, _by_queue(failed), used | {other}, hops_left - 1)
 
     def _append_each(self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
-        """Tries once. Returns the messages that were certainly not stored."""
+        """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""
         packed = [self._packed(queue, together) for queue, together in by_queue.items()]
         firsts = self._writer.append(topic, packed)
         failed: list[Sending] = []

@@ -25,7 +25,7 @@ def _cursors_shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _unguarded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cursor is forgotten though its consumer has come back since it was seen."""
-    monkeypatch.setattr(broadcast, "is_unchanged", lambda _: ())
+    monkeypatch.setattr(broadcast, "unchanged", lambda _: ())
 
 
 @pytest.mark.parametrize("plant", [_cursors_shared, _unguarded])
