@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -34,6 +35,12 @@ def planted(plant: Mutant) -> Mutant:
 def without(guarded: Any, *kinds: type) -> Any:
     """The write or change without its guards of these kinds."""
     return dataclasses.replace(guarded, guards=tuple(each for each in guarded.guards if not isinstance(each, kinds)))
+
+
+def calling(caller: Any, **steps: Any) -> Any:
+    """For as long as its context lasts, `caller` writes cursors with these steps; all other modules write the true
+    ones."""
+    return patch.object(caller, "cursor_writes", SimpleNamespace(**{**vars(cursor_writes), **steps}))
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------
@@ -132,13 +139,13 @@ def keys_that_wander() -> Any:
 def claims_past_the_end() -> Any:
     """A claim may pass the end that the claimer has seen."""
 
-    return patch.object(claim_plan, "not_beyond", lambda _: Change())
+    return calling(claim_plan, not_beyond=lambda _: Change())
 
 
 @planted
 def claims_that_pass_what_others_sifted() -> Any:
     """What a filter passes is counted from wherever the cursor stands by then."""
-    return patch.object(claim_plan, "stays_at", lambda _: Change())
+    return calling(claim_plan, stays_at=lambda _: Change())
 
 
 @planted
@@ -169,7 +176,7 @@ def claims_that_forget_the_cap() -> Any:
 @planted
 def takeovers_without_a_fence() -> Any:
     """A lease is taken over although it was acked, or taken over, since it was seen."""
-    return patch.object(claim_plan, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
+    return calling(claim_plan, move=lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
@@ -187,7 +194,7 @@ def takeovers_that_are_a_little_early() -> Any:
 @planted
 def claims_that_what_is_redriven_passes() -> Any:
     """What comes back from the dead meanwhile does not count against the cap."""
-    return patch.object(claim_plan, "no_redrive_since", lambda _: Change())
+    return calling(claim_plan, no_redrive_since=lambda _: Change())
 
 
 @planted
@@ -217,13 +224,13 @@ def attempts_that_begin_anew() -> Any:
 @planted
 def moves_without_a_fence() -> Any:
     """A message is nacked or extended although its lease has lost it since."""
-    return patch.object(receipt_batch, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
+    return calling(receipt_batch, move=lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
 def acks_of_a_whole_lease_without_its_size() -> Any:
     """The last ack removes the lease although others have marked it since."""
-    return patch.object(receipt_batch, "ack", lambda *args: without(cursor_writes.ack(*args), SizeIs))
+    return calling(receipt_batch, ack=lambda *args: without(cursor_writes.ack(*args), SizeIs))
 
 
 @planted
@@ -273,7 +280,7 @@ def nacks_that_settle() -> Any:
     def move(old: Any, indexes: Any, new: Any) -> Change:
         return cursor_writes.move(old, indexes, [] if any(each.parked for each in new) else new)
 
-    return patch.object(receipt_batch, "move", move)
+    return calling(receipt_batch, move=move)
 
 
 @planted
@@ -335,8 +342,8 @@ def pruning_of_what_has_run_out() -> Any:
 
     return together(
         patch.object(cursor.Cursor, "inert", property(inert)),
-        patch.object(claim, "INERT_MAX", 0),
-        patch.object(receipt_batch, "INERT_MAX", 0),
+        calling(claim, INERT_MAX=0),
+        calling(receipt_batch, INERT_MAX=0),
     )
 
 
@@ -348,8 +355,8 @@ def epochs_that_nobody_looks_at() -> Any:
     """What is from before a reset still counts."""
     true = cursor_writes.write
 
-    def write(seen: Any, change: Any) -> Write:
-        made = true(seen, change)
+    def write(*args: Any) -> Write:
+        made = true(*args)
         return dataclasses.replace(
             made,
             guards=tuple(each for each in made.guards if not (isinstance(each, Equals) and each.path == ("epoch",))),
@@ -360,7 +367,7 @@ def epochs_that_nobody_looks_at() -> Any:
 
     return together(
         patch.object(settle, "write", write),
-        patch.object(claim, "write", write),
+        calling(claim, write=write),
         patch.object(receipt_batch.ReceiptBatch, "standing", standing),
     )
 

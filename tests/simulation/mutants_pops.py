@@ -17,12 +17,12 @@ from tests.simulation.mutants import planted
 @planted
 def pauses_that_nobody_looks_at() -> Any:
     """A paused group delivers."""
-    true = pop.Consumer.pop_once
+    true = pop.Popper.pop_once
 
     def pop_once(self: Any, view: Any, *args: Any) -> Any:
         return true(self, dataclasses.replace(view, group=dataclasses.replace(view.group, paused=False)), *args)
 
-    return patch.object(pop.Consumer, "pop_once", pop_once)
+    return patch.object(pop.Popper, "pop_once", pop_once)
 
 
 @planted

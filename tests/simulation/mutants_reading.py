@@ -12,13 +12,13 @@ from chalicelib.consuming.delivery import Deliverer
 from chalicelib.consuming.skip import Skipper
 from chalicelib.cursors import cursor_writes
 from chalicelib.table.writes import SizeIs
-from tests.simulation.mutants import planted, without
+from tests.simulation.mutants import calling, planted, without
 
 
 @planted
 def leases_given_back_without_a_fence() -> Any:
     """A call that cannot read its messages gives them back though another call of the attempt delivers them."""
-    return patch.object(claim, "move", lambda *args: without(cursor_writes.move(*args), SizeIs))
+    return calling(claim, move=lambda *args: without(cursor_writes.move(*args), SizeIs))
 
 
 @planted
