@@ -30,7 +30,9 @@ class Deletion:
 
     def group(self, group: Group, queues: int, until_ms: int) -> None:
         """Removes a deleted group's alarm, window, cursors, retries and dead letters, while there is time."""
-        self._store.remove_all([group.alarm_key, group.window_key])
+        settings = {group.alarm_key: group.alarm, group.window_key: group.rate_limit}
+        if beside := [key for key, setting in settings.items() if setting is not None]:
+            self._store.remove_all(beside)
         if self._emptied(group.topic_id, [keys.cursors(group.topic_id, group.name, group.id)], until_ms):
             self._emptied(group.topic_id, _beside_cursors(group.topic_id, group.id, queues), until_ms)
 

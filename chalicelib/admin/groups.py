@@ -30,6 +30,10 @@ from chalicelib.table.writes import Item, Refused
 _ID_CHARS = 8
 
 
+OneQueue = tuple[int, int]
+"""The target of a reset of one queue: the queue, and an offset in it."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
     group: Group
@@ -53,14 +57,6 @@ class StoredGroup:
     @cached_property
     def alarm_state(self) -> AlarmState:
         return AlarmState.of(next((item for item in self.items if item["sk"] == self.group.alarm_key.sk), None))
-
-
-@dataclass(frozen=True, slots=True)
-class OneQueue:
-    """The target of a reset of one queue."""
-
-    queue: int
-    offset: int
 
 
 class Groups:
@@ -121,16 +117,15 @@ class Groups:
         return self.details(topic, name)
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
-        if not isinstance(to, OneQueue):
+        if not isinstance(to, tuple):
             starts = self._offsets(topic, to) or [0] * topic.queues
             return dict(enumerate(starts))
-        first = self._log_offsets.firsts(topic, self._runtime.now())[to.queue]
-        end = self._log_offsets.ends(topic)[to.queue]
-        if not first <= to.offset <= end:
-            raise InvalidField(
-                f"field 'to.offset' must be from {first} to {end} in queue {to.queue}; it is {to.offset}"
-            )
-        return {to.queue: to.offset}
+        queue, offset = to
+        first = self._log_offsets.firsts(topic, self._runtime.now())[queue]
+        end = self._log_offsets.ends(topic)[queue]
+        if not first <= offset <= end:
+            raise InvalidField(f"field 'to.offset' must be from {first} to {end} in queue {queue}; it is {offset}")
+        return {queue: offset}
 
     def _offsets(self, topic: Topic, start: str | int) -> list[int]:
         """The offset in each queue for this start; an empty list: the beginning."""

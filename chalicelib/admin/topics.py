@@ -40,10 +40,7 @@ class Topics:
     def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._log_offsets, self._deletion = env.catalogue, log_offsets, deletion
-
-    def ends(self, topics: Sequence[Topic]) -> list[list[int]]:
-        """For each topic, the end of each queue's log; an end may be stale."""
-        return self._log_offsets.ends_of(topics)
+        self.ends_of = log_offsets.ends_of
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
         """Creates the topic, or changes the given settings. Returns it, and whether it is new."""

@@ -75,7 +75,7 @@ def _target(value: object, label: Label) -> str | int | OneQueue:
     if to.at_ms is not None and to.queue is None and to.offset is None:
         return to.at_ms
     if to.at_ms is None and to.queue is not None and to.offset is not None:
-        return OneQueue(to.queue, to.offset)
+        return to.queue, to.offset
     raise label.wrong('"earliest", "latest", {"at_ms"} or {"queue", "offset"}', value)
 
 
@@ -133,8 +133,8 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
 
     Leases from before neither bring messages back nor settle anything, and waiting retries are dropped. When only one
     queue is moved, this applies to that queue."""
-    if isinstance(request.to, OneQueue):
-        parse_queue(request.to.queue, topic.queues, Label("to.queue"))
+    if isinstance(request.to, tuple):
+        parse_queue(request.to[0], topic.queues, Label("to.queue"))
     return _details(topic, service.admin.groups.reset(topic, group_name, request.to))
 
 

@@ -89,7 +89,7 @@ class Operation(NamedTuple):
         try:
             return self.run(service, cached, *arguments, **headers)
         except GroupNotFound:
-            current = catalogue.current_topic(name)
+            current = catalogue.current_topic(name) if "group" in self.path_names else cached
             if current.id == cached.id:
                 raise
             return self.run(service, current, *arguments, **headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.fields import Label, declarations, encodable, optional, request, shown
+from chalicelib.base.fields import Label, check, declarations, optional, request, shown
 from chalicelib.base.limits import EXPRESSION_CHARS_MAX, FILTER_TAGS_MAX, TAG_CHARS_MAX
 from chalicelib.base.message import Message
 from chalicelib.base.schema import array, either, string
@@ -55,11 +55,6 @@ def parse(data: object, _label: Label | None = None) -> Filter:
     return Filter(given)
 
 
-def _demand_encodable(field: str, text: str) -> None:
-    if not encodable(text):
-        raise Label(field).wrong("text without a lone surrogate", text)
-
-
 def _demand_tags(tags: object) -> None:
     if not isinstance(tags, list) or not 1 <= len(tags) <= FILTER_TAGS_MAX:
         raise InvalidFilter(f"field 'filter.tags' must be a list of 1 to {FILTER_TAGS_MAX} tags; it is {shown(tags)}")
@@ -69,14 +64,14 @@ def _demand_tags(tags: object) -> None:
             raise InvalidFilter(
                 f"field 'filter.tags[{index}]' must be a tag that a message can have; it is {shown(tag)}"
             )
-        _demand_encodable(f"filter.tags[{index}]", tag)
+        check(string(), tag, Label(f"filter.tags[{index}]"))
 
 
 def _demand_expression(expression: object) -> None:
     if not isinstance(expression, str) or not 1 <= len(expression) <= EXPRESSION_CHARS_MAX:
         wanted = f"a JMESPath expression of 1 to {EXPRESSION_CHARS_MAX} characters"
         raise InvalidFilter(f"field 'filter.expression' must be {wanted}; it is {shown(expression)}")
-    _demand_encodable("filter.expression", expression)
+    check(string(), expression, Label("filter.expression"))
     from chalicelib.catalogue import filter_expressions  # as above
 
     filter_expressions.demand_sound(expression)

@@ -57,7 +57,7 @@ class _Plan:
 
 class Claimer:
     """The view's cursor is the state of a claim: each attempt plans from it, and leaves there what the store returned.
-    All methods raise GroupNotFound if the group is deleted meanwhile."""
+    All methods but `give_back` raise GroupNotFound if the group is deleted meanwhile."""
 
     def __init__(self, env: Env, log: Log, cursors: Cursors, burial: Burial) -> None:
         self._store, self._runtime = env.store, env.runtime

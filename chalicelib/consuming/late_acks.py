@@ -20,9 +20,8 @@ from chalicelib.table.writes import Key, key_of
 def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
     """Records in each batch which of its messages are dead or wait in a page."""
     while batches:
-        seen = {page_id for batch in batches for page_id in batch.cursor.pages}
         _note_dead(store, batches)
-        _note_paged(retries, batches)
+        seen = _note_paged(retries, batches)
         left = [batch for batch in batches if batch.perhaps_lost()]
         for batch, cursor in zip(left, read_again(store, [batch.cursor.key for batch in left]), strict=True):
             batch.learn(cursor)
@@ -38,14 +37,20 @@ def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> None:
             batch.lost.add(receipt.offset)
 
 
-def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
+def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
+    """Returns the ids of the pages that were read, or need not be. The others were just brought back."""
     asked = []
+    seen: set[str] = set()
     for batch in batches:
         last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
-        asked.append((batch.cursor, [page for page in batch.cursor.pages.values() if page.low <= last]))
+        near = {page.id: page for page in batch.cursor.pages.values() if page.low <= last}
+        seen |= batch.cursor.pages.keys() - near.keys()
+        asked.append((batch.cursor, list(near.values())))
     for batch, pages in zip(batches, retries.read(asked), strict=True):
         waiting = {offset for leases in pages.values() for lease in leases for offset in lease.offsets}
         batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+        seen |= pages.keys()
+    return seen
 
 
 def _letter_key(receipt: Receipt) -> Key:

@@ -152,11 +152,13 @@ class Popper:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
         taken over."""
         own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
-        if own and own.is_late(view.cursor, self._runtime.now()):
-            self._settler.acknowledge(view.topic, view.group.name, [own])
-            view.learn(own.cursor)
-        elif own:
+        if own:
+            is_late = own.is_late(view.cursor, self._runtime.now())
             view.carry(own)
+            if is_late:
+                self._settler.acknowledge(view.topic, view.group.name, [own])
+                view.riding = None
+                view.learn(own.cursor)
 
     def _throttled(self, group_view: GroupView, view: QueueView) -> Popped:
         """Claims as many messages as the group's rate allows. The rate is that of the whole group, so if it allows

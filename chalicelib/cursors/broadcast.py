@@ -96,7 +96,7 @@ class Consumers:
     ) -> list[Cursor] | None:
         """The cursors from which a pop of this consumer continues, new ones in the form in which it creates them.
         Forgets a consumer that was idle for too long, and notes the pop if the last one was noted long ago. None: read
-        the cursors again, since one of these changed them, here or concurrently, or the read was not `is_current`."""
+        the cursors again, since the consumer is forgotten, another call changed them, or this was not `is_current`."""
         now = self._runtime.now()
         last = newest(cursors)
         if last and is_idle(last, now):

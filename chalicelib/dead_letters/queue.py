@@ -95,11 +95,11 @@ class DeadLetterQueue:
         count = 0
         while self._runtime.uptime() <= until_ms:
             letters = self.read(group, since, PURGED_TOGETHER_MAX, last)
-            if not letters:
-                break
-            since = letters[-1].key.sk + keys.AFTER
             for cursor, own in by_cursor(group, letters).items():
                 count += self._purged(topic, group, cursor, own, until_ms)
+            if len(letters) < PURGED_TOGETHER_MAX:
+                break
+            since = letters[-1].key.sk + keys.AFTER
         return count
 
     def _purged(self, topic: Topic, group: Group, cursor: Key, letters: list[DeadLetter], until_ms: int) -> int:
@@ -135,13 +135,17 @@ class DeadLetterQueue:
         return [DeadMessage(message, letter) for message, letter in placed if message], unread
 
     def _chains(self, topic: Topic, places: Sequence[tuple[int, int]]) -> dict[int, list[Segment]]:
-        """By queue, the segments that hold these sorted places."""
-        stretches = _stretches(places)
-        wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in stretches]
-        segments: dict[int, dict[int, Segment]] = {queue: {} for queue, _ in places}
-        for (queue, _), chain in zip(stretches, self._reader.chains(wants, strong=True), strict=True):
-            segments[queue] |= {segment.base: segment for segment in chain}
-        return {queue: [*known.values()] for queue, known in segments.items()}
+        """By queue, the segments that hold these sorted places, read as stretches with small gaps. Places missing from
+        a stretch are read by themselves: a removal that has not ended leaves holes in a log."""
+        chains: dict[int, list[Segment]] = {queue: [] for queue, _ in places}
+        for in_stretches in (True, False):
+            missing = [(queue, offset) for queue, offset in places if not entry_at(chains[queue], offset)]
+            asked = _stretches(missing) if in_stretches else [(queue, range(at, at + 1)) for queue, at in missing]
+            wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in asked]
+            for (queue, _), chain in zip(asked, self._reader.chains(wants, strong=True), strict=True):
+                known = {segment.base: segment for segment in [*chains[queue], *chain]}
+                chains[queue] = [known[base] for base in sorted(known)]
+        return chains
 
 
 def by_cursor(group: Group, letters: Sequence[DeadLetter]) -> dict[Key, list[DeadLetter]]:

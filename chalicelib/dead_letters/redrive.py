@@ -87,7 +87,9 @@ class Redrive:
             [cursor] = read_again(self._store, [key])
             if cursor is None:
                 raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
-            paged = self._paged(cursor) if is_ancient(cursor, letters) else set()
+            # The message of a letter from before a reset may be ready or owed as well.
+            is_ancient = any(letter.epoch != cursor.epoch for letter in letters)
+            paged = self._paged(cursor) if is_ancient else set()
             if paged is None:
                 continue
             chosen, back = choose(cursor, letters, paged)
@@ -110,11 +112,6 @@ class Redrive:
         if held.keys() != cursor.pages.keys():
             return None
         return {offset for leases in held.values() for lease in leases for offset in lease.owed_offsets}
-
-
-def is_ancient(cursor: Cursor, letters: Sequence[DeadLetter]) -> bool:
-    """Whether one is from before a reset: its message may then be ready or owed as well."""
-    return any(letter.epoch != cursor.epoch for letter in letters)
 
 
 def choose(

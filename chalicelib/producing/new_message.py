@@ -176,7 +176,7 @@ def parse_batch(data: object, queues: int, now: int, traceparent: str | None = N
 
 def _traced(message: Message, traceparent: str) -> Message:
     """The message with its trace, unless its producer has set one or it does not fit."""
-    properties = {TRACE_PROPERTY: traceparent, **message.properties}
+    properties = {**message.properties, TRACE_PROPERTY: message.properties.get(TRACE_PROPERTY, traceparent)}
     return message if properties_bytes(properties) > PROPERTIES_BYTES_MAX else replace(message, properties=properties)
 
 

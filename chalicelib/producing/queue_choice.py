@@ -49,13 +49,15 @@ class QueueChoice:
         return self._queue
 
     def note(self, queue: int, has_failed: bool) -> None:
-        """Keeps messages away from a queue for a while, twice as long after each further failure. Then it is open
-        again, and the next message probes it."""
-        before = self._isolated.pop(queue, None)
+        """Keeps messages away from a queue that has failed for a while, twice as long after each further failure. Then
+        it is open again, and the next message probes it. A queue that has not failed is open at once."""
         if has_failed:
+            before = self._isolated.get(queue)
             failures = before.failures + 1 if before else 1
             ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
             self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
+        else:
+            self._isolated.pop(queue, None)
 
     def _is_isolated(self, queue: int) -> bool:
         return self._isolated_until_ms(queue) > self._runtime.uptime()

@@ -45,7 +45,7 @@ class Alarms:
     def check(self, groups: Sequence[StoredGroup]) -> int:
         """Sends messages for the groups that have crossed a threshold; what is read of them may be stale. Returns the
         number of changes."""
-        ends = self._topics.ends([stored.topic for stored in groups])
+        ends = self._topics.ends_of([stored.topic for stored in groups])
         now = self._runtime.now()
         loud = [stored for stored, own in zip(groups, ends, strict=True) if not is_calm(stored, own, now)]
         return sum(self._check(stored.topic, stored.group) for stored in loud)
@@ -72,7 +72,8 @@ class Alarms:
         deleted."""
         changing = change(group.alarm_key, state, self._runtime.entropy(ENTRY_ID_BYTES))
         with suppress(Refused, TopicNotFound):
-            if not is_told(told.properties["topic"], state):
+            # Clearing an alarm of the topic of alarms sends none: that message would be the next backlog, endlessly.
+            if told.properties["topic"] == TOPIC and not state.is_raised:
                 self._store.write(changing)
                 return True
             alarms = self._topic()
@@ -122,12 +123,6 @@ def change(key: Key, state: AlarmState, by: bytes) -> Write:
         tuple(Set((name,), value) for name, value in made.items()),
         landed=lambda before: before is not None and before["by"] == by,
     )
-
-
-def is_told(topic_name: str, state: AlarmState) -> bool:
-    """Whether the change is sent as a message. Clearing an alarm of the topic of alarms is not: that message would be
-    the next backlog, endlessly."""
-    return topic_name != TOPIC or state.is_raised
 
 
 def message(topic_name: str, group: Group, state: AlarmState, ready: int, age_ms: int) -> Message:

@@ -54,8 +54,9 @@ class Expiry:
             self._store.remove_blobs(blob_names(topic.id, [entry for segment in segments for entry in segment.entries]))
             count += len(segments)
             head = segments[-1].end if segments else head
-        for items in self._removing(keys.decisions(topic.id, queue), expired_decisions, gone_ms, until_ms):
-            count += len(items)
+        if topic.delays:
+            decisions = self._removing(keys.decisions(topic.id, queue), expired_decisions, gone_ms, until_ms)
+            count += sum(map(len, decisions))
         for group in self._catalogue.groups(topic) if head else ():
             count += self._letters.purge_before(topic, group, queue, head, until_ms)
         return count

@@ -170,7 +170,7 @@ class Caller:
         ]
 
     def reset(self, group: str, to: str | int | OneQueue) -> None:
-        fact = Reset(group, self._now(), NEVER_MS, (to.queue, to.offset) if isinstance(to, OneQueue) else to)
+        fact = Reset(group, self._now(), NEVER_MS, to)
         self._record.begin([fact])
         try:
             self._service.admin.groups.reset(self._topic, group, to)

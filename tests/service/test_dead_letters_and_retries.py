@@ -9,7 +9,9 @@ from chalicelib.api import Api
 from chalicelib.base.limits import HOUR_MS
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
-from chalicelib.store import Keys, Store
+from chalicelib.store import Keys, Range, Store
+from chalicelib.table import keys
+from chalicelib.table.writes import key_of
 
 
 def test_letters_are_counted_as_they_are_on_every_store(instance: Callable[[], Api], topic: str) -> None:
@@ -33,6 +35,26 @@ def test_letters_are_counted_as_they_are_on_every_store(instance: Callable[[], A
     assert api.purge_dead(topic, "g") == {"purged": 108}
     assert api.redrive_dead(topic, "g", {}) == {"redriven": 0, "remaining": 0}
     assert api.get_group(topic, "g")["in_flight"] == 12
+
+
+def test_dead_letters_behind_a_hole_in_the_log_are_listed_and_redriven(
+    store: Store, instance: Callable[[], Api], topic: str
+) -> None:
+    """A removal of the oldest segments that failed half-way leaves one."""
+    api = instance()
+    api.put_topic(topic, {"queues": 1})
+    api.put_group(topic, "g", {})
+    produced = [api.produce(topic, {"messages": [{"body": str(number)}]})["messages"][0] for number in range(60)]
+    taken = api.pop(topic, "g", {"max_messages": 60})["messages"]
+    assert api.bury(topic, "g", {"receipts": [message["receipt"] for message in taken]})["buried"] == 60
+    log = keys.log(api.service.env.catalogue.current_topic(topic).id, 0)
+    segments = store.read([Range(log, keys.FIRST, keys.LAST, strong=True)])[0]
+    store.remove_all([key_of(segments[1])])
+    hole = range(int(segments[1]["sk"]), int(segments[2]["sk"]))
+    listed = [message["offset"] for message in instance().list_dead(topic, "g", {})["messages"]]
+    assert listed == [offset for offset in range(60) if offset not in hole]
+    ids = [produced[0]["message_id"], produced[59]["message_id"]]
+    assert instance().redrive_dead(topic, "g", {"message_ids": ids}) == {"redriven": 2, "remaining": 58}
 
 
 def test_retries_go_into_pages_and_come_back_on_every_store(

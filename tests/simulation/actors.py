@@ -133,7 +133,7 @@ class Resetter(Actor):
         random, world = self._random, self._world
         delivered = random.choice(world.history.delivered).place if world.history.delivered else (0, 0)
         instant = world.now - random.randrange(2_000)
-        return random.choice(("earliest", "earliest", "latest", instant, OneQueue(*delivered)))
+        return random.choice(("earliest", "earliest", "latest", instant, delivered))
 
 
 class Sweeper(Actor):
