@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
+from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answers, Family, Json, Page, page_of
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE, Produced
@@ -142,19 +142,15 @@ class CancelResult(Answer):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@MESSAGES.operation(
-    "POST",
-    _MESSAGES,
-    "produce",
-    {
-        200: ProduceResult,
-        204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
-        207: PartialProduceResult,
-    },
-    ProduceRequest,
-    headers=("Prefer", "traceparent"),
-    is_frequent=True,
-)
+_PRODUCED: Answers = {
+    200: ProduceResult,
+    204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
+    207: PartialProduceResult,
+}
+_HEADERS = ("Prefer", "traceparent")
+
+
+@MESSAGES.operation("POST", _MESSAGES, "produce", _PRODUCED, ProduceRequest, headers=_HEADERS, is_frequent=True)
 def produce(
     service: Service, topic: Topic, request: ProduceRequest, traceparent: str | None = None
 ) -> tuple[int, Json]:
@@ -231,17 +227,7 @@ def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     They come in the order in which they are due; those of one request that are due at the same time in its order. A
     page may hold fewer than `limit` messages where a response would be too large."""
     delayed, rest = service.delays.messages.page(topic, request.limit, request.next)
-    messages = [
-        {
-            "message_id": waiting.message_id,
-            "topic": topic.name,
-            "queue": waiting.queue,
-            "deliver_at_ms": waiting.due_ms,
-            **waiting.message.content(),
-        }
-        for waiting in delayed
-    ]
-    return {"messages": messages, "next": rest}
+    return {"messages": [waiting.as_json(topic.name) for waiting in delayed], "next": rest}
 
 
 @DELAYS.operation("DELETE", _DELAYED + "/{message_id}", "produce", CancelResult, errors=(AlreadyDelivered,))

@@ -16,6 +16,7 @@ from chalicelib.service import Service
 
 Json = dict[str, Any]
 Right = Literal["anyone", "produce", "consume", "read", "admin"]
+Answers = type[Answer] | Mapping[int, type[Answer] | str]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -135,13 +136,7 @@ class Family:
         self.operations: list[Operation] = []
 
     def operation(
-        self,
-        method: str,
-        path: str,
-        right: Right,
-        answers: type[Answer] | Mapping[int, type[Answer] | str],
-        request: type | None = None,
-        **more: Any,
+        self, method: str, path: str, right: Right, answers: Answers, request: type | None = None, **more: Any
     ) -> Callable[[F], F]:
         """Declares the operation that the function carries out. `more`: what else an `Operation` can have."""
         names = tuple(re.findall(r"{(\w+)}", path))

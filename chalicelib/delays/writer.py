@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
@@ -33,6 +34,10 @@ class Waiting:
     @property
     def message_id(self) -> str:
         return delayed_id(self.entry_id, self.queue, self.due_ms)
+
+    def as_json(self, topic_name: str) -> dict[str, Any]:
+        place = {"message_id": self.message_id, "topic": topic_name, "queue": self.queue}
+        return {**place, "deliver_at_ms": self.due_ms, **self.message.content()}
 
     def packed(self, now: int) -> Entry:
         return Entry.packed(self.entry_id, [replace(self.message, delayed_id=self.message_id)], now)

@@ -45,6 +45,7 @@ def document() -> dict[str, Any]:
             parameters |= _in_query(operation)
             paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, family, schemas)
     schemas.ref(Problem)
+    shared = {error.__name__: _response(_status(error), [error]) for error in _EVERYWHERE}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -55,11 +56,7 @@ def document() -> dict[str, Any]:
         },
         "tags": [{"name": family.tag, "description": family.text} for family in FAMILIES],
         "paths": paths,
-        "components": {
-            "schemas": schemas.by_name,
-            "parameters": parameters,
-            "responses": _shared_problems(),
-        },
+        "components": {"schemas": schemas.by_name, "parameters": parameters, "responses": shared},
     }
 
 
@@ -135,6 +132,7 @@ _HEADERS = {
     503: ("Retry-After", "When to retry, in whole seconds from now.", {"type": "integer", "minimum": 1}, RETRY_AFTER_S),
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
+"""Their responses are the same for every operation that has them."""
 
 
 class _Wrong(Answer):
@@ -181,11 +179,6 @@ def _problems(operation: Operation) -> Json:
     own = {str(status): _response(status, raised) for status, raised in by_status.items()}
     shared = _EVERYWHERE if operation.asks_store else _EVERYWHERE[:-1]
     return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
-
-
-def _shared_problems() -> Json:
-    """The responses that are the same for every operation that has them, by code."""
-    return {error.__name__: _response(_status(error), [error]) for error in _EVERYWHERE}
 
 
 def _status(error: type[DecantError]) -> int:
