@@ -16,7 +16,7 @@ from chalicelib.delays.chain import DecisionChain
 from chalicelib.delays.decision import Decision, Slot, is_cancelled, slot_of
 from chalicelib.delays.writer import Waiting
 from chalicelib.log import Log
-from chalicelib.log.segment import Entry
+from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Keys, Range
 from chalicelib.store.paging import after_place, token_of
 from chalicelib.table import keys
@@ -37,9 +37,8 @@ class DelayedMessages:
         reached = self._read(topic, _within_reach(order[:limit]))
         messages = reached[: Space().fitting(reached)]
         is_all = len(messages) == len(order)
-        waiting = [
-            delayed for delayed in messages if not delayed.message.is_lost
-        ]  # it may have been delivered just now
+        # A lost one may have been delivered just now.
+        waiting = [delayed for delayed in messages if not delayed.message.is_lost]
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
     def cancel(self, topic: Topic, message_id: str) -> None:
@@ -64,8 +63,8 @@ class DelayedMessages:
             self._decisions.carry_out(topic, queue, decision, items)
             return
 
-    def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int] | None:
-        """The place of a formerly delayed message in the log: entry id, queue and offset, or None."""
+    def place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int, list[Segment]] | None:
+        """The place of a formerly delayed message in the log: entry id, queue, offset and segment, or None."""
         waited = _waited(topic, message_id)
         if waited is None:
             return None
@@ -73,8 +72,10 @@ class DelayedMessages:
         decision = self._decisions.find(topic, queue, slot)
         if decision is None or decision.entry is None:
             return None
-        first = self._writer.offset(topic, queue, decision.entry, decision.base)
-        return None if first is None else (decision.entry.id, queue, first + decision.slots.index(slot))
+        first, segment = self._writer.search(topic.logs[queue], decision.entry, decision.base)
+        if first is None or segment is None:
+            return None
+        return decision.entry.id, queue, first + decision.slots.index(slot), [segment]
 
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer

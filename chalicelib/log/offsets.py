@@ -39,8 +39,9 @@ class Offsets:
         """The same for several topics, at half a read unit per queue; an end may be stale unless `strong`."""
         logs = [log for topic in topics for log in topic.logs]
         newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
-        pages = iter(self._store.read(newest) if newest else [])
-        return [[Segment.of(items[0]).end if items else 0 for items in islice(pages, topic.queues)] for topic in topics]
+        pages = self._store.read(newest) if newest else []
+        ends = (Segment.of(items[0]).end if items else 0 for items in pages)
+        return [list(islice(ends, topic.queues)) for topic in topics]
 
     def firsts(self, topic: Topic, now: int) -> list[int]:
         """For each queue, the offset of its first unexpired message."""

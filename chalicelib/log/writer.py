@@ -107,16 +107,12 @@ class LogWriter:
         """The same without knowing the end of the log: the entry is at or after `base`."""
         if self._catalogue.current_topic(topic.name).id != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
-        first, last = self._search(topic.logs[queue], entry, base)
+        first, last = self.search(topic.logs[queue], entry, base)
         if first is not None:
             return first
         # without a segment there never was one: the last segment of a log is never removed
         tail = self.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
         return self.append_at(topic, queue, entry, tail)
-
-    def offset(self, topic: Topic, queue: int, entry: Entry, base: int) -> int | None:
-        """The first offset of the entry, searched from `base` on, or None if it is not in the log yet."""
-        return self._search(topic.logs[queue], entry, base)[0]
 
     def index(self, topic: Topic, entries: Iterable[Packed]) -> None:
         """Indexes the keys of these entries, if the topic has an index. Call it before appending them. Raises
@@ -205,8 +201,8 @@ class LogWriter:
         base = keys.number_of(segments[0]["sk"]) if segments else 0
         return Tail(base, may_create=not segments, seen_at_ms=self._runtime.uptime())
 
-    def _search(self, log: str, entry: Entry, base: int) -> tuple[int | None, Segment | None]:
-        """The first offset of the entry, or None and the last segment of the log, both searched from `base` on."""
+    def search(self, log: str, entry: Entry, base: int) -> tuple[int | None, Segment | None]:
+        """The first offset of the entry and its segment, or None and the last segment, searched from `base` on."""
         segment = None
         for segment in self._segments(log, base):
             if (first := segment.offset_of(entry.id)) is not None:

@@ -27,15 +27,20 @@ class Lookup:
 
     def by_id(self, topic: Topic, message_id: str) -> Stored:
         """Raises MessageNotFound."""
-        place = parse_message_id(message_id) or self._delayed.place(topic, message_id)
-        if place is not None and place[1] < topic.queues:
-            _, queue, offset = place
-            chain = self._reader.chains([Want(topic.logs[queue], offset, 1, None)], strong=True)[0]
-            for stored in self._reader.stored(topic, queue, chain, [offset]):
-                is_it = stored.message_id == message_id and not stored.message.is_lost
-                if is_it and stored.stored_at_ms > topic.expired_ms(self._runtime.now()):
-                    return stored
+        _, queue, offset, chain = self._delayed.place(topic, message_id) or self._place(topic, message_id)
+        for stored in self._reader.stored(topic, queue, chain, [offset]):
+            is_it = stored.message_id == message_id and not stored.message.is_lost
+            if is_it and stored.stored_at_ms > topic.expired_ms(self._runtime.now()):
+                return stored
         raise MessageNotFound(f"topic '{topic.name}' has no message {shown(message_id)}")
+
+    def _place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int, list[Segment]]:
+        """The place that the message's id contains, and the segment there, if there is one."""
+        entry_id, queue, offset = parse_message_id(message_id) or (b"", topic.queues, 0)
+        if queue >= topic.queues:
+            return entry_id, queue, offset, []
+        chain = self._reader.chains([Want(topic.logs[queue], offset, 1, None)], strong=True)[0]
+        return entry_id, queue, offset, chain
 
     def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""

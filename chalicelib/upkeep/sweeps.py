@@ -1,5 +1,6 @@
 """Scheduled maintenance in bounded rounds through the table. Each may run at any moment, several at once, or never:
-pops do the same work for the queues they poll, and the rest only saves cost."""
+pops do the same work for the queues they poll, and the rest only saves cost. A sweep is not a call of a client, so it
+has no deadline of one."""
 
 from __future__ import annotations
 

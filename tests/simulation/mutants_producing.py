@@ -72,7 +72,7 @@ def helpers_that_do_not_help() -> Any:
     """Who meets a record says where its entry would go, and leaves it to the caller who may be dead."""
 
     def complete(self: Any, topic: Any, record: Record) -> int:
-        first = self._writer.offset(topic, record.queue, record.entry, record.base)
+        first = self._writer.search(topic.logs[record.queue], record.entry, record.base)[0]
         return record.base if first is None else int(first)
 
     return patch.object(Deduplication, "complete", complete)

@@ -151,10 +151,11 @@ class DynamoStore:
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def _write(self, write: Write) -> Trying[Item]:
-        parameters, updated = self._parameters(write), {"ReturnValues": "ALL_NEW"}
-        send = self._client.delete_item if write.is_removal else partial(self._client.update_item, **updated)
+        parameters, request = self._parameters(write), self._client.delete_item
+        if not write.is_removal:
+            parameters, request = {**parameters, "ReturnValues": "ALL_NEW"}, self._client.update_item
         try:
-            answer = yield from self._requests.write(lambda: send(**parameters))
+            answer = yield from self._requests.write(lambda: request(**parameters))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
