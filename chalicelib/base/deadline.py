@@ -26,6 +26,7 @@ class _Call:
 
 
 _current: ContextVar[_Call | None] = ContextVar("call", default=None)
+_within_ms: ContextVar[int | None] = ContextVar("within", default=None)
 _part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
 _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default=lambda: False)
 
@@ -47,6 +48,18 @@ def one_call(uptime_ms: int) -> Iterator[None]:
 
 
 @contextmanager
+def within(until_ms: int) -> Iterator[None]:
+    """Ends the call's time for the store at this instant if it would end later. Requests in doubt end there too: then
+    the outcome is unknown. A try that is under way is not interrupted."""
+    outer_ms = _within_ms.get()
+    token = _within_ms.set(until_ms if outer_ms is None else min(outer_ms, until_ms))
+    try:
+        yield
+    finally:
+        _within_ms.reset(token)
+
+
+@contextmanager
 def part_until(ms: int) -> Iterator[None]:
     """Gives requests to the store less time than the call has: until this instant. Afterwards the call can try
     another way. Requests in doubt that must be resolved still get the whole time."""
@@ -59,11 +72,12 @@ def part_until(ms: int) -> Iterator[None]:
 
 def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:
     """When to give up on the store. `in_doubt`: a write may have landed."""
-    call, part_until_ms = _current.get(), None if in_doubt else _part_until_ms.get()
+    call = _current.get()
     until_ms = uptime_ms + STORE_DEADLINE_MS
     if call is not None:
         until_ms = call.began_at_ms + min(call.waited_ms + STORE_DEADLINE_MS, CALL_MS_MAX)
-    return until_ms if part_until_ms is None else min(until_ms, part_until_ms)
+    earlier = (_within_ms.get(), None if in_doubt else _part_until_ms.get())
+    return min([until_ms, *(ms for ms in earlier if ms is not None)])
 
 
 @contextmanager

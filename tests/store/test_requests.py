@@ -21,7 +21,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from chalicelib.base.deadline import one_call
+from chalicelib.base.deadline import one_call, part_until, within
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.store import Keys, Range
@@ -396,6 +396,18 @@ def test_the_requests_of_one_call_share_its_time(storing: Storing, clock: Clock)
             with suppress(StoreUnavailable):
                 store.write(MAKING)
     assert clock.ms - began < 2 * STORE_DEADLINE_MS
+
+
+@pytest.mark.parametrize("trouble", [error("ThrottlingException"), error("InternalServerError", status=500)])
+def test_no_request_outlasts_the_deadline_of_its_caller(storing: Storing, clock: Clock, trouble: ClientError) -> None:
+    """Neither one that was not applied nor one in doubt, nor what a part of the time was given to."""
+    store, _ = storing(forever=trouble)
+    until_ms = clock.uptime() + 700
+    limits = (one_call(clock.uptime()), within(until_ms), within(until_ms + 1_000), part_until(until_ms + 1_000))
+    with limits[0], limits[1], limits[2], limits[3], pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.outcome_unknown == (trouble.response["Error"]["Code"] == "InternalServerError")
+    assert sum(clock.slept) <= 700
 
 
 def test_a_transaction_that_is_wrong_in_itself_is_not_sent_again(storing: Storing) -> None:
