@@ -7,13 +7,13 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 
 from chalicelib.base import limits
 from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
-from chalicelib.base.fields import Label, check, encodable, given, optional, request, shown
+from chalicelib.base.fields import Label, check, declarations, encodable, given, optional, request, shown
 from chalicelib.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.base.schema import either, instant, integer, mapping, string
@@ -114,8 +114,8 @@ class Sending:
 
 
 @request
-class NewMessage:
-    """A message to store. Exactly one of `body` and `body_base64` is given.
+class PlainMessage:
+    """A message. Exactly one of `body` and `body_base64` is given.
 
     body: The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted twice,
         a message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.
@@ -124,20 +124,9 @@ class NewMessage:
     key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
     tag: The kind of message, for filters. No `|`, and no white space around it.
     properties: The producer's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8.
-    queue: Put the message into exactly this queue, counted from 0; wins over `key`.
-    delay_ms: Do not deliver the message until this long from now, in milliseconds.
-    deliver_at_ms: Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead.
-        Excludes `delay_ms`.
-    dedup_id: The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also
-        within one request. It makes it safe to repeat a produce whose outcome is unknown."""
+    queue: Put the message into exactly this queue, counted from 0; wins over `key`."""
 
-    RULES: ClassVar[Any] = {
-        **either(("body",), ("body_base64",)),
-        "not": {
-            "required": ["delay_ms", "deliver_at_ms"],
-            "properties": {"delay_ms": {"type": "integer"}, "deliver_at_ms": {"type": "integer"}},
-        },
-    }
+    RULES: ClassVar[Any] = either(("body",), ("body_base64",))
 
     body: str | None = optional(BODY, _text)
     body_base64: bytes | None = optional(BODY_BASE64, _bytes)
@@ -145,14 +134,46 @@ class NewMessage:
     tag: str | None = optional(TAG, _tag)
     properties: dict[str, str] | None = optional(PROPERTIES, _properties)
     queue: int | None = optional(QUEUE, unchecked)
+
+
+@request
+class NewMessage(PlainMessage):
+    """A message to store. Exactly one of `body` and `body_base64` is given.
+
+    delay_ms: Do not deliver the message until this long from now, in milliseconds.
+    deliver_at_ms: Do not deliver the message before. A time in the past means now; at most {DELAY_MS_MAX} ms ahead.
+        Excludes `delay_ms`.
+    dedup_id: The same id in the topic within {DEDUP_MS} ms is stored once and answered with the first result, also
+        within one request. It makes it safe to repeat a produce whose outcome is unknown."""
+
+    RULES: ClassVar[Any] = {
+        **PlainMessage.RULES,
+        "not": {
+            "required": ["delay_ms", "deliver_at_ms"],
+            "properties": {"delay_ms": {"type": "integer"}, "deliver_at_ms": {"type": "integer"}},
+        },
+    }
+
     delay_ms: int | None = optional(integer(0, DELAY_MS_MAX))
     deliver_at_ms: int | None = optional(instant())
     dedup_id: str | None = optional(string(limits.ID_CHARS_MAX))
 
 
-def parse_batch(data: object, queues: int, now: int, traceparent: str | None = None) -> list[Sending]:
-    """The `messages` of a produce, with the trace of its request; or an error that lists every bad one."""
-    most = limits.BATCH_MESSAGES_MAX
+class Batch(NamedTuple):
+    """What the `messages` of a request may be: messages of this kind, so many at most."""
+
+    kind: type = NewMessage
+    messages_max: int = limits.BATCH_MESSAGES_MAX
+
+
+PRODUCED = Batch()
+
+
+def parse_batch(
+    data: object, queues: int, now: int, traceparent: str | None = None, batch: Batch = PRODUCED
+) -> list[Sending]:
+    """The `messages` of a request, with its trace; or an error that lists every bad one."""
+    most = batch.messages_max
     if not isinstance(data, list) or not 1 <= len(data) <= most:
         count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
         raise InvalidField(f"field 'messages' must be a list of 1 to {most} messages; it is {count}")
@@ -160,7 +181,7 @@ def parse_batch(data: object, queues: int, now: int, traceparent: str | None = N
     errors: list[tuple[int, DecantError]] = []
     for index, message in enumerate(data):
         try:
-            sendings.append(parse(message, queues, f"messages[{index}]", now))
+            sendings.append(parse(message, queues, f"messages[{index}]", now, batch.kind))
         except DecantError as error:
             errors.append((index, error))
     if errors:
@@ -187,10 +208,12 @@ def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
     return type(first)(first.detail, errors=listed)
 
 
-def parse(data: object, queues: int, path: str, now: int) -> Sending:
-    """One message. `path`: where in the request it stands."""
+def parse(data: object, queues: int, path: str, now: int, kind: type = NewMessage) -> Sending:
+    """One message of this kind. `path`: where in the request it stands."""
     label = Label(path)
     fields = given(NewMessage, data, label)
+    if refused := next((name for name in fields if name not in declarations(kind)), None):
+        raise InvalidField(f"{label.inside(refused)} cannot be given here; it is {shown(fields[refused])}")
     if ("body" in fields) == ("body_base64" in fields):
         raise InvalidField(f"exactly one of {label.inside('body')} and {label.inside('body_base64')} must be given")
     queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
