@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
@@ -54,6 +55,15 @@ class _Appending:
     log: str
     entry: Entry
     first: int | StoreUnavailable | None = None
+    took_ms: int = 0
+
+
+class Appended(NamedTuple):
+    """`first`: the entry's first offset, or the error why it was not stored; unless the error's outcome is "unknown",
+    it never will be. `took_ms`: how long the log took for it; 0 where it was not the only one, and that is unknown."""
+
+    first: int | StoreUnavailable
+    took_ms: int
 
 
 Packed = tuple[int, Entry, Sequence[Message]]
@@ -68,9 +78,8 @@ class LogWriter:
         self._crowded_until: BoundedCache[int] = BoundedCache()
         self._numbers = itertools.count()
 
-    def append(self, topic: Topic, entries: Sequence[Packed]) -> list[int | StoreUnavailable]:
-        """Appends each entry to its queue, in parallel. Returns each entry's first offset, or the error why it was not
-        stored; unless the error's outcome is "unknown", it never will be.
+    def append(self, topic: Topic, entries: Sequence[Packed]) -> list[Appended]:
+        """Appends each entry to its queue, in parallel.
 
         Raises TopicNotFound if the topic was deleted since the caller read it: messages stored by then are
         unreachable."""
@@ -81,9 +90,9 @@ class LogWriter:
             while waiting := [appending for appending in appendings if appending.first is None]:
                 self._round(topic, waiting, until_ms)
         except StoreUnavailable as trouble:  # no append of this round was sent yet
-            failure = StoreUnavailable(trouble.detail)
-            return [failure if appending.first is None else appending.first for appending in appendings]
-        return [appending.first for appending in appendings if appending.first is not None]
+            for appending in appendings:
+                appending.first = StoreUnavailable(trouble.detail) if appending.first is None else appending.first
+        return [Appended(done.first, done.took_ms) for done in appendings if done.first is not None]
 
     def append_at(self, topic: Topic, queue: int, entry: Entry, tail: Tail) -> int:
         """Ensures that an entry that other callers may append too is in the log once, at or after `tail`, and returns
@@ -174,7 +183,10 @@ class LogWriter:
         for appending in waiting:
             tail = self.tail(topic, appending.log)
             writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
-        for appending, outcome in zip(waiting, self._store.write_each(writes), strict=True):
+        began_ms = self._runtime.uptime()
+        outcomes = self._store.write_each(writes)
+        for appending, outcome in zip(waiting, outcomes, strict=True):
+            appending.took_ms += self._runtime.uptime() - began_ms if len(writes) == 1 else 0
             appending.first = self._first(topic, appending, outcome)
 
     def _first(self, topic: Topic, appending: _Appending, outcome: Outcome) -> int | StoreUnavailable | None:

@@ -124,7 +124,7 @@ class Producer:
             return
         with deadline.part_until(self._part_until_ms()):
             failed = self._append_each(topic, choice, by_queue)
-        if failed:
+        if failed and self._has_time():
             other = choice.hop(others)
             for sending in failed:
                 sending.queue = other if sending.may_hop else sending.queue
@@ -133,11 +133,11 @@ class Producer:
     def _append_each(self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
         """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""
         packed = [self._packed(queue, together) for queue, together in by_queue.items()]
-        firsts = self._writer.append(topic, packed)
+        appended = self._writer.append(topic, packed)
         failed: list[Sending] = []
-        for (queue, entry, _), first in zip(packed, firsts, strict=True):
+        for (queue, entry, _), (first, took_ms) in zip(packed, appended, strict=True):
             error = first if isinstance(first, StoreUnavailable) else None
-            choice.note(queue, has_failed=error is not None)
+            choice.note(queue, error is not None, took_ms)
             for index, sending in enumerate(by_queue[queue]):
                 sending.result = Produced.stored(queue, entry.id, index, first)
             failed += by_queue[queue] if error and not error.outcome_unknown else []
@@ -146,6 +146,10 @@ class Producer:
     def _packed(self, queue: int, together: Sequence[Sending]) -> Packed:
         messages = [sending.message for sending in together]
         return queue, Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, self._runtime.now()), messages
+
+    def _has_time(self) -> bool:
+        now = self._runtime.uptime()
+        return now < deadline.give_up_at_ms(now)
 
     def _part_until_ms(self) -> int:
         now = self._runtime.uptime()

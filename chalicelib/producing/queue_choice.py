@@ -1,4 +1,4 @@
-"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail."""
+"""Chooses the queue for messages without a key: an instance stays with one and avoids queues that fail or are slow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,20 @@ ISOLATED_MS_MAX = MINUTE_MS
 """How long an instance keeps unkeyed messages away from a queue that failed: the first value at first, twice as long
 after each further failure, up to the second. DynamoDB needs minutes to split a hot partition."""
 
+_GRADES = ((550, 2), (1_800, 5), (3_000, 6), (5_000, 10), (15_000, 30))
+"""An append that takes at least so many ms isolates its queue for so many seconds, as clients of RocketMQ isolate a
+slow broker. A failed one isolates it for at least as long."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Isolation:
     failures: int
     until_ms: int
+
+
+def isolated_ms(took_ms: int) -> int:
+    """How long a queue is isolated after an append that took this long."""
+    return max([0, *(seconds * SECOND_MS for least_ms, seconds in _GRADES if took_ms >= least_ms)])
 
 
 class QueueChoice:
@@ -48,13 +57,17 @@ class QueueChoice:
         self._queue = self._runtime.choice(queues)
         return self._queue
 
-    def note(self, queue: int, has_failed: bool) -> None:
-        """Keeps messages away from a queue that has failed for a while, twice as long after each further failure. Then
-        it is open again, and the next message probes it. A queue that has not failed is open at once."""
+    def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
+        """Keeps messages away from a queue for a while: one that has failed, twice as long after each further failure,
+        and one that took this long for an append (0: unknown). Then it is open again, and the next message probes it.
+        A queue that was neither is open at once."""
+        ms = isolated_ms(took_ms)
+        failures = 0
         if has_failed:
             before = self._isolated.get(queue)
             failures = before.failures + 1 if before else 1
-            ms = min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX)
+            ms = max(ms, min(ISOLATED_MS_MIN << min(failures - 1, 30), ISOLATED_MS_MAX))
+        if ms:
             self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
         else:
             self._isolated.pop(queue, None)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
 import pytest
 
+from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOP_MS_MAX
+from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, STORE_DEADLINE_MS
 from chalicelib.producing.produce import HOPS_MAX
-from chalicelib.producing.queue_choice import ISOLATED_MS_MIN
+from chalicelib.producing.queue_choice import ISOLATED_MS_MIN, isolated_ms
 from tests.support.client import Client, Topic, bodies
 from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable
 
@@ -31,6 +33,16 @@ def failing(*queues: int, took_ms: int = 0, client: Client | None = None, **memb
         if client:
             client.clock.sleep(took_ms)
         return StoreUnavailable("throttled", **members)
+
+    return trouble
+
+
+def slow(queue: int, client: Client, took_ms: int) -> Trouble:
+    """Appends to this queue take so long."""
+
+    def trouble(verb: str, about: Any) -> None:
+        if verb == "write" and about.key.pk.startswith("log#") and about.key.pk.endswith(f"#{queue}"):
+            client.clock.sleep(took_ms)
 
     return trouble
 
@@ -130,6 +142,97 @@ def test_an_instance_avoids_a_failed_queue_until_its_time_is_over(store: Trouble
     assert client.post(f"{topic.path}/messages", messages=[{"body": "there is nowhere to go"}]).status == 503
     client.clock.sleep(1)
     assert topic.produce("b")[0]["queue"] == queue
+
+
+def test_an_instance_avoids_a_slow_queue_for_a_while(store: TroubledStore, client: Client) -> None:
+    topic = client.topic("pairs", queues=2)
+    queue = sticky(topic)
+    store.after = slow(queue, client, took_ms=550)
+    assert sticky(topic) == queue  # stored all the same
+    store.after = unavailable()
+    assert sticky(topic) == 1 - queue
+    store.before = throttled_queue(1 - queue)
+    client.clock.sleep(isolated_ms(550))
+    assert sticky(topic) == queue
+
+
+def test_a_queue_is_not_called_slow_for_what_others_took(store: TroubledStore, client: Client) -> None:
+    """How long each of several parallel appends took is not known."""
+    topic = client.topic("pairs", queues=2)
+    queue = sticky(topic)
+    store.after = slow(1 - queue, client, took_ms=15_000)
+    topic.produce("a", {"body": "b", "queue": 1 - queue})
+    assert sticky(topic) == queue
+
+
+def test_a_payload_that_took_long_is_not_the_fault_of_its_queue(store: TroubledStore, client: Client) -> None:
+    topic = client.topic("pairs", queues=2)
+    queue = sticky(topic)
+    store.after = lambda verb, _about: client.clock.sleep(5_000) if verb == "put_all" else None
+    topic.produce(random.Random(1).randbytes(1_000).hex())
+    assert sticky(topic) == queue
+
+
+# -- deadlines --------------------------------------------------------------------------------------------------------
+
+
+def hanging(client: Client, *queues: int) -> Trouble:
+    """Appends to these queues fail when their time is over, and certainly were not stored."""
+
+    def trouble(verb: str, about: Any) -> Exception | None:
+        if verb != "write" or not about.key.pk.startswith("log#") or int(about.key.pk.split("#")[2]) not in queues:
+            return None
+        client.clock.sleep(deadline.give_up_at_ms(client.clock.uptime()) - client.clock.uptime())
+        return StoreUnavailable("the store did not answer in time")
+
+    return trouble
+
+
+@pytest.mark.parametrize(
+    ("prefer", "answered_ms"),
+    [
+        ("wait=2", 2_000),
+        ("respond-async, Wait = 3 ; x=y", 3_000),
+        ('return=minimal, wait="1", wait=7', 1_000),
+        ("wait=0", HOP_MS_MIN),
+        ("wait=60", STORE_DEADLINE_MS),
+        ("wait", STORE_DEADLINE_MS),
+        ("wait=-1", STORE_DEADLINE_MS),
+        ("wait=1.5", STORE_DEADLINE_MS),
+        ("wait=a", STORE_DEADLINE_MS),
+        ("wait=", STORE_DEADLINE_MS),
+    ],
+)
+def test_a_produce_is_answered_within_the_time_it_prefers(
+    store: TroubledStore, client: Client, topic: Topic, prefer: str, answered_ms: int
+) -> None:
+    topic.produce({"body": "where", "queue": 3})
+    store.before = hanging(client, *range(QUEUES))
+    began_ms = client.clock.ms
+    body = {"messages": [{"body": "a", "queue": 3}]}
+    answer = client.ask("POST", f"{topic.path}/messages", body, prefer=prefer)
+    assert answer.problem == (503, "StoreUnavailable")
+    assert "outcome" not in answer.json
+    assert client.clock.ms - began_ms == answered_ms
+    store.before = unavailable()
+    assert bodies(topic.read()["messages"]) == ["where"]
+
+
+def test_a_message_hops_with_half_of_the_time_that_is_left(store: TroubledStore, client: Client, topic: Topic) -> None:
+    queue = sticky(topic)
+    store.before = hanging(client, queue)
+    began_ms = client.clock.ms
+    answer = client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, prefer="wait=1")
+    assert answer.json["messages"][0]["queue"] != queue
+    assert client.clock.ms - began_ms == 500
+
+
+def test_no_queue_is_tried_when_the_time_is_over(store: TroubledStore, client: Client, topic: Topic) -> None:
+    tried: list[int] = []
+    fails = failing(*range(QUEUES), took_ms=2_000, client=client)
+    store.before = lambda verb, about: (trouble := fails(verb, about)) and (tried.append(1) or trouble)
+    answer = client.ask("POST", f"{topic.path}/messages", {"messages": [{"body": "a"}]}, prefer="wait=1")
+    assert (answer.status, len(tried)) == (503, 1)
 
 
 def test_a_queue_that_hangs_leaves_time_for_another(store: TroubledStore, client: Client, topic: Topic) -> None:

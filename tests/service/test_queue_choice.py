@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.queue_choice import ISOLATED_MS_MAX, ISOLATED_MS_MIN, QueueChoice
@@ -54,6 +55,22 @@ def test_a_queue_that_works_again_starts_over(choice: QueueChoice, clock: Clock)
     choice.note(2, has_failed=False)
     choice.note(2, has_failed=True)
     assert away_ms(choice, clock, 2) == ISOLATED_MS_MIN
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "seconds"),
+    [(50, 0), (100, 0), (549, 0), (550, 2), (1_800, 5), (2_999, 5), (3_000, 6), (5_000, 10), (15_000, 30)],
+)
+def test_a_slow_queue_is_avoided_the_longer_the_slower_it_was(
+    choice: QueueChoice, clock: Clock, took_ms: int, seconds: int
+) -> None:
+    choice.note(2, has_failed=False, took_ms=took_ms)
+    assert away_ms(choice, clock, 2) == seconds * SECOND_MS
+
+
+def test_a_failed_queue_is_avoided_at_least_as_long_as_one_that_slow(choice: QueueChoice, clock: Clock) -> None:
+    choice.note(2, has_failed=True, took_ms=1_800)
+    assert away_ms(choice, clock, 2) == 5 * SECOND_MS
 
 
 def test_where_all_queues_fail_the_one_that_is_due_first_is_taken(choice: QueueChoice, clock: Clock) -> None:

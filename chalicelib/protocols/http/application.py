@@ -18,6 +18,7 @@ from chalicelib.base.fields import Label, given, quoted
 from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
 from chalicelib.protocols.http.body import body_of
+from chalicelib.protocols.http.prefer import patience, preferences
 
 _ID_CHARS = 16
 
@@ -79,13 +80,16 @@ def _answered(request: Request, operation: Operation, path: dict[str, str]) -> R
     data = _data(request, operation)
     names = [unquote(path[name]) for name in operation.path_names]
     headers = {name: request.headers.get(name) for name in operation.headers if name != "Prefer"}
+    preferred = preferences(request.headers.get("Prefer", "")) if "Prefer" in operation.headers else {}
     if operation.asks_store:
-        status, answer = operation.call(wiring.api().service, names, data, **headers)
+        service = wiring.api().service
+        with patience(preferred, service.env.runtime.uptime()):
+            status, answer = operation.call(service, names, data, **headers)
     else:
         from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
 
         status, answer = 200, openapi.document()
-    if status == 204 or (status == 200 and "Prefer" in operation.headers and _wants_minimal(request)):
+    if status == 204 or (status == 200 and preferred.get("return", "").lower() == "minimal"):
         return Response("", status_code=204)  # Chalice would send `null` for None
     body = orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE).decode()
     return Response(body, {"Content-Type": "application/json"}, status)
@@ -114,7 +118,3 @@ def _query(request: Request) -> dict[str, str]:
         if len(query.getlist(name)) > 1:
             raise InvalidField(f"parameter {quoted(name)} must be given once, not {len(query.getlist(name))} times")
     return {name: query[name] for name in query}
-
-
-def _wants_minimal(request: Request) -> bool:
-    return "return=minimal" in request.headers.get("prefer", "").replace(" ", "").lower()

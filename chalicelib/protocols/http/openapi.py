@@ -12,7 +12,7 @@ from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family,
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Answer, Sometimes, declarations
-from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX
+from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, HOP_MS_MIN
 from chalicelib.base.schema import array, integer, string
 from chalicelib.protocols import http
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
@@ -26,7 +26,10 @@ _IN_HEADERS = {
         " `traceparent`, unless it has one already. A malformed one is ignored.",
     ),
     "Prefer": string(
-        examples=["return=minimal"], description="`return=minimal` asks for an answer without a body (RFC 7240)."
+        examples=["return=minimal", "wait=2"],
+        description="`return=minimal` asks for an answer without a body. `wait=2` asks for one within two seconds: what"
+        " is not stored by then is not tried any more, and is answered as if the store had failed (503, or 207 if some"
+        f" of it is stored). At least {HOP_MS_MIN} ms are taken. What is malformed is ignored (RFC 7240).",
     ),
 }
 
