@@ -53,7 +53,9 @@ def _everything() -> Written:
     Topic(client, "orders").group("named", start="latest")
     assert client.put("/topics/orders", retention_ms=30 * DAY_MS).status == 200
     topic = Topic(client, "delayed")
-    topic.produce({"body": "later", "dedup_id": "c"}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000)
+    topic.produce(
+        {"body": "later", "dedup_id": "c", "ttl_ms": DAY_MS}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000
+    )
     assert client.delete("/topics/delayed").status == 204
     return store.written
 

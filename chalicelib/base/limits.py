@@ -60,6 +60,9 @@ NACK_DELAY_MS_MAX = 365 * DAY_MS
 DELAY_MS_MAX = 365 * DAY_MS
 """How far ahead a message may be due."""
 
+TTL_MS_MAX = 365 * DAY_MS
+"""The longest time to live of a message: as long as the longest retention."""
+
 ATTEMPTS_DEFAULT = 16
 ATTEMPTS_MAX = 1_000
 

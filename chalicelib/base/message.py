@@ -23,8 +23,9 @@ class Message:
     """A message as its producer sent it. Its body is `text`, or `data` if it was sent as `body_base64`.
 
     `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
-    `dedup_id`: a message with the same one is the same message; the log does not store it. `is_lost`: the log has the
-    message, but its content is gone."""
+    `dedup_id`: a message with the same one is the same message; the log does not store it. `ttl_ms`: how long after it
+    is stored the message is delivered. `correlation_id`: of a request, which is delivered until `reply_by_ms`.
+    `is_lost`: the log has the message, but its content is gone."""
 
     text: str | None
     data: bytes | None
@@ -34,6 +35,9 @@ class Message:
     deliver_at_ms: int | None = None
     delayed_id: str | None = None
     dedup_id: str | None = None
+    ttl_ms: int | None = None
+    correlation_id: str | None = None
+    reply_by_ms: int | None = None
     is_lost: bool = False
 
     @property
@@ -44,6 +48,12 @@ class Message:
     def body_bytes(self) -> int:
         """How long the body is."""
         return len(self.text) if self.text is not None and self.text.isascii() else len(self.body)
+
+    def lives_ms(self, stored_at_ms: int) -> int | None:
+        """How long it is delivered if it is stored then. None: as long as it is retained."""
+        own = [] if self.ttl_ms is None else [self.ttl_ms]
+        until = [] if self.reply_by_ms is None else [self.reply_by_ms - stored_at_ms]
+        return min(own + until, default=None)
 
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""
@@ -68,6 +78,11 @@ class Stored:
     @property
     def message_id(self) -> str:
         return self.message.delayed_id or message_id(self.entry_id, self.queue, self.offset)
+
+    def has_expired(self, now: int) -> bool:
+        """Whether its own time to live is over; the retention of its topic is another matter."""
+        lives_ms = self.message.lives_ms(self.stored_at_ms)
+        return lives_ms is not None and self.stored_at_ms + lives_ms <= now
 
     def as_json(self, topic_name: str) -> dict[str, Any]:
         return {

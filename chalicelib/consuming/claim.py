@@ -100,8 +100,9 @@ class Claimer:
                     return claimed
             else:
                 passed += plan.picked.fresh
+                is_sifted = view.is_sifted
                 self._skipper.look_on(view, want)
-                if view.group.filter and (passed >= PASSED_MAX or view.has_filtered_enough(self._runtime.uptime())):
+                if is_sifted and (passed >= PASSED_MAX or view.has_sifted_enough(self._runtime.uptime())):
                     return Claimed([], [], plan.picked.is_limited)
 
     def give_back(self, view: QueueView, claimed: Claimed, offsets: Collection[int]) -> None:

@@ -1,7 +1,8 @@
 """Reads the messages that a pop has claimed, and delivers them with their receipts.
 
-Missing messages are settled, so that they are not leased again: expired ones are acked, and those without a payload
-become dead letters. Messages that cannot be read now are given back, and their delivery does not count.
+Messages that cannot be delivered any more are settled, so that they are not leased again: expired ones are acked, and
+those without a payload become dead letters. Messages that cannot be read now are given back; their delivery does not
+count.
 """
 
 from __future__ import annotations
@@ -67,9 +68,11 @@ class Deliverer:
             self._claimer.give_back(view, claimed, unread)
             if not stored:
                 raise
-        present = [message for message in stored if not message.message.is_lost]
+        now = self._runtime.now()
+        spent = [message.offset for message in stored if message.has_expired(now)]
+        present = [message for message in stored if not message.message.is_lost and message.offset not in spent]
         missing = leases.keys() - unread - _offsets(present)
-        has_missing = bool(missing) and self._settle_missing(view, receipts, sorted(missing))
+        has_missing = bool(missing) and self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
         if view.group.ordered and not has_missing:
             present = _before(present, missing)
         return [
@@ -100,10 +103,14 @@ class Deliverer:
                     stored += self._reader.stored(view.topic, view.queue, claimed.segments, own)
         return stored
 
-    def _settle_missing(self, view: QueueView, receipts: Mapping[int, str], missing: Sequence[int]) -> bool:
-        """Whether some of these were settled. If the store fails, their lease expires."""
+    def _settle_missing(
+        self, view: QueueView, receipts: Mapping[int, str], spent: Sequence[int], missing: Sequence[int]
+    ) -> bool:
+        """Whether some of these were settled. If the store fails, their lease expires. `spent`: their own time to live
+        is over."""
         with suppress(StoreUnavailable):
-            expired, lost = self.expired_and_lost(view, missing)
+            expired, lost = self.expired_and_lost(view, missing) if missing else ([], [])
+            expired = sorted([*spent, *expired])
             for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):
                 if offsets:
                     texts = [receipts[offset] for offset in offsets]

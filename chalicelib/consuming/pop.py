@@ -142,7 +142,7 @@ class Popper:
                 return popped
             is_limited = is_limited or popped.is_limited
             trouble = trouble or popped.trouble
-            if view.has_filtered_enough(self._runtime.uptime()):
+            if view.has_sifted_enough(self._runtime.uptime()):
                 break
         if trouble:
             raise trouble

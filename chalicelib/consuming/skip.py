@@ -53,27 +53,34 @@ class Skipper:
 
     def examined(self, view: QueueView) -> tuple[range, list[int]]:
         """The offsets examined, and those to deliver."""
-        chain, start = view.chain, view.cursor.next
-        expired_ms = view.topic.expired_ms(self._runtime.now())
+        chain, start, now = view.chain, view.cursor.next, self._runtime.now()
+        expired_ms = view.topic.expired_ms(now)
         offsets = range(start, min(view.end, start + PASSED_AT_ONCE_MAX))
-        fresh = [
-            offset
-            for first, entry in entries(chain)
-            for offset in range(max(first, start), min(first + entry.count, offsets.stop))
-            if entry.stored_at_ms > expired_ms
-        ]
-        if view.group.filter is None:
-            return offsets, fresh
-        reached = within_reach(chain, fresh, FILTERED_BYTES_MAX)
-        if len(reached) < len(fresh):
-            offsets = range(start, reached[-1] + 1)
         wanted: list[int] = []
-        for stored in self._reader.stored(view.topic, view.queue, chain, reached):
-            if stored.message.is_lost or view.group.filter.wants(stored.message):
-                wanted.append(stored.offset)
-            if view.has_filtered_enough(self._runtime.uptime()):
-                return range(start, stored.offset + 1), wanted
+        doubtful: list[int] = []
+        for first, entry in entries(chain):
+            if entry.stored_at_ms > expired_ms:
+                is_doubtful = view.group.filter is not None or entry.may_have_expired(now)
+                ahead = range(max(first, start), min(first + entry.count, offsets.stop))
+                (doubtful if is_doubtful else wanted).extend(ahead)
+        if doubtful:
+            judged, stop = self._judged(view, doubtful, now)
+            offsets = range(start, min(offsets.stop, stop))
+            wanted = sorted(judged + [offset for offset in wanted if offset < stop])
         return offsets, wanted
+
+    def _judged(self, view: QueueView, doubtful: list[int], now: int) -> tuple[list[int], int]:
+        """Those of these messages to deliver, by their content, and the offset before which all were examined."""
+        reached = within_reach(view.chain, doubtful, FILTERED_BYTES_MAX)
+        stop = view.end if len(reached) == len(doubtful) else reached[-1] + 1
+        judged: list[int] = []
+        for stored in self._reader.stored(view.topic, view.queue, view.chain, reached):
+            is_wanted = view.group.filter is None or view.group.filter.wants(stored.message)
+            if stored.message.is_lost or (is_wanted and not stored.has_expired(now)):
+                judged.append(stored.offset)
+            if view.has_sifted_enough(self._runtime.uptime()):
+                return judged, stored.offset + 1
+        return judged, stop
 
     def _passing(self, view: QueueView, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Offsets up to the last message taken; if there are not enough, all examined."""

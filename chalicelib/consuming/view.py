@@ -35,8 +35,8 @@ FILTERING_MS = SECOND_MS
 @dataclass(slots=True)
 class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
-    `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages that the filter
-    rejects. `riding`: acks that a claim carries. `space`: left in the response."""
+    `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
+    `riding`: acks that a claim carries. `space`: left in the response."""
 
     topic: Topic
     group: Group
@@ -86,12 +86,17 @@ class QueueView:
         """Whether messages ahead of the cursor have expired or are removed."""
         expired_ms = self.topic.expired_ms(now)
         return self.begins_behind or any(
-            entry.stored_at_ms <= expired_ms and first + entry.count > self.cursor.next
+            (entry.stored_at_ms <= expired_ms or entry.may_have_expired(now)) and first + entry.count > self.cursor.next
             for first, entry in entries(self.chain)
         )
 
-    def has_filtered_enough(self, uptime_ms: int) -> bool:
-        return self.group.filter is not None and uptime_ms > self.filter_until_ms
+    @property
+    def is_sifted(self) -> bool:
+        """Whether messages ahead are judged one by one: by a filter, or by their own time to live."""
+        return self.group.filter is not None or any(entry.least_ttl_ms is not None for _, entry in entries(self.chain))
+
+    def has_sifted_enough(self, uptime_ms: int) -> bool:
+        return uptime_ms > self.filter_until_ms and self.is_sifted
 
 
 @dataclass(slots=True)

@@ -1,9 +1,10 @@
 """Packs the messages of one entry into bytes and back.
 
 Newline-delimited JSON, one object a message, so that a pipeline can parse it in bulk: `b` body as text, or `B` body in
-base64, then `k` key, `t` tag and `p` properties if given, and `i`, the id of a delayed message. The lines are
-compressed with zstd if that makes them smaller; the codec is named beside the data. Storage is billed by the kilobyte:
-level 9 costs 0.4 ms for 24 KB and saves a tenth over level 3 (see benchmarks/README.md).
+base64, then `k` key, `t` tag and `p` properties if given, `i`, the id of a delayed message, `l`, the time to live, and
+`q` and `u`, the correlation id of a request and when it ends. The lines are compressed with zstd if that makes them
+smaller; the codec is named beside the data. Storage is billed by the kilobyte: level 9 costs 0.4 ms for 24 KB and saves
+a tenth over level 3 (see benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ def _line(message: Message) -> dict[str, Any]:
         line["p"] = message.properties
     if message.delayed_id is not None:
         line["i"] = message.delayed_id
+    if message.ttl_ms is not None:
+        line["l"] = message.ttl_ms
+    if message.correlation_id is not None:
+        line["q"], line["u"] = message.correlation_id, message.reply_by_ms
     return line
 
 
@@ -73,4 +78,14 @@ def _message(line: dict[str, Any]) -> Message:
     if not isinstance(text, str | None):
         raise TypeError("a text body is not text")
     data = None if text is not None else base64.b64decode(line["B"])
-    return Message(text, data, line.get("k"), line.get("t"), line.get("p", {}), delayed_id=line.get("i"))
+    return Message(
+        text,
+        data,
+        line.get("k"),
+        line.get("t"),
+        line.get("p", {}),
+        delayed_id=line.get("i"),
+        ttl_ms=line.get("l"),
+        correlation_id=line.get("q"),
+        reply_by_ms=line.get("u"),
+    )

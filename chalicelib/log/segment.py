@@ -25,11 +25,15 @@ PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
 _NAMES_BYTES = 17
 """The names of an entry's attributes, as DynamoDB counts them in a list of maps."""
+_LIFE_NAME_BYTES = 2
+"""The same for one that few entries have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items."""
+    """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items.
+
+    `least_ttl_ms`: the shortest time that one of them is delivered. None: all are delivered while they are retained."""
 
     id: bytes
     count: int
@@ -38,27 +42,37 @@ class Entry:
     wire_bytes: int
     data: bytes | None
     pieces: int = 0
+    least_ttl_ms: int | None = None
 
     @classmethod
     def packed(cls, entry_id: bytes, messages: Sequence[Message], now: int) -> Entry:
         codec, data, wire_bytes = pack(messages)
-        return cls(entry_id, len(messages), now, codec, wire_bytes, data)
+        lives = [ms for message in messages if (ms := message.lives_ms(now)) is not None]
+        least_ttl_ms = min(lives, default=None)
+        return cls(entry_id, len(messages), now, codec, wire_bytes, data, least_ttl_ms=least_ttl_ms)
 
     @classmethod
     def of(cls, item: Item) -> Entry:
-        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], item.get("d"), item.get("p", 0))
+        place = (item.get("d"), item.get("p", 0))
+        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], *place, item.get("l"))
 
     def as_item(self) -> dict[str, Any]:
         place = {"p": self.pieces} if self.data is None else {"d": self.data}
         head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
-        return {**head, **place}
+        life = {} if self.least_ttl_ms is None else {"l": self.least_ttl_ms}
+        return {**head, **place, **life}
+
+    def may_have_expired(self, now: int) -> bool:
+        """Whether the time to live of one of its messages is over."""
+        return self.least_ttl_ms is not None and self.stored_at_ms + self.least_ttl_ms <= now
 
     @property
     def size(self) -> int:
         """How much larger it makes a segment, as DynamoDB counts."""
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *([self.pieces] if self.data is None else [])]
         content = len(self.id) + len(self.codec) + len(self.data or b"")
-        return _NAMES_BYTES + content + sum(_number_bytes(number) for number in numbers)
+        life = 0 if self.least_ttl_ms is None else _LIFE_NAME_BYTES + _number_bytes(self.least_ttl_ms)
+        return _NAMES_BYTES + content + life + sum(_number_bytes(number) for number in numbers)
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""

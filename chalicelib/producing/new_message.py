@@ -137,7 +137,17 @@ class PlainMessage:
 
 
 @request
-class NewMessage(PlainMessage):
+class HalfMessage(PlainMessage):
+    """A message of a transaction. Exactly one of `body` and `body_base64` is given.
+
+    ttl_ms: How long the message is delivered, in milliseconds after it is stored, or for a delayed message after it is
+        delivered into its queue. Then no group gets it any more, neither first nor again."""
+
+    ttl_ms: int | None = optional(integer(1, limits.TTL_MS_MAX, examples=[60000]))
+
+
+@request
+class NewMessage(HalfMessage):
     """A message to store. Exactly one of `body` and `body_base64` is given.
 
     delay_ms: Do not deliver the message until this long from now, in milliseconds.
@@ -218,8 +228,16 @@ def parse(data: object, queues: int, path: str, now: int, kind: type = NewMessag
         raise InvalidField(f"exactly one of {label.inside('body')} and {label.inside('body_base64')} must be given")
     queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
     due_ms = _due(fields, label, now)
-    own = (fields.get("key"), fields.get("tag"), fields.get("properties") or {})
-    message = Message(fields.get("body"), fields.get("body_base64"), *own, due_ms, dedup_id=fields.get("dedup_id"))
+    message = Message(
+        fields.get("body"),
+        fields.get("body_base64"),
+        fields.get("key"),
+        fields.get("tag"),
+        fields.get("properties") or {},
+        due_ms,
+        dedup_id=fields.get("dedup_id"),
+        ttl_ms=fields.get("ttl_ms"),
+    )
     _demand_deliverable(message, path)
     return Sending(message, queue)
 

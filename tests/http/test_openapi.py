@@ -105,7 +105,7 @@ FIELDS = {
     "TopicSettings": "queues retention_ms index_keys",
     "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered rate_limit filter"
     " alarm",
-    "NewMessage": "body body_base64 key tag properties queue delay_ms deliver_at_ms dedup_id",
+    "NewMessage": "body body_base64 key tag properties queue ttl_ms delay_ms deliver_at_ms dedup_id",
     "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack",
 }
 
