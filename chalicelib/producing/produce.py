@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from chalicelib.base import deadline
@@ -18,6 +17,7 @@ from chalicelib.log.segment import Entry
 from chalicelib.log.writer import Packed
 from chalicelib.producing.dedup import Deduplication
 from chalicelib.producing.hooks import SendHooks
+from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.producing.new_message import Sending, parse_batch, parse_for_transaction
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
@@ -155,11 +155,6 @@ class Producer:
         now = self._runtime.uptime()
         left_ms = deadline.give_up_at_ms(now) - now
         return now + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
-
-
-def queue_of_key(key: str, queues: int) -> int:
-    """A hash that, unlike Python's own, is the same in every process and version."""
-    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "big") % queues
 
 
 def _queue(topic: Topic, sending: Sending, unkeyed: int) -> int:

@@ -31,7 +31,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import of_group
 from chalicelib.delays import Delays
 from chalicelib.delays.decision import wait
-from chalicelib.producing.produce import queue_of_key
+from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 
 
