@@ -105,7 +105,7 @@ def script(api: Api, clock: Clock) -> Iterator[str]:
     api.ack("t", "g", {"receipts": receipts[6:8]})
     yield "ack some"
     clock.ms += 1_000
-    for _ in range(12):
+    for _ in range(10):
         pop(ack=list(receipts), max_messages=50)
         yield "pop and ack"
     api.ack("t", "g", {"receipts": receipts})
