@@ -14,7 +14,7 @@ from chalicelib.consuming.pop import Popped
 from chalicelib.consuming.request import Pop
 from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
-from tests.history.facts import NEVER_MS, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
+from tests.history.facts import NEVER_MS, Asked, Attempted, Cancelled, Delivered, Fact, Reset, Sent, Settled
 
 PADDED = "|"
 """The rest of a body only pads its size."""
@@ -103,9 +103,8 @@ class Caller:
         if ask.attempt_id:
             self._attempts.setdefault(ask.attempt_id, began)
         acks = self._asked("ack", group, riding)
-        try:
-            popped = self._service.consuming.pop(self._topic, group, ask)
-        except StoreUnavailable:
+        popped = self._popped(group, ask)
+        if popped is None:
             return None
         self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
@@ -115,6 +114,26 @@ class Caller:
             receipts = [delivered.receipt for delivered in got]
             self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts, ask.wait_ms)])
         return got
+
+    def _popped(self, group: str, ask: Pop) -> Popped | None:
+        self._record.begin([fact := Asked(group, self._now(), ask.invisible_ms or 0)])
+        troubles = self._troubles
+        try:
+            popped = self._service.consuming.pop(self._topic, group, ask)
+        except StoreUnavailable:
+            return None
+        finally:
+            fact.at_ms = self._now()
+        is_free = not (popped.is_paused or popped.is_limited or popped.retry_after_ms)
+        fact.is_empty = is_free and not popped.deliveries
+        fact.is_troubled = self._troubles > troubles
+        self._record.end([fact])
+        return popped
+
+    @property
+    def _troubles(self) -> int:
+        """How many of its requests have gone wrong, if the store counts them."""
+        return int(getattr(self._service.env.store, "troubles", 0))
 
     def ack(self, messages: Sequence[Delivered], group: str | None = None) -> None:
         """`group`: another than theirs, which has to refuse them."""

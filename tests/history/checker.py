@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, pops
+from tests.history import alarms, deaths, expiry, lateness, pops
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -607,6 +607,10 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _a_pop_leaves_nothing_that_is_ready(case: Case) -> Iterator[str]:
+    yield from lateness.a_pop_leaves_nothing_that_is_ready(case, SKEW_MS)
+
+
 def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
     yield from pops.a_pop_waits_no_longer_than_asked(case.history)
 
@@ -657,6 +661,7 @@ CHECKS = (
     _alarms_are_raised_and_cleared_in_turn,
     _an_alarm_fits_the_backlog,
     _a_paused_group_delivers_nothing,
+    _a_pop_leaves_nothing_that_is_ready,
     _a_pop_waits_no_longer_than_asked,
     _a_repeated_attempt_gets_the_same_messages,
 )

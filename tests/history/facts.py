@@ -82,6 +82,21 @@ class Attempted:
 
 
 @dataclass(slots=True)
+class Asked:
+    """A pop, whatever came of it."""
+
+    group: str
+    began_ms: int
+    lease_ms: int
+    at_ms: int = NEVER_MS
+    """When it was answered or failed, or when its caller died."""
+    is_empty: bool = False
+    """It was answered without messages, and named no reason, such as a pause or a cap."""
+    is_troubled: bool = True
+    """It was not answered, or one of its requests to the store went wrong."""
+
+
+@dataclass(slots=True)
 class Paused:
     """A request to pause a group, or to resume it."""
 
@@ -154,7 +169,7 @@ class Look:
     places: set[Place]
 
 
-Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted
+Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted | Asked
 
 
 @dataclass(slots=True)
@@ -180,6 +195,7 @@ class History:
     purges: list[Purge] = field(default_factory=list)
     cancels: list[Cancelled] = field(default_factory=list)
     attempts: list[Attempted] = field(default_factory=list)
+    pops: list[Asked] = field(default_factory=list)
     pauses: list[Paused] = field(default_factory=list)
     dedup_ms: int = 300_000
     """How long a dedup id is valid."""
@@ -209,6 +225,8 @@ class History:
     """Group -> why its dead letters are dead."""
     lost: set[Place] = field(default_factory=set)
     """Messages whose payloads the simulation removed."""
+    stale_ms: int | None = None
+    """Reads show at least what was stored this long ago; None: nobody knows."""
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
@@ -241,6 +259,8 @@ class History:
                 self.cancels.append(fact)
             elif isinstance(fact, Attempted):
                 self.attempts.append(fact)
+            elif isinstance(fact, Asked):
+                self.pops.append(fact)
             else:
                 self.resets.append(fact)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Cancelled, Delivered, History, Reset, Rules, Sent
+from tests.history.facts import Asked, Cancelled, Delivered, History, Reset, Rules, Sent
 
 
 def test_leases_that_follow_each_other_are_fine() -> None:
@@ -306,3 +307,37 @@ def test_nothing_comes_before_it_is_due(at_ms: int, wrong: set[str]) -> None:
     judged = waits(is_there=True)
     judged.delivered = [replace(delivered("r", at_ms, 3_000), answered_ms=at_ms)]
     assert broken(judged) == wrong
+
+
+def _asked(began_ms: int, **more: object) -> Asked:
+    return replace(Asked("g", began_ms, 0, began_ms + 10, is_empty=True, is_troubled=False), **more)  # type: ignore[arg-type]
+
+
+LATE_MS = 1_000 + SKEW_MS + 100
+"""By every clock, and for every read, the lease until 1000 is over."""
+
+
+@pytest.mark.parametrize(
+    ("pop", "more", "is_wrong"),
+    [
+        (_asked(LATE_MS), {}, True),
+        (_asked(LATE_MS - 100), {}, False),
+        (_asked(LATE_MS, is_empty=False), {}, False),
+        (_asked(LATE_MS, is_troubled=True), {}, False),
+        (_asked(LATE_MS, group="h"), {}, True),
+        (_asked(LATE_MS), {"settled": [settled("ack", "r", 200)]}, False),
+        (_asked(LATE_MS), {"settled": [settled("ack", "r", 200, "LeaseLost")]}, True),
+        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=900)]}, True),
+        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=1_200)]}, False),
+        (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, "unknown")]}, False),
+        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400)]}, False),
+        (_asked(LATE_MS), {"pops": [_asked(100, at_ms=120, is_troubled=True, lease_ms=3_000)]}, False),
+        (_asked(LATE_MS), {"stale_ms": None}, False),
+    ],
+)
+def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[str, Any], is_wrong: bool) -> None:
+    """The message was stored at 0 and leased once, until 1000."""
+    judged = history(delivered("r", 100, 1_000), **{"stale_ms": 50, **more})
+    judged.sent[0].at_ms = 20
+    judged.pops = [*judged.pops, pop]
+    assert ("a_pop_leaves_nothing_that_is_ready" in broken(judged)) == is_wrong

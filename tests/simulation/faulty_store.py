@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -115,11 +116,14 @@ class FaultyStore:
         self._scheduler = scheduler
         self._random = random
         self._faults = faults
+        self.troubles = 0
+        """How many requests have gone wrong."""
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         if self._faults.unreadable and any(map(_is_of_payloads, reads)):
             self._travel()
             if self._random.random() < self._faults.unreadable:
+                self.troubles += 1
                 raise StoreUnavailable("the payloads are throttled")
         return self._call(lambda: [self._answer(read) for read in reads])
 
@@ -146,10 +150,10 @@ class FaultyStore:
         self._call(once, is_write=True)
 
     def put_all(self, items: Sequence[Item]) -> None:
-        self._call(lambda: self._inner.put_all(items), is_write=True)
+        self._batch([partial(self._inner.put_all, [item]) for item in items])
 
     def remove_all(self, keys: Sequence[Key]) -> None:
-        self._call(lambda: self._inner.remove_all(keys), is_write=True)
+        self._batch([partial(self._inner.remove_all, [key]) for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
         self._call(lambda: self._inner.put_blob(name, data))
@@ -172,6 +176,22 @@ class FaultyStore:
         except (Refused, StoreUnavailable) as trouble:
             return trouble
 
+    def _batch(self, applies: list[Callable[[], None]]) -> None:
+        """One after another in any order, with others in between. A batch that is cut off leaves a part."""
+
+        def apply_each() -> None:
+            self._random.shuffle(applies)
+            for number, apply in enumerate(applies):
+                if number:
+                    self._travel()
+                    if self._random.random() < self._faults.throttle:
+                        self.troubles += 1
+                        raise StoreUnavailable("the rest was throttled", outcome="unknown")
+                apply()
+
+        if applies:
+            self._call(apply_each, is_write=True)
+
     def _call(self, apply: Callable[[], T], is_write: bool = False, is_repeat: bool = False) -> T:
         """One request: on its way, applied, and its reply on the way back. Any of that may go wrong. A repeat that
         fails leaves unknown what became of the first."""
@@ -179,6 +199,7 @@ class FaultyStore:
         self._stall()
         self._travel()
         luck = self._random.random()
+        self.troubles += luck < faults.throttle + faults.lose_request + faults.zombie + faults.lose_reply
         if luck < faults.throttle:
             raise StoreUnavailable("throttled", **({"outcome": "unknown"} if is_repeat else {}))
         luck -= faults.throttle
@@ -210,7 +231,7 @@ class FaultyStore:
 
     def _haunt(self, zombie: Callable[[], object]) -> None:
         def apply_late() -> None:
-            with suppress(Refused):
+            with suppress(Refused, StoreUnavailable):
                 zombie()
 
         self._scheduler.spawn(apply_late, int(self._random.random() * self._faults.zombie_ms_max))

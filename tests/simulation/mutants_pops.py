@@ -7,9 +7,10 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.base.runtime import Runtime
-from chalicelib.consuming import pop
+from chalicelib.consuming import pop, settle
 from chalicelib.consuming.skip import Skipper
-from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors import lease
+from chalicelib.cursors.cursor import Cursor, RetryPage
 from tests.simulation import world
 from tests.simulation.mutants import planted
 
@@ -35,6 +36,35 @@ def waits_by_a_clock_that_is_set() -> Any:
 def repeats_that_take_more() -> Any:
     """A pop that is called again by its attempt id leases once more."""
     return patch.object(Cursor, "held", lambda *_: [])
+
+
+@planted
+def leases_that_come_back_late() -> Any:
+    """A lease is taken over only seconds after it has run out."""
+    return patch.object(lease.Lease, "is_due", lambda self, now: self.deadline + 4_000 <= now and bool(self.owed))
+
+
+@planted
+def nacks_that_come_back_late() -> Any:
+    """A nacked message waits for seconds more than it should."""
+
+    def later(*args: Any) -> Any:
+        made = lease.parked(*args)
+        return dataclasses.replace(made, deadline=made.deadline + 4_000)
+
+    return patch.object(settle, "parked", later)
+
+
+@planted
+def pages_that_come_back_late() -> Any:
+    """A retry page is brought back when its last message is due, and more."""
+    true = RetryPage.holding.__func__  # type: ignore[attr-defined]
+
+    def holding(page_id: str, leases: Any) -> Any:
+        made = true(RetryPage, page_id, leases)
+        return dataclasses.replace(made, due=made.due + 4_000)
+
+    return patch.object(RetryPage, "holding", holding)
 
 
 @planted

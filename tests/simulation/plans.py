@@ -101,7 +101,11 @@ class Plan:
             purges=random.choice((0, 0, 0, 2)),
             alarm_ready=random.choice((0, 0, 0, 1, 4)),
         )
-        return replace(plan, **EXPIRING) if random.random() < 0.2 else plan
+        if random.random() < 0.2:
+            plan = replace(plan, **EXPIRING)
+        elif random.random() < 0.1:
+            plan = replace(plan, faults=replace(ALL, stall=0.03))
+        return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)

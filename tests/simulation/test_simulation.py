@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 
-from tests.simulation.faulty_store import ALL, NONE, PastStore
+from tests.simulation.faulty_store import NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
     CROWD,
@@ -117,18 +116,8 @@ def test_where_the_dead_come_back_histories_run_clean() -> None:
     assert _bad(25, RISEN) == {}
 
 
-def test_histories_whose_callers_stall_run_clean() -> None:
-    assert {seed: violations for seed in range(60) if (violations := play(seed, _stalling(seed)))} == {}
-
-
 def test_where_consumers_lose_patience_histories_run_clean() -> None:
     assert _bad(30, HASTY) == {}
-
-
-def _stalling(seed: int) -> Plan:
-    """The plan of this seed, but that nothing expires: here that takes no longer than callers stall."""
-    plan = replace(Plan.of(seed), retention_ms=0, messages=20, pops=3)
-    return replace(plan, faults=replace(ALL, stall=0.03))
 
 
 def _bad(seeds: int, plan: Plan) -> dict[int, list[str]]:

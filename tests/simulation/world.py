@@ -41,6 +41,9 @@ BOOTED_MS = 900_000
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
 
+_LAST_LOOK_MS = 1_000
+"""Before all is drained."""
+
 QUIET_MS = 20_000
 """After the faults: longer than any lease, retry or zombie."""
 
@@ -54,6 +57,7 @@ class World:
         self._busy = 0
         self.history = History(dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms)
         self.history.are_all_answered = self._plan.faults.are_harmless
+        self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._topic = self._prepared()
 
@@ -249,16 +253,31 @@ class World:
         if self._plan.alarm_ready:
             self._scheduler.spawn(partial(self._judged, self._look_before_the_drain), QUIET_MS - 1_000)
         for group in self._groups:
+            if not self._plan.alarm_ready:
+                self._scheduler.spawn(partial(self._judged, partial(self._take_what_comes_back, group)))
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
         self._scheduler.run(_STEPS_MAX)
+
+    def _take_what_comes_back(self, group: str) -> None:
+        """Pops when the messages that callers hold come back, by every clock."""
+        caller, quiet_ms = self.caller(self.instance(NONE)), self.now + QUIET_MS - _LAST_LOOK_MS
+        late_ms = self._plan.skew_ms + self._plan.set_back_ms + (self.history.stale_ms or 0) + 1
+        while coming := [ms for ms in self._returns_ms(group) if self.now < ms + late_ms < quiet_ms]:
+            self.sleep(min(coming) + late_ms - self.now)
+            self.history.drained.setdefault(group, set()).update(take_all(caller, group))
+
+    def _returns_ms(self, group: str) -> list[int]:
+        history = self.history
+        held = [fact for fact in [*history.delivered, *history.settled] if fact.group == group]
+        return [fact.until_ms for fact in held]
 
     def _drain_group(self, group: str) -> None:
         service = self.instance(NONE)
         caller = self.caller(service)
         self.pause(service, group, False)
         service.admin.groups.put(self._topic, group, self.settings)
-        self.history.drained[group] = take_all(caller, group)
+        self.history.drained.setdefault(group, set()).update(take_all(caller, group))
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet

@@ -1,0 +1,104 @@
+"""Judges how late messages come: a pop that answers none has met none that was ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.history.facts import NEVER_MS, Asked, Delivered, Place
+
+if TYPE_CHECKING:
+    from tests.history.checker import Case
+
+DELAYS_UNSEEN_MS = 5_000
+"""For so long an instance may not know that its topic has delayed messages."""
+GIVEN_BACK_MS = 1_000
+"""Messages that a pop could not read are due again after this."""
+FILTERED_MS = 1_000
+"""A pop that takes longer may have left messages that a filter had to examine."""
+
+
+def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str]:
+    """A message that was stored, and whose lease, or delay, was over when a pop began, by every clock and for every
+    read, is taken by this pop or by another.
+
+    Judges only pops that were answered at once by the store, where no other pop may hold messages unknown to us."""
+    history = case.history
+    for pop in history.pops:
+        if history.stale_ms is None or not pop.is_empty or pop.is_troubled or pop.at_ms - pop.began_ms > FILTERED_MS:
+            continue
+        by_ms = pop.began_ms - skew_ms - history.stale_ms
+        if _is_unsure(case, pop, by_ms):
+            continue
+        for place, stored_ms in _stored_by(case).items():
+            if place in history.dead.get(pop.group, {}) or place in history.lost or not _is_wanted(case, pop, place):
+                continue
+            ready_ms = max(stored_ms, _free_ms(case, pop, place))
+            if (
+                ready_ms < by_ms
+                and case.expires_ms(place) > pop.at_ms + skew_ms
+                and not _waits(case, pop, place, by_ms)
+            ):
+                yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on got nothing"
+
+
+def _is_unsure(case: Case, pop: Asked, by_ms: int) -> bool:
+    """Whether the group was moved, messages may be dead, or another pop may hold some, without anybody knowing."""
+    rules = case.history.rules.get(pop.group)
+    if case.history.retention_ms and rules and rules.max_attempts <= len(case.history.delivered):
+        return True  # dead letters are removed when their messages have expired
+    if any(reset.began_ms <= pop.at_ms for reset in case.resets.get(pop.group, ())):
+        return True
+    if any(change.group == pop.group for change in [*case.history.redrives, *case.history.purges]):
+        return True  # of what was dead nothing may be left to see
+    others = (other for other in case.history.pops if other.group == pop.group and other.began_ms <= pop.at_ms)
+    return any(other.is_troubled and other.at_ms + max(other.lease_ms, GIVEN_BACK_MS) >= by_ms for other in others)
+
+
+def _stored_by(case: Case) -> dict[Place, int]:
+    """When each message was surely in the log, or would be promoted by a pop."""
+    by: dict[Place, int] = {}
+    places = {message_id: place for place, message_id in case.history.ids.items()}
+    for delivered in case.history.delivered:
+        by[delivered.place] = min(delivered.answered_ms, by.get(delivered.place, NEVER_MS))
+    for sent in case.history.sent:
+        place = sent.place or places.get(sent.message_id or "")
+        if place is not None:
+            promoted_ms = max(sent.told_due_ms, sent.at_ms + DELAYS_UNSEEN_MS if sent.told_due_ms else 0)
+            by[place] = min(max(sent.at_ms, promoted_ms), by.get(place, NEVER_MS))
+    return {place: ms for place, ms in by.items() if place in case.history.log}
+
+
+def _is_wanted(case: Case, pop: Asked, place: Place) -> bool:
+    settled = case.settled.get((pop.group, place), ())
+    is_settled = any(
+        fact.verb in ("ack", "bury") and fact.outcome in ("ok", "unknown") and fact.began_ms <= pop.at_ms
+        for fact in settled
+    )
+    return not is_settled and case.wants(pop.group, case.history.log[place])
+
+
+def _free_ms(case: Case, pop: Asked, place: Place) -> int:
+    """When the last lease of the message, or the delay of its last nack, was surely over."""
+    leases = (lease for lease in case.delivered.get((pop.group, place), ()) if lease.began_ms <= pop.at_ms)
+    return max((_end_ms(case, lease, pop.at_ms) for lease in leases), default=0)
+
+
+def _end_ms(case: Case, lease: Delivered, until_ms: int) -> int:
+    end_ms, receipts = lease.until_ms, {lease.receipt}
+    for settled in case.settled.get((lease.group, lease.place), ()):
+        is_held = settled.receipt in receipts and settled.began_ms <= until_ms
+        if not is_held or settled.verb not in ("nack", "extend") or settled.outcome not in ("ok", "unknown"):
+            continue
+        if settled.outcome == "unknown":
+            return NEVER_MS
+        end_ms = max(settled.at_ms, settled.until_ms + (settled.at_ms - settled.began_ms))
+        receipts = receipts | {settled.new_receipt}
+    return end_ms
+
+
+def _waits(case: Case, pop: Asked, place: Place, by_ms: int) -> bool:
+    """Whether another message of an ordered queue may hold it up."""
+    rules = case.history.rules.get(pop.group)
+    others = [other for of, other in case.delivered if of == pop.group and other[0] == place[0]]
+    return bool(rules and rules.ordered) and any(_free_ms(case, pop, other) >= by_ms for other in others)
