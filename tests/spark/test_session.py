@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+import time
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql import functions as F
 
 
 def test_a_session_listens_on_loopback_only_and_counts_time_in_utc(spark: SparkSession) -> None:
@@ -9,3 +14,19 @@ def test_a_session_listens_on_loopback_only_and_counts_time_in_utc(spark: SparkS
     assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
     assert spark.range(3).count() == 3
+
+
+def test_rows_are_counted_though_a_join_keeps_none(
+    spark: SparkSession,
+) -> None:
+    counted = Observation()
+    none = spark.range(0, 4, 1, 2).observe(counted, F.count(F.lit(1)).alias("rows")).where("id > 9")
+    late = spark.range(0, 4, 1, 2).mapInArrow(_slowly, "id long")
+    rows = none.hint("shuffle_merge").join(late, "id", "left_anti").select("id", F.lit(1))
+    assert rows.collect() == []
+    assert counted.get == {"rows": 4}
+
+
+def _slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    time.sleep(0.5)
+    yield from batches
