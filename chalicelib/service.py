@@ -17,6 +17,7 @@ from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.reading import Reading
 from chalicelib.store import Store
+from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
     from chalicelib.upkeep.sweeps import Sweeps
@@ -35,6 +36,7 @@ class Service:
         self.admin = Admin(env, log, self.cursors)
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks())
+        self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
         self.reading = Reading(env, log, self.delays)
 
@@ -43,4 +45,4 @@ class Service:
         """Imported by the first scheduled call, so that no request waits for it."""
         from chalicelib.upkeep.sweeps import Sweeps
 
-        return Sweeps(self.env, self.cursors, self.delays, self.dead_letters, self.admin)
+        return Sweeps(self.env, self.cursors, self.transactions, self.dead_letters, self.admin)

@@ -56,6 +56,13 @@ def _everything() -> Written:
     topic.produce(
         {"body": "later", "dedup_id": "c", "ttl_ms": DAY_MS}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000
     )
+    for number, size in enumerate((2_000, 20)):
+        half = {"messages": [{"body": Random(number).randbytes(size).hex()}, {"body": "b", "queue": 0, "ttl_ms": 5_000}]}
+        begun = client.post("/topics/delayed/transactions", **half, check_after_ms=1).json
+        client.clock.sleep(1)
+        client.post("/topics/delayed/transactions/check")
+        decision = f"/topics/delayed/transactions/{begun['transaction_id']}/{('commit', 'rollback')[number]}"
+        assert client.post(decision).status == 200
     assert client.delete("/topics/delayed").status == 204
     return store.written
 
@@ -63,7 +70,8 @@ def _everything() -> Written:
 def test_the_data_dictionary_names_what_is_written_and_nothing_else() -> None:
     written = _everything()
     documented = dict(ATTRIBUTES)
-    documented["delayed"] = ATTRIBUTES["entry"] | ATTRIBUTES["delayed"]
+    for kind in ("delayed", "transaction"):
+        documented[kind] = ATTRIBUTES["entry"] | ATTRIBUTES[kind]
     assert {kind: set(names) for kind, names in written.items()} == {
         kind: set(names) for kind, names in documented.items()
     }

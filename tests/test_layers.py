@@ -25,6 +25,7 @@ ROOMS = (
     "cursors",
     "delays",
     "producing",
+    "transactions",
     "dead_letters",
     "consuming",
     "reading",

@@ -44,6 +44,7 @@ class Deletion:
         self._close(topic)
         queues = range(topic.queues)
         waiting = [pk(topic.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
+        waiting.append(keys.transactions(topic.id))
         is_done = (
             self._groups(topic, until_ms)
             and self._emptied(topic.id, [_whole(pk) for pk in waiting] if topic.delays else [], until_ms)
@@ -98,7 +99,8 @@ class Deletion:
         return True
 
     def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
-        """Removes all items in these ranges, in parallel, with the payloads of delayed messages. False: out of time."""
+        """Removes all items in these ranges, in parallel, with the payloads of messages that wait.
+        False: out of time."""
         while self._runtime.uptime() <= until_ms:
             items = self._first(spans)
             if not items:

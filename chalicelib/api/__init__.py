@@ -16,11 +16,12 @@ from chalicelib.api.groups import GROUPS
 from chalicelib.api.messages import DELAYS, MESSAGES
 from chalicelib.api.operation import Json, Operation
 from chalicelib.api.topics import TOPICS
+from chalicelib.api.transactions import TRANSACTIONS
 from chalicelib.base.deadline import one_call
 from chalicelib.service import Service
 from chalicelib.table.writes import Item
 
-FAMILIES = (TOPICS, MESSAGES, DELAYS, GROUPS, CONSUMING, DEAD_LETTERS, ABOUT)
+FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, DEAD_LETTERS, ABOUT)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family.operations}
 
 

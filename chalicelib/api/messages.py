@@ -20,7 +20,7 @@ DELAYS = Family(
     "Delays", "Messages that were produced with `delay_ms` or `deliver_at_ms`, until they are delivered: never early."
 )
 
-_NEW = {name: declared.schema for name, declared in declarations(NewMessage).items()}
+NEW = {name: declared.schema for name, declared in declarations(NewMessage).items()}
 _MESSAGES = TOPIC + "/messages"
 _DELAYED = TOPIC + "/delayed"
 
@@ -46,7 +46,7 @@ class ReadRequest(Page):
     queue: int | None = optional(QUEUE, unchecked)
     offset: int | None = optional(OFFSET)
     at_ms: int | None = optional(instant())
-    key: str | None = optional(_NEW["key"], parse_key)
+    key: str | None = optional(NEW["key"], parse_key)
 
 
 class Stored(Answer):
@@ -105,11 +105,11 @@ class _Content(Answer):
     message_id = MESSAGE_ID
     topic = TOPIC_NAME
     queue = QUEUE
-    key = nullable(_NEW["key"])
-    tag = nullable(_NEW["tag"])
-    properties = _NEW["properties"]
-    body = Sometimes(_NEW["body"])
-    body_base64 = Sometimes(_NEW["body_base64"])
+    key = nullable(NEW["key"])
+    tag = nullable(NEW["tag"])
+    properties = NEW["properties"]
+    body = Sometimes(NEW["body"])
+    body_base64 = Sometimes(NEW["body_base64"])
 
 
 class Message(_Content):
@@ -161,10 +161,11 @@ def produce(
     without `key` and `queue` goes to any queue."""
     results = service.producing.produce(topic, request.messages, traceparent)
     is_whole = all(result.error is None for result in results)
-    return 200 if is_whole else 207, {"messages": [_produced(result) for result in results]}
+    return 200 if is_whole else 207, {"messages": [produced(result) for result in results]}
 
 
-def _produced(result: Produced) -> Json:
+def produced(result: Produced) -> Json:
+    """The result of one message."""
     if result.error is not None:
         return {"error": {"code": result.error.code, "detail": result.error.detail, **result.error.members}}
     due = {} if result.deliver_at_ms is None else {"deliver_at_ms": result.deliver_at_ms}

@@ -161,6 +161,9 @@ MESSAGE_ID = string(
     examples=["5c0a7f3e91d2b8460111"],
     description="The message's id. Id, queue and offset stay the same through every retry.",
 )
+TRANSACTION_ID = string(
+    minLength=1, examples=["0d2f6b91c47e5a38b19b76e8eb00"], description="The transaction's id. Opaque."
+)
 GROUP_NAME = string(pattern=limits.NAME_PATTERN, examples=["billing"], description="The group's name.")
 
 

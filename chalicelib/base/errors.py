@@ -59,6 +59,14 @@ class AlreadyDelivered(DecantError):
     """The delayed message was delivered before it could be cancelled."""
 
 
+class TransactionNotFound(DecantError):
+    """The topic has no such transaction: it never had, or the record of its decision has expired."""
+
+
+class TransactionEnded(DecantError):
+    """The opposite was decided about the transaction before."""
+
+
 class NotFound(DecantError):
     """No route has this path."""
 

@@ -63,6 +63,16 @@ DELAY_MS_MAX = 365 * DAY_MS
 TTL_MS_MAX = 365 * DAY_MS
 """The longest time to live of a message: as long as the longest retention."""
 
+HALF_MESSAGES_MAX = 32
+"""Messages in a transaction: one write to the store makes all of them visible, each an item of its own."""
+ROLLBACK_AFTER_MS_DEFAULT = DAY_MS
+ROLLBACK_AFTER_MS_MAX = DELAY_MS_MAX
+"""How long a transaction may stay undecided, and how long before it is checked: as long as a message may wait."""
+CHECK_AFTER_MS_DEFAULT = MINUTE_MS
+CHECKED_DEFAULT = 16
+CHECKED_MAX = 100
+"""Transactions in one check: each costs a write of its own."""
+
 ATTEMPTS_DEFAULT = 16
 ATTEMPTS_MAX = 1_000
 

@@ -77,6 +77,14 @@ class DelayedMessages:
             return None
         return decision.entry.id, queue, first + decision.slots.index(slot), [segment]
 
+    def offsets_with(self, topic: Topic, queue: int, slot: Slot) -> dict[Slot, int]:
+        """The offsets of this message and of those that were delivered with it; none if it is not in the log."""
+        decision = self._decisions.find(topic, queue, slot)
+        if decision is None or decision.entry is None:
+            return {}
+        first, _ = self._writer.search(topic.logs[queue], decision.entry, decision.base)
+        return {} if first is None else {other: first + index for index, other in enumerate(decision.slots)}
+
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
         wait, even if their item exists."""

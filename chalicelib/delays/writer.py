@@ -84,7 +84,11 @@ class DelayWriter:
     def entries(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Entry]:
         """The entries of these messages. Stores their payloads, if they have any. Raises TopicNotFound,
         StoreUnavailable."""
-        self._demand(topic)
+        self.demand(topic)
+        return self.packed(topic, waiting)
+
+    def packed(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Entry]:
+        """The same for a topic of which `demand` is known to be true. Raises StoreUnavailable."""
         now = self._runtime.now()
         ttl = waiting_ttl(max(message.due_ms for message in waiting))
         return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
@@ -109,7 +113,7 @@ class DelayWriter:
                 errors[message] = outcome
         return errors
 
-    def _demand(self, topic: Topic) -> None:
+    def demand(self, topic: Topic) -> None:
         """Makes pops of this topic look for due messages. Delayed messages are in no log whose end would show that the
         topic was deleted, so this reads the topic again. Raises TopicNotFound."""
         current = self._catalogue.current_topic(topic.name)

@@ -13,4 +13,5 @@ class Producing:
     def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks) -> None:
         producer = Producer(env, log, delays.writer, hooks)
         self.produce, self.send, self.outbox_item = producer.produce, producer.send, producer.outbox_item
+        self.choose_queues = producer.choose_queues
         self.hooks = hooks

@@ -177,6 +177,8 @@ class Batch(NamedTuple):
 
 
 PRODUCED = Batch()
+HALVES = Batch(HalfMessage, limits.HALF_MESSAGES_MAX)
+"""The messages of a transaction. They have no delay and no dedup id: the commit says when, and is repeated safely."""
 
 
 def parse_batch(

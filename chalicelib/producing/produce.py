@@ -78,9 +78,15 @@ class Producer:
         """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
         if it has one. Raises TopicNotFound, StoreUnavailable."""
         sending = parse_for_transaction(message, topic.queues, self._runtime.now())
-        sending.queue = _queue(topic, sending, self._choice(topic).unkeyed(topic.logs))
+        self.choose_queues(topic, [sending])
         [waiting] = self._delays.waiting([(sending.queue, sending.message)])
         return self._delays.item(topic, waiting)
+
+    def choose_queues(self, topic: Topic, sendings: Iterable[Sending]) -> None:
+        """Gives each message the queue that it would be stored in now."""
+        unkeyed = self._choice(topic).unkeyed(topic.logs)
+        for sending in sendings:
+            sending.queue = _queue(topic, sending, unkeyed)
 
     def _choice(self, topic: Topic) -> QueueChoice:
         choice = self._choices.get(topic.id) or QueueChoice(self._runtime, self._writer.is_crowded, topic.queues)

@@ -194,6 +194,23 @@ def due_until(due_ms: int) -> str:
     return f"{due_ms:0{_OFFSET_DIGITS}d}{LAST}"
 
 
+def transactions(topic_id: str) -> str:
+    """The transactions that are not decided yet."""
+    return f"transactions#{topic_id}"
+
+
+def transaction(topic_id: str, begun_at_ms: int, entry_id: bytes) -> Key:
+    return Key(transactions(topic_id), f"{begun_at_ms:0{_OFFSET_DIGITS}d}#{entry_id.hex()}")
+
+
+TRANSACTION_PATTERN = DELAYED_PATTERN
+
+
+def decided(topic_id: str, entry_id: bytes) -> Key:
+    """What was decided about a transaction."""
+    return Key(f"decided#{topic_id}#{entry_id.hex()}", "record")
+
+
 def decisions(topic_id: str, queue: int) -> str:
     return f"promotions#{topic_id}#{queue}"
 

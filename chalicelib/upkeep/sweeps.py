@@ -17,11 +17,11 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
-from chalicelib.delays import Delays
 from chalicelib.delays.promoter import first_due
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Set, Write
+from chalicelib.transactions import Transactions
 from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
 
@@ -74,9 +74,13 @@ class Rounds:
 
 
 class Sweeps:
-    def __init__(self, env: Env, cursors: Cursors, delays: Delays, dead_letters: DeadLetters, admin: Admin) -> None:
+    def __init__(
+        self, env: Env, cursors: Cursors, transactions: Transactions, dead_letters: DeadLetters, admin: Admin
+    ) -> None:
+        delays = transactions.delays
         self._store, self._runtime = env.store, env.runtime
         self._consumers, self._promoter = cursors.consumers, delays.promoter
+        self._transactions = transactions
         self._burial, self._deletion = dead_letters.burial, admin.deletion
         self._rounds = Rounds(env)
         self._alarms = Alarms(env, delays, admin)
@@ -116,8 +120,8 @@ class Sweeps:
 
     def expire(self) -> Swept:
         """Removes the remains of deleted topics, forgets idle consumers of broadcast groups, and every hour removes
-        expired data. `seen`: deleted topics with remains, broadcast groups, and topics with expired data. `done`:
-        removals."""
+        expired data and rolls back transactions that nobody decided about in time. `seen`: deleted topics with remains,
+        broadcast groups, and topics with expired data or such transactions. `done`: removals and rollbacks."""
         graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
         until_ms, swept = self._until(), Swept()
         for grave in graves:
@@ -136,6 +140,8 @@ class Sweeps:
             for topic in page:
                 with suppress(TopicNotFound):  # deleted since it was read
                     done = self._expiry.trim(topic, until_ms)
+                    if topic.delays:  # so has every topic that has transactions
+                        done += self._transactions.drop_overdue(topic, until_ms)
                     swept += Swept(bool(done), done)
         return swept
 

@@ -81,6 +81,8 @@ def _likely(draw: st.DrawFn, operation_id: str) -> Case:
     case: Case = draw(operation.as_strategy(path_parameters=_names(operation_id)))
     if "message_id" in case.path_parameters:
         case.path_parameters["message_id"] = draw(st.sampled_from(known().message_ids))
+    if "transaction_id" in case.path_parameters:
+        case.path_parameters["transaction_id"] = draw(st.sampled_from(known().transaction_ids))
     case.query = draw(_real_query(operation_id, case.query))
     if isinstance(case.body, dict):
         case.body = draw(_real_body(case.body))

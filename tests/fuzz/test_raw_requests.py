@@ -99,7 +99,7 @@ def answered(operation: str, raw: bytes, query: str = "", path: dict[str, str] |
 
 
 def _there() -> dict[str, str]:
-    return {**NAMES, "message_id": known().message_ids[0]}
+    return {**NAMES, "message_id": known().message_ids[0], "transaction_id": known().transaction_ids[0]}
 
 
 @pytest.mark.parametrize("operation", WITH_BODY)
@@ -142,7 +142,9 @@ def test_any_query_gets_a_documented_answer(operation: str, query: str) -> None:
 @briefly
 @given(data=st.data())
 def test_any_name_in_the_path_gets_a_documented_answer(operation: str, data: st.DataObject) -> None:
-    given_names = st.fixed_dictionaries({}, optional=dict.fromkeys(("topic", "group", "message_id"), names))
+    given_names = st.fixed_dictionaries(
+        {}, optional=dict.fromkeys(("topic", "group", "message_id", "transaction_id"), names)
+    )
     answered(operation, b"", path=data.draw(given_names))
 
 

@@ -25,10 +25,12 @@ _gateway = Gateway(app, Config.create())
 
 @dataclass(frozen=True)
 class Known:
-    """What a client of the service could know. `receipts`: of messages in flight, acked, nacked, extended, and of
-    another group. `tokens`: of pages of topics, groups and messages."""
+    """What a client of the service could know. `transaction_ids`: undecided, committed, rolled back. `receipts`: of
+    messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of topics, groups and
+    messages."""
 
     message_ids: tuple[str, ...]
+    transaction_ids: tuple[str, ...]
     receipts: tuple[str, ...]
     tokens: tuple[str, ...]
 
@@ -60,7 +62,16 @@ def _furnished() -> tuple[Client, Known]:
     receipts = (*_receipts(group), second.take_one()["receipt"])
     tokens = [client.get(path, limit=1).json["next"] for path in ("/topics", f"{topic.path}/groups")]
     ids = tuple(each["message_id"] for each in stored)
-    return client, Known(ids, receipts, (*tokens, topic.read(limit=1)["next"]))
+    halves = tuple(_begun(client, topic.path, number) for number in range(3))
+    client.ask("POST", f"{topic.path}/transactions/{halves[1]}/commit")
+    client.ask("POST", f"{topic.path}/transactions/{halves[2]}/rollback")
+    return client, Known(ids, halves, receipts, (*tokens, topic.read(limit=1)["next"]))
+
+
+def _begun(client: Client, topic_path: str, number: int) -> str:
+    half = client.post(f"{topic_path}/transactions", messages=[{"body": "half", "queue": number % QUEUES}])
+    transaction_id: str = half.json["transaction_id"]
+    return transaction_id
 
 
 def _receipts(group: Group) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, get_args
 
 import pytest
@@ -25,6 +26,11 @@ PATHS = documented.document()["paths"]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
+def _named(path: str) -> str:
+    """The path with names and ids in it."""
+    return re.sub(r"{\w+}", "x", path.replace("{topic}", "orders").replace("{group}", "billing"))
+
+
 def test_routes_and_documented_operations_are_the_same() -> None:
     routes = {(method, path) for path, methods in app.routes.items() for method in methods}
     assert routes == set(documented.operations())
@@ -45,7 +51,7 @@ def test_the_service_serves_its_own_document(client: Client) -> None:
     [(method, path) for path, known in PATHS.items() for method in METHODS if method.lower() not in known],
 )
 def test_a_method_that_a_path_lacks_is_405_and_lists_the_allowed_ones(client: Client, method: str, path: str) -> None:
-    answer = client.ask(method, path.format(topic="orders", group="billing", message_id="x"))
+    answer = client.ask(method, _named(path))
     assert answer.problem == (405, "MethodNotAllowed")
     assert answer.headers["Allow"] == ", ".join(sorted(each.upper() for each in PATHS[path]))
 
@@ -69,7 +75,7 @@ def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("spoiled", ["{}/", "{}//", "/{}", "//x{}"])
-@pytest.mark.parametrize("path", [path.format(topic="orders", group="billing", message_id="x") for path in PATHS])
+@pytest.mark.parametrize("path", [_named(path) for path in PATHS])
 def test_a_path_with_a_slash_too_many_is_none(client: Client, path: str, spoiled: str, method: str) -> None:
     client.topic("orders").group("billing")
     assert asked(method, spoiled.format(path)) in (None, (404, "NotFound"))
@@ -101,7 +107,7 @@ def asked(method: str, path: str) -> tuple[int, str] | None:
 def test_every_documented_answer_can_be_provoked(operation: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)
     if status == 409:
-        provoked.deliver()
+        provoked.decide_otherwise(operation)
     answer = provoked.answer(operation, status)
     assert answer.status == status
     assert status < 400 or answer.problem[0] == status
@@ -130,6 +136,8 @@ class Provoked:
         group = topic.group("billing")
         waiting = topic.produce("c", delay_ms=1_000)
         held = receipts(group.take_one())
+        halves = f"{topic.path}/transactions"
+        half = f"{halves}/{self.client.post(halves, messages=[{'body': 'd'}]).json['transaction_id']}"
         path = "/topics/orders/groups/billing"
         self.requests: dict[str, tuple[str, str, Any]] = {
             "listTopics": ("GET", "/topics", None),
@@ -141,6 +149,11 @@ class Provoked:
             "getMessage": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}", None),
             "listDelayed": ("GET", "/topics/orders/delayed", None),
             "cancelDelayed": ("DELETE", f"/topics/orders/delayed/{waiting[0]['message_id']}", None),
+            "beginTransaction": ("POST", halves, {"messages": [{"body": "e"}]}),
+            "commitTransaction": ("POST", f"{half}/commit", None),
+            "rollbackTransaction": ("POST", f"{half}/rollback", None),
+            "checkTransactions": ("POST", f"{halves}/check", {}),
+            "listTransactions": ("GET", halves, None),
             "listGroups": ("GET", "/topics/orders/groups", None),
             "putGroup": ("PUT", path, {"paused": False}),
             "getGroup": ("GET", path, None),
@@ -158,8 +171,11 @@ class Provoked:
             "getOpenapi": ("GET", "/openapi.json", None),
         }
 
-    def deliver(self) -> None:
-        """A delivered message is too late to cancel."""
+    def decide_otherwise(self, operation: str) -> None:
+        """A delivered message is too late to cancel, and a transaction is decided once."""
+        opposite = {"commitTransaction": "rollbackTransaction", "rollbackTransaction": "commitTransaction"}
+        if operation in opposite:
+            self.client.ask(*self.requests[opposite[operation]])
         self.client.clock.sleep(1_000)
         self.client.post("/topics/orders/groups/billing/pop")
 
@@ -167,7 +183,7 @@ class Provoked:
         method, path, body = self.requests[operation]
         ask = self.client.ask
         match status:
-            case 201:
+            case 201 if method == "PUT":
                 return ask(method, f"{path}-2", body)
             case 204 if operation == "produce":
                 return ask(method, path, body, prefer="return=minimal")

@@ -8,7 +8,17 @@ from typing import Any
 
 from chalicelib import VERSION
 from chalicelib.api import FAMILIES
-from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family, Json, Operation, described, filled
+from chalicelib.api.operation import (
+    GROUP_NAME,
+    MESSAGE_ID,
+    TOPIC_NAME,
+    TRANSACTION_ID,
+    Family,
+    Json,
+    Operation,
+    described,
+    filled,
+)
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Answer, Sometimes, declarations
@@ -18,7 +28,7 @@ from chalicelib.protocols import http
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 from chalicelib.protocols.http.schemas import Schemas, example_of, with_text, without
 
-_IN_PATH = {"topic": TOPIC_NAME, "group": GROUP_NAME, "message_id": MESSAGE_ID}
+_IN_PATH = {"topic": TOPIC_NAME, "group": GROUP_NAME, "message_id": MESSAGE_ID, "transaction_id": TRANSACTION_ID}
 _IN_HEADERS = {
     "traceparent": string(
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
@@ -120,6 +130,7 @@ _NAMED: dict[str, type[DecantError]] = {
     "topic": errors.TopicNotFound,
     "group": errors.GroupNotFound,
     "message_id": errors.MessageNotFound,
+    "transaction_id": errors.TransactionNotFound,
 }
 _DETAILS = {
     400: "parameter 'limt' is not known here; known are: limit, next",

@@ -23,6 +23,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "GroupNotFound": (404, "The group does not exist"),
     "MessageNotFound": (404, "The message does not exist"),
     "AlreadyDelivered": (409, "The message was already delivered"),
+    "TransactionNotFound": (404, "The transaction does not exist"),
+    "TransactionEnded": (409, "The opposite was decided before"),
     "NotFound": (404, "The path does not exist"),
     "MethodNotAllowed": (405, "Method not allowed"),
     "MessageTooLarge": (413, "A message or a batch is too large"),

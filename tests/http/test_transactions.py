@@ -1,0 +1,482 @@
+"""Transactions: half messages that nobody sees until their sender commits them, and never if it does not."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, ROLLBACK_AFTER_MS_MAX
+from chalicelib.transactions.decisions import NO_QUEUE
+from tests.support.client import Answer, Client, Group, Json, Topic, bodies, offsets
+from tests.support.clock import START_MS, Clock
+from tests.support.hooks import refuse_secrets
+from tests.support.troubled_store import TroubledStore, unavailable, unknown
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+
+def asked_to_begin(topic: Topic, *messages: str | Json, **fields: Any) -> Answer:
+    batch = [{"body": message} if isinstance(message, str) else message for message in messages]
+    return topic.client.post(f"{topic.path}/transactions", messages=batch, **fields)
+
+
+def begin(topic: Topic, *messages: str | Json, **fields: Any) -> str:
+    """The id of a new transaction."""
+    answer = asked_to_begin(topic, *messages, **fields)
+    assert answer.status == 201, answer.json
+    transaction_id: str = answer.json["transaction_id"]
+    return transaction_id
+
+
+def decide(topic: Topic, transaction_id: str, verb: str, client: Client | None = None) -> Answer:
+    return (client or topic.client).ask("POST", f"{topic.path}/transactions/{transaction_id}/{verb}")
+
+
+def commit(topic: Topic, transaction_id: str, client: Client | None = None) -> list[Json]:
+    answer = decide(topic, transaction_id, "commit", client)
+    assert answer.status == 200, answer.json
+    results: list[Json] = answer.json["messages"]
+    return results
+
+
+def roll_back(topic: Topic, transaction_id: str) -> None:
+    answer = decide(topic, transaction_id, "rollback")
+    assert (answer.status, answer.json) == (200, {}), answer.json
+
+
+def check(topic: Topic, client: Client | None = None, **fields: Any) -> list[Json]:
+    answer = (client or topic.client).post(f"{topic.path}/transactions/check", **fields)
+    assert answer.status == 200, answer.json
+    transactions: list[Json] = answer.json["transactions"]
+    return transactions
+
+
+def undecided(topic: Topic, **query: Any) -> Json:
+    answer = topic.client.get(f"{topic.path}/transactions", **query)
+    assert answer.status == 200, answer.json
+    page: Json = answer.json
+    return page
+
+
+def ids(transactions: list[Json]) -> list[str]:
+    return [transaction["transaction_id"] for transaction in transactions]
+
+
+def drained(group: Group) -> list[Json]:
+    got: list[Json] = []
+    while messages := group.pop(max_messages=256)["messages"]:
+        group.ack(*messages)
+        got += messages
+    return got
+
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_half_message_is_seen_when_it_is_committed_and_not_before(topic: Topic, group: Group, clock: Clock) -> None:
+    answer = asked_to_begin(topic, "a", "b")
+    assert (answer.status, answer.json["rollback_at_ms"]) == (201, START_MS + DAY_MS)
+    topic.produce("between")
+    clock.sleep(HOUR_MS)
+    assert bodies(drained(group)) == ["between"]
+    placed = commit(topic, answer.json["transaction_id"])
+    assert [(each["queue"], each["offset"]) for each in placed] == [(0, 1), (0, 2)]
+    came = drained(group)
+    assert bodies(came) == ["a", "b"]
+    assert [(each["message_id"], each["offset"]) for each in came] == [
+        (each["message_id"], each["offset"]) for each in placed
+    ]
+    assert came[0]["stored_at_ms"] == START_MS + HOUR_MS
+
+
+def test_a_commit_makes_messages_visible_before_it_answers(topic: Topic) -> None:
+    commit(topic, begin(topic, "a", "b"))
+    assert bodies(topic.read()["messages"]) == ["a", "b"]
+
+
+def test_a_committed_message_is_found_by_its_id(topic: Topic) -> None:
+    (placed,) = commit(topic, begin(topic, "a"))
+    found = topic.client.get(f"{topic.path}/messages/{placed['message_id']}").json
+    assert (found["body"], found["offset"]) == ("a", 0)
+
+
+def test_what_is_rolled_back_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
+    roll_back(topic, begin(topic, "a"))
+    clock.sleep(2 * DAY_MS)
+    assert group.pop()["messages"] == []
+    assert undecided(topic)["transactions"] == []
+
+
+def test_a_message_keeps_all_it_was_given(client: Client) -> None:
+    topic = client.topic("wide", queues=3)
+    group = topic.group("g")
+    given = {"body_base64": "AAEC", "key": "k", "tag": "t", "properties": {"p": "q"}, "queue": 2}
+    commit(topic, begin(topic, given))
+    message = group.take_one()
+    assert {name: message[name] for name in given} == given
+
+
+def test_messages_go_where_a_produce_would_put_them_and_keep_their_order(client: Client) -> None:
+    topic = client.topic("wide", queues=4)
+    produced = topic.produce("warm", "warm", key="k")
+    batch = [
+        {"body": "1", "key": "k"},
+        {"body": "2", "queue": 3},
+        {"body": "3", "key": "k"},
+        {"body": "4", "queue": 3, "key": "k"},
+    ]
+    placed = commit(topic, begin(topic, *batch))
+    assert [each["queue"] for each in placed] == [produced[0]["queue"], 3, produced[0]["queue"], 3]
+    for queue in {each["queue"] for each in placed}:
+        expected = [sent["body"] for sent, each in zip(batch, placed, strict=True) if each["queue"] == queue]
+        assert [body for body in bodies(topic.read(queue=queue)["messages"]) if body != "warm"] == expected
+
+
+def test_a_full_transaction_over_many_queues_comes_whole(client: Client) -> None:
+    topic = client.topic("wide", queues=5)
+    group = topic.group("g")
+    batch = [{"body": str(number), "queue": number % 5} for number in range(HALF_MESSAGES_MAX)]
+    placed = commit(topic, begin(topic, *batch))
+    assert [each["offset"] for each in placed] == [number // 5 for number in range(HALF_MESSAGES_MAX)]
+    assert sorted(bodies(drained(group)), key=int) == [each["body"] for each in batch]
+
+
+@pytest.mark.parametrize("size", [10, 2_000, 300_000, 4 * 1024 * 1024])
+def test_a_body_of_any_size_comes_out_as_it_went_in(client: Client, topic: Topic, group: Group, size: int) -> None:
+    body = Random(size).randbytes(size // 2).hex()
+    half = begin(topic, body, check_after_ms=1)
+    dropped = begin(topic, body)
+    client.clock.sleep(1)
+    assert check(topic)[0]["messages"][0]["body"] == body
+    commit(topic, half)
+    roll_back(topic, dropped)
+    assert bodies(drained(group)) == [body]
+    held = [pk for pk, items in client.store._items.items() for _ in items if pk.startswith("payload#")]
+    assert len(set(held)) == (size > 1_000)  # that of the log alone
+
+
+def test_the_time_to_live_begins_with_the_commit(topic: Topic, group: Group, clock: Clock) -> None:
+    halves = [begin(topic, {"body": body, "ttl_ms": 1_000}) for body in "ab"]
+    clock.sleep(2_000)
+    commit(topic, halves[0])
+    clock.sleep(999)
+    assert bodies(drained(group)) == ["a"]
+    commit(topic, halves[1])
+    clock.sleep(1_000)
+    assert drained(group) == []
+
+
+def test_a_repeated_decision_gets_the_same_answer_from_any_instance(topic: Topic, group: Group, clock: Clock) -> None:
+    committed, dropped = begin(topic, "a", "b"), begin(topic, "c")
+    first = commit(topic, committed)
+    roll_back(topic, dropped)
+    clock.sleep(DAY_MS)
+    assert commit(topic, committed) == commit(topic, committed, topic.client.another()) == first
+    roll_back(topic, dropped)
+    assert bodies(drained(group)) == ["a", "b"]
+
+
+def test_the_opposite_of_a_decision_is_refused_and_told_why(topic: Topic, group: Group, clock: Clock) -> None:
+    committed, dropped = begin(topic, "a"), begin(topic, "b")
+    clock.sleep(7)
+    commit(topic, committed)
+    roll_back(topic, dropped)
+    late, wrong = decide(topic, committed, "rollback"), decide(topic, dropped, "commit")
+    assert late.problem == wrong.problem == (409, "TransactionEnded")
+    assert f"committed at {START_MS + 7}" in late.json["detail"]
+    assert f"rolled back at {START_MS + 7}" in wrong.json["detail"]
+    assert bodies(drained(group)) == ["a"]
+
+
+@pytest.mark.parametrize("verb", ["commit", "rollback"])
+def test_an_unknown_transaction_is_not_found(client: Client, topic: Topic, verb: str) -> None:
+    elsewhere = begin(client.topic("other"), "a")
+    for unknown_id in (elsewhere, "x", "0" * 40, f"{'0' * 16}b1", f"{'0' * 16}bffffffffffff"):
+        answer = decide(topic, unknown_id, verb)
+        assert answer.problem == (404, "TransactionNotFound")
+        assert unknown_id in answer.json["detail"]
+    assert decide(Topic(client, "none"), elsewhere, verb).problem == (404, "TopicNotFound")
+
+
+def test_nothing_is_decided_after_the_rollback_was_due(topic: Topic, group: Group, clock: Clock) -> None:
+    late, last = begin(topic, "late", rollback_after_ms=1_000), begin(topic, "last", rollback_after_ms=1_000)
+    clock.sleep(999)
+    assert len(undecided(topic)["transactions"]) == 2
+    commit(topic, last)
+    clock.sleep(1)
+    assert undecided(topic)["transactions"] == check(topic) == []
+    assert decide(topic, late, "commit").problem == (409, "TransactionEnded")
+    roll_back(topic, late)
+    clock.set_back_ms = 2_000  # by the instance that asks, it is not due yet
+    assert decide(topic, late, "commit").problem == (409, "TransactionEnded")
+    assert bodies(drained(group)) == ["last"]
+
+
+def test_a_sweep_rolls_back_what_nobody_decided_about(client: Client, topic: Topic, clock: Clock) -> None:
+    large = Random(1).randbytes(2_000).hex()
+    old, young = begin(topic, large, rollback_after_ms=1_000), begin(topic, "young")
+    clock.sleep(HOUR_MS)
+    assert client.api.service.sweeps.expire().done >= 1
+    assert not any(items for pk, items in client.store._items.items() if pk.startswith("payload#"))
+    assert decide(topic, old, "commit").problem == (409, "TransactionEnded")
+    assert ids(undecided(topic)["transactions"]) == [young]
+
+
+# -- beginning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "field", [{"delay_ms": 0}, {"delay_ms": 5}, {"deliver_at_ms": START_MS + 5}, {"dedup_id": "a"}]
+)
+def test_a_half_message_has_no_delay_and_no_dedup_id(topic: Topic, field: Json) -> None:
+    answer = asked_to_begin(topic, "a", {"body": "b", **field}, "c", {"body": "d", **field})
+    assert answer.problem == (400, "InvalidField")
+    assert [each["index"] for each in answer.json["errors"]] == [1, 3]
+    assert f"'messages[1].{next(iter(field))}'" in answer.json["detail"]
+    assert undecided(topic)["transactions"] == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "code"),
+    [
+        ([], "InvalidField"),
+        (["a"] * (HALF_MESSAGES_MAX + 1), "InvalidField"),
+        ([{"body": "a", "dealy_ms": 1}], "UnknownField"),
+        ([{"body": "a", "queue": 1}], "InvalidField"),
+        ([{}], "InvalidField"),
+    ],
+)
+def test_messages_that_are_wrong_are_refused_and_nothing_stored(topic: Topic, messages: list[Any], code: str) -> None:
+    assert asked_to_begin(topic, *messages).problem == (400, code)
+    assert undecided(topic)["transactions"] == []
+
+
+def test_messages_that_no_response_could_carry_are_too_large(topic: Topic) -> None:
+    halves = ["\x01" * 600_000] * 2  # each as JSON seven times as long
+    assert asked_to_begin(topic, *halves).problem == (413, "MessageTooLarge")
+    assert asked_to_begin(topic, *["a" * 1_100_000] * 4).problem == (413, "MessageTooLarge")
+    assert undecided(topic)["transactions"] == []
+
+
+@pytest.mark.parametrize("field", ["check_after_ms", "rollback_after_ms"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, "1", ROLLBACK_AFTER_MS_MAX + 1])
+def test_a_wrong_duration_is_refused(topic: Topic, field: str, value: Any) -> None:
+    answer = asked_to_begin(topic, "a", **{field: value})
+    assert answer.problem == (400, "InvalidField")
+    assert field in answer.json["detail"]
+
+
+def test_hooks_run_around_the_begin_and_may_refuse_it(client: Client, topic: Topic, group: Group) -> None:
+    seen: list[Any] = []
+    hooks = client.api.service.producing.hooks
+    hooks.before.append(refuse_secrets)
+    hooks.after.append(lambda name, messages, outcome: seen.append((name, len(messages), outcome)))
+    assert asked_to_begin(topic, "a", {"body": "b", "tag": "secret"}).problem == (400, "InvalidField")
+    assert isinstance(seen.pop()[2], Exception)
+    half = begin(topic, "a", {"body": "b", "queue": 0})
+    commit(topic, half)
+    ((name, count, outcome),) = seen
+    assert (name, count, [(each.queue, each.message_id) for each in outcome]) == (
+        "orders",
+        2,
+        [(NO_QUEUE, None), (0, None)],
+    )
+
+
+def test_a_message_carries_the_trace_of_the_begin(client: Client, topic: Topic, group: Group) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    path = f"{topic.path}/transactions"
+    answer = client.ask("POST", path, {"messages": [{"body": "a"}]}, traceparent=trace)
+    commit(topic, answer.json["transaction_id"])
+    assert group.take_one()["properties"] == {"traceparent": trace}
+
+
+# -- checking ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_check_returns_what_was_left_undecided_oldest_first(topic: Topic, clock: Clock) -> None:
+    given = {"body_base64": "AAEC", "key": "k", "tag": "t", "properties": {"p": "q"}, "queue": 0, "ttl_ms": 5_000}
+    plain = {"body": "a", "key": None, "tag": None, "properties": {}}
+    halves = []
+    for _ in range(3):
+        halves.append(begin(topic, "a", given))
+        clock.sleep(1)
+    roll_back(topic, halves.pop(1))
+    clock.sleep(MINUTE_MS - 4)
+    assert check(topic) == []
+    clock.sleep(3)
+    told = check(topic)
+    assert ids(told) == halves
+    assert told[0] == {
+        "topic": "orders",
+        "transaction_id": halves[0],
+        "messages": [plain, given],
+        "checks": 1,
+        "created_at_ms": START_MS,
+        "rollback_at_ms": START_MS + DAY_MS,
+    }
+
+
+def test_each_transaction_is_given_to_one_caller_and_later_again(topic: Topic, clock: Clock) -> None:
+    other = topic.client.another()
+    halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(5)]
+    clock.sleep(1_000)
+    told = [ids(check(topic, max=2)), ids(check(topic, other, max=2)), ids(check(topic)), ids(check(topic, other))]
+    assert [len(each) for each in told] == [2, 2, 1, 0]
+    assert sorted(each for taken in told for each in taken) == sorted(halves)
+    clock.sleep(999)
+    assert check(topic) == []
+    clock.sleep(1)
+    assert [each["checks"] for each in check(topic)] == [2] * 5
+
+
+def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: Topic, clock: Clock) -> None:
+    other = topic.client.another()
+    halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(4)]
+    clock.sleep(1_000)
+    faster: list[str] = []
+
+    def intrude(verb: str, about: Any) -> None:
+        if verb == "write":
+            store.before = unavailable()
+            faster.extend(ids(check(topic, other, max=2)))
+
+    store.before = intrude
+    assert sorted(ids(check(topic, max=2)) + faster) == sorted(halves)
+
+
+def test_a_check_waits_until_one_is_due(topic: Topic, clock: Clock) -> None:
+    half = begin(topic, "a", check_after_ms=5_000)
+    assert ids(check(topic, wait_ms=20_000)) == [half]
+    assert clock.ms == START_MS + 5_000
+
+
+def test_a_waiting_check_sees_what_begins_meanwhile(topic: Topic, clock: Clock) -> None:
+    other = topic.client.another()
+    clock.at(START_MS + 3_000, lambda: begin(Topic(other, topic.name), "a", check_after_ms=100))
+    assert len(check(topic, wait_ms=20_000)) == 1
+    assert START_MS + 3_100 <= clock.ms <= START_MS + 4_200
+
+
+def test_a_check_waits_no_longer_than_asked(topic: Topic, clock: Clock) -> None:
+    begin(topic, "a")
+    assert check(topic, wait_ms=7_000) == []
+    assert clock.ms == START_MS + 7_000
+
+
+@pytest.mark.parametrize("fields", [{"max": 0}, {"max": CHECKED_MAX + 1}, {"wait_ms": -1}, {"wait_ms": 20_001}])
+def test_a_wrong_check_is_refused(topic: Topic, fields: Json) -> None:
+    answer = topic.client.post(f"{topic.path}/transactions/check", **fields)
+    assert answer.problem == (400, "InvalidField")
+    assert next(iter(fields)) in answer.json["detail"]
+
+
+def test_an_answer_is_no_larger_than_a_response(topic: Topic, clock: Clock) -> None:
+    halves = [begin(topic, Random(number).randbytes(900_000).hex(), check_after_ms=1) for number in range(3)]
+    halves.sort()
+    clock.sleep(1)
+    page = undecided(topic)
+    rest = undecided(topic, next=page["next"])
+    assert (len(page["transactions"]), len(rest["transactions"]), rest["next"]) == (2, 1, None)
+    told = [len(check(topic)) for _ in range(3)]
+    assert told == [2, 1, 0]
+
+
+# -- listing ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("limit", [1, 4, 10, 1_000])
+def test_pages_hold_every_undecided_transaction_once(topic: Topic, clock: Clock, limit: int) -> None:
+    halves = []
+    for _ in range(10):
+        halves.append(begin(topic, "a"))
+        clock.sleep(1)
+    commit(topic, halves.pop(3))
+    roll_back(topic, halves.pop(6))
+    got: list[str] = []
+    query: Json = {"limit": limit}
+    while True:
+        page = undecided(topic, **query)
+        got += ids(page["transactions"])
+        if page["next"] is None:
+            break
+        query["next"] = page["next"]
+    assert got == halves
+
+
+def test_a_list_shows_how_often_a_transaction_was_checked(topic: Topic, clock: Clock) -> None:
+    begin(topic, "a")
+    assert undecided(topic)["transactions"][0]["checks"] == 0
+    clock.sleep(MINUTE_MS)
+    told = check(topic)
+    assert undecided(topic)["transactions"] == told
+
+
+# -- trouble ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["commit", "rollback"])
+def test_a_decision_whose_answer_is_lost_can_be_repeated(
+    store: TroubledStore, topic: Topic, group: Group, verb: str
+) -> None:
+    half = begin(topic, "a", Random(1).randbytes(2_000).hex())
+    store.after = unknown("write_together")
+    lost = decide(topic, half, verb)
+    assert (lost.problem, lost.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
+    store.after = unavailable()
+    assert decide(topic, half, verb).status == 200
+    assert decide(topic, half, "commit" if verb == "rollback" else "rollback").problem == (409, "TransactionEnded")
+    assert len(drained(group)) == (2 if verb == "commit" else 0)
+
+
+def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, topic: Topic, group: Group) -> None:
+    half = begin(topic, "a", "b")
+    store.before = unavailable("write")  # it is decided, and no further
+    assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
+    store.before = unavailable()
+    came = drained(group)
+    assert bodies(came) == ["a", "b"]
+    assert [each["message_id"] for each in commit(topic, half)] == [each["message_id"] for each in came]
+
+
+def test_a_commit_tells_that_a_message_was_cancelled_meanwhile(store: TroubledStore, topic: Topic) -> None:
+    half = begin(topic, "a", "b")
+    store.before = unavailable("write")
+    assert decide(topic, half, "commit").status == 503
+    store.before = unavailable()
+    first = topic.client.get(f"{topic.path}/delayed").json["messages"][0]
+    assert topic.client.delete(f"{topic.path}/delayed/{first['message_id']}").status == 200
+    assert offsets(commit(topic, half)) == [None, 0]
+
+
+def test_a_throttled_begin_stores_nothing(store: TroubledStore, topic: Topic, group: Group) -> None:
+    store.before = unavailable("write_together")
+    assert asked_to_begin(topic, "a").problem == (503, "StoreUnavailable")
+    store.before = unavailable()
+    assert undecided(topic)["transactions"] == []
+
+
+def test_a_deleted_topic_takes_its_transactions_with_it(client: Client, topic: Topic) -> None:
+    halves = [begin(topic, Random(1).randbytes(2_000).hex()), begin(topic, "a")]
+    topic.delete()
+    assert [pk for pk, items in client.store._items.items() if items and not pk.startswith("log#")] == []
+    again = client.topic("orders")
+    assert undecided(again)["transactions"] == check(again) == []
+    for half in halves:
+        assert decide(again, half, "commit").problem == (404, "TransactionNotFound")
+
+
+def test_a_commit_during_the_deletion_delivers_nothing(store: TroubledStore, client: Client, topic: Topic) -> None:
+    half = begin(topic, "a")
+
+    def delete(verb: str, about: Any) -> None:
+        if verb == "write_together":
+            store.before = unavailable()
+            Topic(client.another(), topic.name).delete()
+
+    store.before = delete
+    assert decide(topic, half, "commit").status == 404
+    again = client.topic("orders")
+    assert again.group("g").pop()["messages"] == []
