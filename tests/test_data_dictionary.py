@@ -57,7 +57,9 @@ def _everything() -> Written:
         {"body": "later", "dedup_id": "c", "ttl_ms": DAY_MS}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000
     )
     for number, size in enumerate((2_000, 20)):
-        half = {"messages": [{"body": Random(number).randbytes(size).hex()}, {"body": "b", "queue": 0, "ttl_ms": 5_000}]}
+        half = {
+            "messages": [{"body": Random(number).randbytes(size).hex()}, {"body": "b", "queue": 0, "ttl_ms": 5_000}]
+        }
         begun = client.post("/topics/delayed/transactions", **half, check_after_ms=1).json
         client.clock.sleep(1)
         client.post("/topics/delayed/transactions/check")
