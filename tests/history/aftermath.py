@@ -32,6 +32,7 @@ def read_log(service: Service, topic: Topic, history: History) -> None:
     for stored in messages_of(service, topic):
         history.log[stored.queue, stored.offset] = stored.message.body.decode().split(PADDED)[0]
         history.ids[stored.queue, stored.offset] = stored.message_id
+        history.stored_ms[stored.queue, stored.offset] = stored.stored_at_ms
 
 
 def take_all(caller: Caller, group: str) -> set[Place]:

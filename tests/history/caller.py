@@ -59,6 +59,7 @@ class Caller:
         padding: str,
         dedup_ids: Sequence[str | None] = (),
         due_ms: Sequence[int] = (),
+        ttls_ms: Sequence[int | None] = (),
     ) -> None:
         """`due_ms`: when each is due; 0: it does not wait."""
         now = self._now()
@@ -67,6 +68,8 @@ class Caller:
             fact.dedup_id = dedup_id
         for fact, due in zip(facts, due_ms, strict=False):
             fact.due_ms = due
+        for fact, ttl_ms in zip(facts, ttls_ms, strict=False):
+            fact.ttl_ms = ttl_ms
         self._record.begin(facts)
         try:
             results = self._service.producing.send(self._topic, [Sending(_message(sent, padding)) for sent in facts])
@@ -235,6 +238,5 @@ class Caller:
 
 
 def _message(fact: Sent, padding: str) -> Message:
-    return Message(
-        f"{fact.body}{PADDED}{padding}", None, fact.key, None, {}, fact.due_ms or None, dedup_id=fact.dedup_id
-    )
+    body, due_ms = f"{fact.body}{PADDED}{padding}", fact.due_ms or None
+    return Message(body, None, fact.key, None, {}, due_ms, dedup_id=fact.dedup_id, ttl_ms=fact.ttl_ms)

@@ -74,6 +74,11 @@ class Case:
         sent = self.sent.get(self.history.log[place])
         return (max(sent.began_ms, sent.due_ms) if sent else 0) + self.history.retention_ms
 
+    def spent_ms(self, place: Place) -> int:
+        """The earliest that the message's own time to live can have been over."""
+        sent = self.sent.get(self.history.log.get(place, ""))
+        return NEVER_MS if sent is None or sent.ttl_ms is None else max(sent.began_ms, sent.due_ms) + sent.ttl_ms
+
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
 
@@ -258,7 +263,7 @@ def _no_message_is_lost(case: Case) -> Iterator[str]:
 
 def _may_be_expired(case: Case, group: str, place: Place) -> bool:
     """By the end of the drain."""
-    return case.expires_ms(place) <= case.history.drained_ms.get(group, 0) + SKEW_MS
+    return min(case.expires_ms(place), case.spent_ms(place)) <= case.history.drained_ms.get(group, 0) + SKEW_MS
 
 
 def _may_have_died_unseen(case: Case, group: str, place: Place) -> bool:
@@ -276,6 +281,23 @@ def _unexpired_messages_stay(case: Case) -> Iterator[str]:
 
 def _expired_messages_are_not_delivered(case: Case) -> Iterator[str]:
     yield from expiry.expired_messages_are_not_delivered(case.history, SKEW_MS)
+
+
+def _no_message_outlives_its_ttl(case: Case) -> Iterator[str]:
+    """Counted from when it was stored, for a delayed message from when it came into the log."""
+    for delivered in case.history.delivered:
+        sent, stored_ms = case.sent.get(delivered.body), case.history.stored_ms.get(delivered.place)
+        if sent and sent.ttl_ms is not None and stored_ms is not None:
+            until_ms = (stored_ms if sent.due_ms else min(stored_ms, sent.at_ms)) + sent.ttl_ms
+            if until_ms + SKEW_MS < delivered.began_ms:
+                yield f"{delivered.group} got {delivered.place} at {delivered.began_ms}, which lived until {until_ms}"
+
+
+def _a_drained_group_has_nothing_left(case: Case) -> Iterator[str]:
+    """What it was not given is settled too, be it expired or unwanted."""
+    for group, left in case.history.left.items():
+        if left:
+            yield f"{group} is drained, and counts {left} messages that it has still to get"
 
 
 def _may_be_purged(case: Case, group: str, place: Place) -> bool:
@@ -349,7 +371,9 @@ def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
     acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
     if any(ack.outcome in ("ok", "unknown") and ack.began_ms <= answered_ms for ack in acks):
         return True
-    if case.expires_ms(place) <= answered_ms + SKEW_MS or _may_have_died_unseen(case, group, place):
+    if min(case.expires_ms(place), case.spent_ms(place)) <= answered_ms + SKEW_MS or _may_have_died_unseen(
+        case, group, place
+    ):
         return True
     same = (delivered.began_ms, delivered.answered_ms)
     return any((delivery.began_ms, delivery.answered_ms) == same for delivery in case.delivered.get((group, place), ()))
@@ -476,7 +500,8 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
         ends |= {settled.new_receipt: settled.until_ms for settled in settlements if settled.new_receipt}
         for settled in settlements:
             is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.verb != "bury"
-            is_live = settled.at_ms + SKEW_MS < ends.get(settled.receipt, 0) and not _may_be_purged(case, group, place)
+            end_ms = min(ends.get(settled.receipt, 0), case.spent_ms(place))  # a repeat of its attempt settles it then
+            is_live = settled.at_ms + SKEW_MS < end_ms and not _may_be_purged(case, group, place)
             if is_refused and is_live and not _was_shown(settled, settlements):
                 yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, before {ends[settled.receipt]}"
 
@@ -616,7 +641,7 @@ def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
 
 
 def _a_repeated_attempt_gets_the_same_messages(case: Case) -> Iterator[str]:
-    yield from pops.a_repeated_attempt_gets_the_same_messages(case.history, SKEW_MS)
+    yield from pops.a_repeated_attempt_gets_the_same_messages(case.history, case.spent_ms, SKEW_MS)
 
 
 _FOR_EVER_MS = 10**15
@@ -641,6 +666,8 @@ CHECKS = (
     _no_message_is_lost,
     _unexpired_messages_stay,
     _expired_messages_are_not_delivered,
+    _no_message_outlives_its_ttl,
+    _a_drained_group_has_nothing_left,
     _a_filter_holds_back_unwanted_messages,
     _an_ordered_queue_waits_for_unsettled_messages,
     _two_leases_never_live_at_once,

@@ -31,6 +31,7 @@ class Sent:
     """The id in the answer. None: the produce failed, or its outcome is unknown."""
     told_due_ms: int = 0
     """The due time in the answer. 0: the message is not delayed."""
+    ttl_ms: int | None = None
     at_ms: int = NEVER_MS
     """When it was answered or given up; never, if its caller died."""
 
@@ -208,6 +209,8 @@ class History:
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)
     """The messages in the log in the end, or before they expired."""
+    stored_ms: dict[Place, int] = field(default_factory=dict)
+    """And when each was stored."""
     ids: dict[Place, str] = field(default_factory=dict)
     """And their ids; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)
@@ -217,6 +220,8 @@ class History:
     """Claims after which more was in flight than allowed."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> the messages delivered in the final drain, after all faults had ceased."""
+    left: dict[str, int] = field(default_factory=dict)
+    """Group -> the messages that its progress counts after that as ready, in flight or retrying."""
     dead: dict[str, dict[Place, int]] = field(default_factory=dict)
     """Group -> its dead letters in the end, each with its attempts."""
     counted: dict[str, int] = field(default_factory=dict)

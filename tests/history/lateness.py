@@ -34,11 +34,8 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
             if place in history.dead.get(pop.group, {}) or place in history.lost or not _is_wanted(case, pop, place):
                 continue
             ready_ms = max(stored_ms, _free_ms(case, pop, place))
-            if (
-                ready_ms < by_ms
-                and case.expires_ms(place) > pop.at_ms + skew_ms
-                and not _waits(case, pop, place, by_ms)
-            ):
+            over_ms = min(case.expires_ms(place), case.spent_ms(place))
+            if ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms):
                 yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on got nothing"
 
 

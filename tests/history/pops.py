@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from tests.history.facts import Attempted, History, Paused
+from tests.history.facts import Attempted, History, Paused, Place
 
 PAUSE_LATE_MS = 500
 """A pop may read settings of its group that are this old."""
@@ -42,14 +42,17 @@ def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
             yield f"{attempt.group} {attempt.attempt_id} was to wait {attempt.wait_ms} ms, {took}"
 
 
-def a_repeated_attempt_gets_the_same_messages(history: History, skew_ms: int) -> Iterator[str]:
+def a_repeated_attempt_gets_the_same_messages(
+    history: History, spent_ms: Callable[[Place], int], skew_ms: int
+) -> Iterator[str]:
     """A repeat with an `attempt_id` gets all messages that the first call took and still holds, and no others. Two
-    calls at once may have taken from two queues; messages that have lost their payloads do not return."""
+    calls at once may have taken from two queues; messages that have lost their payloads, or whose own time to live is
+    over, do not return. `spent_ms`: the earliest that it can be."""
     attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
     for attempt in history.attempts:
         attempts[attempt.group, attempt.attempt_id].append(attempt)
     lost = {delivered.receipt for delivered in history.delivered if delivered.place in history.lost}
-    ends = {delivered.receipt: delivered.until_ms for delivered in history.delivered}
+    ends = {delivered.receipt: min(delivered.until_ms, spent_ms(delivered.place)) for delivered in history.delivered}
     renewed = {settled.new_receipt for settled in history.settled}
     shown = {settled.receipt: settled.began_ms for settled in history.settled}
     for (group, name), calls in attempts.items():

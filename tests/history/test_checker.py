@@ -341,3 +341,16 @@ def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[st
     judged.sent[0].at_ms = 20
     judged.pops = [*judged.pops, pop]
     assert ("a_pop_leaves_nothing_that_is_ready" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize(("began_ms", "is_wrong"), [(700 + SKEW_MS, False), (701 + SKEW_MS, True)])
+def test_a_message_is_not_delivered_when_its_ttl_is_over(began_ms: int, is_wrong: bool) -> None:
+    judged = history(delivered("r", began_ms + 10, began_ms + 900), stored_ms={PLACE: 200})
+    judged.sent[0].ttl_ms = 500
+    assert ("no_message_outlives_its_ttl" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_group_that_is_drained_has_nothing_left(left: int) -> None:
+    wrong = {"a_drained_group_has_nothing_left"} if left else set()
+    assert broken(history(delivered("r", 100, 900), left={"g": left})) == wrong

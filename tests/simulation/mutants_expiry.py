@@ -6,7 +6,9 @@ from itertools import takewhile
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.base.message import Stored
 from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming import delivery
 from chalicelib.log import reader
 from chalicelib.log.segment import Segment
 from chalicelib.upkeep import expiry
@@ -29,6 +31,18 @@ def trims_of_the_last_segment() -> Any:
 def trims_of_what_can_be_read() -> Any:
     """A segment goes when its messages are half as old as they may get."""
     return patch.object(Topic, "gone_ms", lambda self, now: now - self.retention_ms // 2)
+
+
+@planted
+def ttls_that_nobody_looks_at() -> Any:
+    """A message is delivered for as long as it is retained."""
+    return patch.object(Stored, "has_expired", lambda *_: False)
+
+
+@planted
+def spent_messages_that_stay() -> Any:
+    """A message that is not delivered any more is not settled either."""
+    return patch.object(delivery.Deliverer, "ack_expired", lambda *_: None)
 
 
 @planted

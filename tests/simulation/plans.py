@@ -57,6 +57,8 @@ class Plan:
     """How long a dedup id is valid."""
     delayed: float = 0.0
     """The share of delayed messages."""
+    ttls: float = 0.0
+    """The share of messages that live for a while only."""
     cancels: int = 6
     """The number of attempts to cancel one of those."""
     cancels_pause_ms: int = 900
@@ -105,6 +107,7 @@ class Plan:
             plan = replace(plan, **EXPIRING)
         elif random.random() < 0.1:
             plan = replace(plan, faults=replace(ALL, stall=0.03))
+        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
 
 

@@ -24,6 +24,7 @@ stored plainly."""
 PAUSES_MS = (150, 150, 150, 3_000)
 """Between messages with dedup ids: these may be free again by then, or not."""
 
+TTLS_MS = (100, 700, 3_000)
 DELAYS_MS = (1, 400, 2_000, 4_500)
 
 
@@ -50,7 +51,7 @@ class Producer:
             noise = random.randbytes(padding // 2).hex()
             ids = [self._dedup_id() for _ in bodies] if plan.dedup_ids else ()
             due = [self._due_ms() for _ in bodies] if plan.delayed else ()
-            caller.send(bodies, keys, noise, ids, due)
+            caller.send(bodies, keys, noise, ids, due, [self._ttl_ms() for _ in bodies] if plan.ttls else ())
 
     def _dedup_id(self) -> str | None:
         return f"d{self._random.randrange(self._world.plan.dedup_ids)}" if self._random.random() < 0.5 else None
@@ -58,6 +59,9 @@ class Producer:
     def _due_ms(self) -> int:
         is_delayed = self._random.random() < self._world.plan.delayed
         return self._world.now + self._random.choice(DELAYS_MS) if is_delayed else 0
+
+    def _ttl_ms(self) -> int | None:
+        return self._random.choice(TTLS_MS) if self._random.random() < self._world.plan.ttls else None
 
 
 class Canceller:

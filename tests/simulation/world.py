@@ -282,6 +282,8 @@ class World:
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self._topic, group, self.history)
+        parts = service.admin.groups.details(self._topic, group).queues
+        self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
