@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from chalicelib.admin import Admin
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue, Env
+from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
@@ -16,6 +17,7 @@ from chalicelib.log import Log
 from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.reading import Reading
+from chalicelib.requests import Requests
 from chalicelib.store import Store
 from chalicelib.transactions import Transactions
 
@@ -30,14 +32,16 @@ class Service:
         self, store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None
     ) -> None:
         self.env = env = Env(store, runtime, Catalogue(store, runtime))
+        key = SigningKey(env, signing_key)
         log = Log(env)
-        self.cursors = Cursors(env, signing_key)
+        self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
         self.admin = Admin(env, log, self.cursors)
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks())
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
+        self.requests = Requests(env, key, log, self.producing, self.consuming)
         self.reading = Reading(env, log, self.delays)
 
     @cached_property

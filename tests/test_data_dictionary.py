@@ -11,11 +11,11 @@ from chalicelib.base.limits import DAY_MS
 from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
-from tests.support.client import Topic
+from tests.support.client import Client, Topic
 from tests.support.data_dictionary import ATTRIBUTES, ITEMS, kind_of
 
 _TYPES = {bool: "BOOL", int: "N", str: "S", bytes: "B", list: "L", dict: "M"}
-_ENTRIES = {("segment", "entries"), ("decision", "e"), ("dedup", "entry")}
+_ENTRIES = {("segment", "entries"), ("decision", "e"), ("dedup", "entry"), ("reply", "entry")}
 
 Written = dict[str, dict[str, set[str]]]
 
@@ -65,8 +65,19 @@ def _everything() -> Written:
         client.post("/topics/delayed/transactions/check")
         decision = f"/topics/delayed/transactions/{begun['transaction_id']}/{('commit', 'rollback')[number]}"
         assert client.post(decision).status == 200
+    _ask(client)
     assert client.delete("/topics/delayed").status == 204
     return store.written
+
+
+def _ask(client: Client) -> None:
+    """One request is answered, one times out."""
+    group = client.topic("asked").group("workers")
+    assert client.post("/topics/asked/requests", body="a", timeout_ms=100).status == 504
+    client.post("/topics/asked/requests", body="a", wait_ms=0)
+    request = group.take_one()
+    path = f"/requests/{request['correlation_id']}/reply"
+    assert client.post(path, body="b", receipt=request["receipt"]).json["acked"] == 1
 
 
 def test_the_data_dictionary_names_what_is_written_and_nothing_else() -> None:

@@ -28,6 +28,7 @@ ROOMS = (
     "transactions",
     "dead_letters",
     "consuming",
+    "requests",
     "reading",
     "admin",
     "upkeep",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from chalicelib.api.operation import MESSAGE_ID, TOPIC, TOPIC_NAME, Answers, Family, Json, Page, page_of
+from chalicelib.api.operation import CORRELATION_ID, MESSAGE_ID, TOPIC, TOPIC_NAME, Answers, Family, Json, Page, page_of
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE, Produced
@@ -115,10 +115,14 @@ class _Content(Answer):
 class Message(_Content):
     """A message, with exactly one of `body` and `body_base64`.
 
-    stored_at_ms: When the message was stored."""
+    stored_at_ms: When the message was stored.
+    correlation_id: The message is a request: reply to it with this id. Missing otherwise.
+    reply_by_ms: The deadline of the request: a later reply is refused. Missing where there is no `correlation_id`."""
 
     offset = OFFSET
     stored_at_ms = instant()
+    correlation_id = Sometimes(CORRELATION_ID)
+    reply_by_ms = Sometimes(instant())
 
 
 class DelayedMessage(_Content):

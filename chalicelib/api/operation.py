@@ -164,6 +164,11 @@ MESSAGE_ID = string(
 TRANSACTION_ID = string(
     minLength=1, examples=["0d2f6b91c47e5a38b19b76e8eb00"], description="The transaction's id. Opaque."
 )
+CORRELATION_ID = string(
+    minLength=1,
+    examples=["MQGbdvMNaAALuFEF5Qe2X5W9ZjhwWlE3YTpvcmRlcnPkDeQ_jRM4gr9ZbK8Fv6Ht"],
+    description="The request's id. Opaque.",
+)
 GROUP_NAME = string(pattern=limits.NAME_PATTERN, examples=["billing"], description="The group's name.")
 
 

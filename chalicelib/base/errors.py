@@ -55,6 +55,22 @@ class MessageNotFound(DecantError):
     """There is no message with this id here."""
 
 
+class RequestNotFound(DecantError):
+    """This service made no request with this correlation id, or its reply can no longer be fetched."""
+
+
+class AlreadyReplied(DecantError):
+    """The request has another reply."""
+
+
+class RequestExpired(DecantError):
+    """The reply came after the deadline of its request."""
+
+
+class ReplyTimeout(DecantError):
+    """No reply came before the deadline of the request, and none can come any more."""
+
+
 class AlreadyDelivered(DecantError):
     """The delayed message was delivered before it could be cancelled."""
 

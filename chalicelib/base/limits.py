@@ -55,6 +55,19 @@ INVISIBLE_MS_DEFAULT = 30 * SECOND_MS
 WAIT_MS_MAX = 20 * SECOND_MS
 """Long poll: API Gateway gives up after 29 s."""
 
+REPLY_TIMEOUT_MS_MAX = HOUR_MS
+REPLY_TIMEOUT_MS_DEFAULT = 3 * SECOND_MS
+"""How long a request may be answered. What takes longer is a message and another message."""
+
+REPLY_WAIT_MS_MAX = 25 * SECOND_MS
+"""How long one call waits for a reply: API Gateway gives up after 29 s."""
+
+REPLY_KEPT_MS = HOUR_MS
+"""How long after the deadline a reply can be fetched."""
+
+CORRELATION_ID_CHARS_MAX = 256
+"""Correlation ids have some 65, and of a topic with the longest name 190."""
+
 NACK_DELAY_MS_MAX = 365 * DAY_MS
 
 DELAY_MS_MAX = 365 * DAY_MS

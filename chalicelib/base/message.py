@@ -60,6 +60,12 @@ class Message:
         body = {"body": self.text} if self.data is None else {"body_base64": base64.b64encode(self.data).decode()}
         return {**body, "key": self.key, "tag": self.tag, "properties": self.properties}
 
+    def how_to_reply(self) -> dict[str, Any]:
+        """Further fields of a request."""
+        if self.correlation_id is None:
+            return {}
+        return {"correlation_id": self.correlation_id, "reply_by_ms": self.reply_by_ms}
+
 
 LOST = Message("", None, key=None, tag=None, properties={}, is_lost=True)
 """Stands for each message of an entry whose payload is lost."""
@@ -92,6 +98,7 @@ class Stored:
             "offset": self.offset,
             **self.message.content(),
             "stored_at_ms": self.stored_at_ms,
+            **self.message.how_to_reply(),
         }
 
 

@@ -25,6 +25,8 @@ class Catalogue:
         self._store = store
         self._runtime = runtime
         self._topics: BoundedCache[tuple[int, Topic]] = BoundedCache()
+        self._group_names: BoundedCache[str] = BoundedCache()
+        """By topic id and group id."""
 
     def topic(self, name: str) -> Topic:
         """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
@@ -70,6 +72,13 @@ class Catalogue:
         if not groups:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
         return groups[0]
+
+    def group_name(self, topic_id: str, group_id: str) -> str | None:
+        """The name of the group with this id, which may be deleted since; None if there is none."""
+        if self._group_names.get((topic_id, group_id)) is None:
+            for item in self._store.read([Range(keys.groups(topic_id), keys.FIRST, keys.LAST, strong=True)])[0]:
+                self._group_names.keep((topic_id, item["listed"]), item["sk"])
+        return self._group_names.get((topic_id, group_id))
 
     def alarm_state(self, group: Group) -> AlarmState:
         """The state of the group's alarm, read again."""

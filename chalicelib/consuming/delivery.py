@@ -54,7 +54,8 @@ class Deliverer:
 
         Raises StoreUnavailable if none can be read, and TopicNotFound."""
         leases = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
-        receipts = {offset: self._receipt(view, lease, offset) for offset, lease in leases.items()}
+        taken_at_ms = 0 if view.ask.attempt_id else self._runtime.now()
+        receipts = {offset: self._receipt(view, lease, offset, taken_at_ms) for offset, lease in leases.items()}
         unread: set[int] = set()
         try:
             with deadline.part_until(self._half_time(claimed)):
@@ -140,9 +141,10 @@ class Deliverer:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
         self._settler.give_up(view.topic, view.group, batches, _LOST)
 
-    def _receipt(self, view: QueueView, lease: Lease, offset: int) -> str:
+    def _receipt(self, view: QueueView, lease: Lease, offset: int, taken_at_ms: int) -> str:
         place = (view.cursor.consumer, view.queue, view.cursor.epoch, lease.token, offset - lease.start, offset)
-        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, lease.count, lease.attempt))
+        about = (lease.count, lease.attempt, taken_at_ms)
+        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, *about))
 
 
 def _delivery(stored: Stored, lease: Lease, receipt: str) -> Delivery:

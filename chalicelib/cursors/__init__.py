@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.cursors.broadcast import Consumers
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.receipt import Receipts
@@ -14,12 +15,12 @@ _CACHED_LEASES_MAX = 200_000
 
 
 class Cursors:
-    """`signing_key`: for receipts; None: use the one made once and kept in the table."""
+    """`signing_key`: for receipts."""
 
-    def __init__(self, env: Env, signing_key: bytes | None) -> None:
+    def __init__(self, env: Env, signing_key: SigningKey) -> None:
         self.cache: BoundedCache[Cursor] = BoundedCache(_CACHED_LEASES_MAX, lambda cursor: 1 + len(cursor.leases))
         """Cursors by key, as the last requests returned them. First guesses: every write on a cursor is guarded, and a
         stale one costs a rejected write or one more read."""
-        self.receipts = Receipts(env, signing_key)
+        self.receipts = Receipts(signing_key)
         self.retries = Retries(env)
         self.consumers = Consumers(env, self.retries)

@@ -12,6 +12,6 @@ from chalicelib.producing.produce import Producer
 class Producing:
     def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks) -> None:
         producer = Producer(env, log, delays.writer, hooks)
-        self.produce, self.send, self.outbox_item = producer.produce, producer.send, producer.outbox_item
-        self.choose_queues = producer.choose_queues
+        self.produce, self.send_parsed, self.send = producer.produce, producer.send_parsed, producer.send
+        self.outbox_item, self.choose_queues = producer.outbox_item, producer.choose_queues
         self.hooks = hooks

@@ -114,25 +114,30 @@ class Sending:
 
 
 @request
-class PlainMessage:
-    """A message. Exactly one of `body` and `body_base64` is given.
-
-    body: The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted twice,
-        a message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.
+class Content:
+    """body: The payload as text, 1 to {BODY_BYTES_MAX} bytes of UTF-8. As JSON, with quotes and backslashes counted
+        twice, a message has at most {MESSAGE_JSON_BYTES_MAX} bytes: no response could carry more.
     body_base64: The payload as bytes, 1 to {BODY_BYTES_MAX} of them, in base64 (RFC 4648, section 4: standard alphabet,
         padded, no stray bits).
-    key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
-    tag: The kind of message, for filters. No `|`, and no white space around it.
-    properties: The producer's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8.
-    queue: Put the message into exactly this queue, counted from 0; wins over `key`."""
+    properties: The sender's own names and values, together at most {PROPERTIES_BYTES_MAX} bytes of UTF-8."""
 
     RULES: ClassVar[Any] = either(("body",), ("body_base64",))
 
     body: str | None = optional(BODY, _text)
     body_base64: bytes | None = optional(BODY_BASE64, _bytes)
+    properties: dict[str, str] | None = optional(PROPERTIES, _properties)
+
+
+@request
+class PlainMessage(Content):
+    """A message. Exactly one of `body` and `body_base64` is given.
+
+    key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
+    tag: The kind of message, for filters. No `|`, and no white space around it.
+    queue: Put the message into exactly this queue, counted from 0; wins over `key`."""
+
     key: str | None = optional(KEY, parse_key)
     tag: str | None = optional(TAG, _tag)
-    properties: dict[str, str] | None = optional(PROPERTIES, _properties)
     queue: int | None = optional(QUEUE, unchecked)
 
 
@@ -201,14 +206,15 @@ def parse_batch(
     total = sum(sending.message.body_bytes for sending in sendings)
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
-    if traceparent and _TRACE.fullmatch(traceparent):  # the specification says to ignore a malformed one
-        for sending in sendings:
-            sending.message = _traced(sending.message, traceparent)
+    for sending in sendings:
+        sending.message = traced(sending.message, traceparent)
     return sendings
 
 
-def _traced(message: Message, traceparent: str) -> Message:
-    """The message with its trace, unless its producer has set one or it does not fit."""
+def traced(message: Message, traceparent: str | None) -> Message:
+    """The message with the trace of its request, unless its producer has set one or it does not fit."""
+    if not (traceparent and _TRACE.fullmatch(traceparent)):  # the specification says to ignore a malformed one
+        return message
     properties = {**message.properties, TRACE_PROPERTY: message.properties.get(TRACE_PROPERTY, traceparent)}
     return message if properties_bytes(properties) > PROPERTIES_BYTES_MAX else replace(message, properties=properties)
 
@@ -226,10 +232,15 @@ def parse(data: object, queues: int, path: str, now: int, kind: type = NewMessag
     fields = given(NewMessage, data, label)
     if refused := next((name for name in fields if name not in declarations(kind)), None):
         raise InvalidField(f"{label.inside(refused)} cannot be given here; it is {shown(fields[refused])}")
+    queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
+    return Sending(message_of(fields, path, label, _due(fields, label, now)), queue)
+
+
+def message_of(fields: Mapping[str, Any], noun: str, label: Label = Label(), due_ms: int | None = None) -> Message:
+    """The message with these fields, each checked. `noun`: what error texts call it. Raises what is wrong with it as a
+    whole."""
     if ("body" in fields) == ("body_base64" in fields):
         raise InvalidField(f"exactly one of {label.inside('body')} and {label.inside('body_base64')} must be given")
-    queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
-    due_ms = _due(fields, label, now)
     message = Message(
         fields.get("body"),
         fields.get("body_base64"),
@@ -240,8 +251,8 @@ def parse(data: object, queues: int, path: str, now: int, kind: type = NewMessag
         dedup_id=fields.get("dedup_id"),
         ttl_ms=fields.get("ttl_ms"),
     )
-    _demand_deliverable(message, path)
-    return Sending(message, queue)
+    _demand_deliverable(message, noun)
+    return message
 
 
 def parse_for_transaction(data: object, queues: int, now: int) -> Sending:
@@ -263,14 +274,14 @@ def _due(fields: Mapping[str, Any], label: Label, now: int) -> int | None:
     return due_ms if due_ms is not None and due_ms > now else None
 
 
-def _demand_deliverable(message: Message, path: str) -> None:
+def _demand_deliverable(message: Message, noun: str) -> None:
     """Refuses a body that is too large, and a message that no response could carry: a body of control characters is
     seven times as long there."""
     body_bytes, most = message.body_bytes, limits.MESSAGE_JSON_BYTES_MAX
     if body_bytes > BODY_BYTES_MAX:
-        raise MessageTooLarge(f"the body of {path} is {body_bytes} bytes; at most {BODY_BYTES_MAX} fit")
+        raise MessageTooLarge(f"the body of {noun} is {body_bytes} bytes; at most {BODY_BYTES_MAX} fit")
     if body_bytes * 7 < most // 2:
         return
     size = carried_bytes(orjson.dumps(message.content())) + limits.MESSAGE_OVERHEAD_BYTES
     if size > most:
-        raise MessageTooLarge(f"{path} is {size} bytes as JSON, its quotes escaped; a response carries at most {most}")
+        raise MessageTooLarge(f"{noun} is {size} bytes as JSON, its quotes escaped; a response carries at most {most}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
@@ -37,15 +37,23 @@ class Producer:
     def produce(self, topic: Topic, messages: object, traceparent: str | None = None) -> list[Produced]:
         """Checks the `messages` of a request and sends them, between the hooks. Raises what the check, a hook or `send`
         raises."""
-        sendings = parse_batch(messages, topic.queues, self._runtime.now(), traceparent)
+
+        def parse(current: Topic) -> list[Sending]:
+            return parse_batch(messages, current.queues, self._runtime.now(), traceparent)
+
+        return self.send_parsed(topic, parse)
+
+    def send_parsed(self, topic: Topic, parse: Callable[[Topic], list[Sending]]) -> list[Produced]:
+        """Sends the messages that a request has for this topic, between the hooks. `parse` is called again, with the
+        topic as it is now, if it was made again a moment ago."""
+        sendings = parse(topic)
 
         def send() -> list[Produced]:
             try:
                 return self.send(topic, sendings)
             except TopicNotFound:
-                current = self._catalogue.current_topic(topic.name)  # perhaps it was created again a moment ago
-                again = parse_batch(messages, current.queues, self._runtime.now(), traceparent)
-                return self.send(current, again)
+                current = self._catalogue.current_topic(topic.name)
+                return self.send(current, parse(current))
 
         return self._hooks.around(topic.name, [sending.message for sending in sendings], send)
 

@@ -169,6 +169,10 @@ def dead_partition(topic_id: str, group_id: str) -> str:
     return f"dead#{topic_id}#{group_id}"
 
 
+def reply(topic_id: str, nonce: bytes) -> Key:
+    return Key(f"reply#{topic_id}#{nonce.hex()}", "reply")
+
+
 def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
 

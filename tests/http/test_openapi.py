@@ -57,6 +57,10 @@ FIELD_LIMITS = [
     ("CheckRequest.max", "maximum", "CHECKED_MAX"),
     ("CheckRequest.max", "default", "CHECKED_DEFAULT"),
     ("CheckRequest.wait_ms", "maximum", "WAIT_MS_MAX"),
+    ("AskRequest.timeout_ms", "maximum", "REPLY_TIMEOUT_MS_MAX"),
+    ("AskRequest.timeout_ms", "default", "REPLY_TIMEOUT_MS_DEFAULT"),
+    ("AskRequest.wait_ms", "maximum", "REPLY_WAIT_MS_MAX"),
+    ("ReplyRequest.receipt", "maxLength", "RECEIPT_CHARS_MAX"),
     ("RedriveRequest.message_ids", "maxItems", "BATCH_MESSAGES_MAX"),
     ("ExtendRequest.receipts", "maxItems", "BATCH_MESSAGES_MAX"),
     ("ExtendRequest.invisible_ms", "maximum", "INVISIBLE_MS_MAX"),
@@ -68,6 +72,7 @@ PARAMETER_LIMITS = [
     ("limit", "default", "PAGE_DEFAULT"),
     ("offset", "maximum", "OFFSET_MAX"),
     ("at_ms", "maximum", "INSTANT_MS_MAX"),
+    ("wait_ms", "maximum", "REPLY_WAIT_MS_MAX"),
 ]
 
 
@@ -117,6 +122,8 @@ FIELDS = {
     "HalfMessage": "body body_base64 key tag properties queue ttl_ms",
     "TransactionRequest": "messages check_after_ms rollback_after_ms",
     "CheckRequest": "max wait_ms",
+    "AskRequest": "body body_base64 key tag properties queue timeout_ms wait_ms",
+    "ReplyRequest": "body body_base64 properties receipt",
     "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack",
 }
 
@@ -211,6 +218,9 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "redriveDead": "200 400 404 405 413 500 503",
         "purgeDead": "200 400 404 405 413 500 503",
         "extend": "200 400 404 405 413 500 503",
+        "request": "200 202 400 404 405 413 500 503 504",
+        "getReply": "200 202 400 404 405 413 500 503 504",
+        "reply": "201 400 404 405 409 410 413 500 503",
         "getHealth": "200 400 405 413 500 503",
         "getOpenapi": "200 400 405 413 500",
     }

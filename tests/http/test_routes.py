@@ -38,7 +38,8 @@ def test_routes_and_documented_operations_are_the_same() -> None:
 
 def test_who_may_only_read_changes_nothing() -> None:
     reading = {operation.name for operation in OPERATIONS.values() if operation.right in ("read", "anyone")}
-    assert reading == {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
+    getting = {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
+    assert reading == getting - {"get_reply"}, "who asks also ends the request, at its deadline"
     assert {operation.right for operation in OPERATIONS.values()} == set(get_args(Right))
 
 
@@ -63,9 +64,6 @@ def test_a_method_that_a_path_lacks_is_405_and_lists_the_allowed_ones(client: Cl
         ("GET", "/metrics"),
         ("GET", "/topic"),
         ("GET", "/topics/orders/groups/billing/progress"),
-        ("POST", "/topics/orders/requests"),
-        ("GET", "/requests/x"),
-        ("POST", "/requests/x/reply"),
     ],
 )
 def test_a_path_of_a_later_release_is_none(method: str, path: str) -> None:
@@ -108,6 +106,7 @@ def test_every_documented_answer_can_be_provoked(operation: str, status: int, mo
     provoked = Provoked(monkeypatch)
     if status == 409:
         provoked.decide_otherwise(operation)
+    provoked.prepare(operation, status)
     answer = provoked.answer(operation, status)
     assert answer.status == status
     assert status < 400 or answer.problem[0] == status
@@ -138,6 +137,7 @@ class Provoked:
         held = receipts(group.take_one())
         halves = f"{topic.path}/transactions"
         half = f"{halves}/{self.client.post(halves, messages=[{'body': 'd'}]).json['transaction_id']}"
+        self.correlation_id = self.client.post(f"{topic.path}/requests", body="a", wait_ms=0).json["correlation_id"]
         path = "/topics/orders/groups/billing"
         self.requests: dict[str, tuple[str, str, Any]] = {
             "listTopics": ("GET", "/topics", None),
@@ -167,6 +167,9 @@ class Provoked:
             "redriveDead": ("POST", f"{path}/dead/redrive", {}),
             "purgeDead": ("DELETE", f"{path}/dead", None),
             "resetGroup": ("POST", f"{path}/reset", {"to": "earliest"}),
+            "request": ("POST", "/topics/orders/requests", {"body": "a", "wait_ms": 0}),
+            "getReply": ("GET", f"/requests/{self.correlation_id}", None),
+            "reply": ("POST", f"/requests/{self.correlation_id}/reply", {"body": "a"}),
             "getHealth": ("GET", "/health", None),
             "getOpenapi": ("GET", "/openapi.json", None),
         }
@@ -178,6 +181,26 @@ class Provoked:
             self.client.ask(*self.requests[opposite[operation]])
         self.client.clock.sleep(1_000)
         self.client.post("/topics/orders/groups/billing/pop")
+
+    def prepare(self, operation: str, status: int) -> None:
+        """Replies to the request, or lets it time out. A new one waits for that."""
+        clock, path = self.client.clock, f"/requests/{self.correlation_id}"
+        if operation == "request" and status in (200, 504):
+            self.requests["request"] = ("POST", "/topics/orders/requests", {"body": "a"})
+            if status == 200:
+                clock.at(clock.ms + 100, self.reply)
+        elif status == 409 or (operation, status) == ("getReply", 200):
+            self.client.post(f"{path}/reply", body="b")
+        elif status in (410, 504):
+            clock.sleep(3_000)
+            self.client.get(path)
+
+    def reply(self) -> None:
+        """To every request, through another instance."""
+        other = self.client.another()
+        for message in other.post("/topics/orders/groups/billing/pop").json["messages"]:
+            if "correlation_id" in message:
+                other.post(f"/requests/{message['correlation_id']}/reply", body="b")
 
     def answer(self, operation: str, status: int) -> Answer:
         method, path, body = self.requests[operation]
@@ -193,7 +216,7 @@ class Provoked:
             case 400:
                 return ask(method, path, body, query={"limt": 1})
             case 404:
-                return ask(method, path.replace("orders", "others"), body)
+                return ask(method, path.replace("orders", "others").replace(self.correlation_id, "x"), body)
             case 405:
                 return ask("PATCH", path, body)
             case 413:

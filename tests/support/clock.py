@@ -35,14 +35,29 @@ class Clock:
     def at(self, ms: int, action: Callable[[], Any]) -> None:
         heapq.heappush(self._plans, (ms, next(self._numbers), action))
 
-    def sleep(self, ms: int) -> None:
+    def sleep(self, ms: int, bell: Bell | None = None) -> None:
+        """Ends early when the bell rings."""
         self.slept.append(ms)
         end = self.ms + ms
         while self._plans and self._plans[0][0] <= end:
             self.ms, _, action = heapq.heappop(self._plans)
             action()
+            if bell and bell.has_rung:
+                return
         self.ms = end
 
     def runtime(self, seed: int = 0) -> Runtime:
         """This clock, and chance from a seed."""
-        return Runtime(self.now, self.sleep, Random(seed).randbytes, self.uptime)
+        return Runtime(self.now, self.sleep, Random(seed).randbytes, self.uptime, lambda: Bell(self))
+
+
+class Bell:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.has_rung = False
+
+    def ring(self) -> None:
+        self.has_rung = True
+
+    def wait(self, ms: int) -> None:
+        self._clock.sleep(ms, self)

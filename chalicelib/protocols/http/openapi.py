@@ -9,6 +9,7 @@ from typing import Any
 from chalicelib import VERSION
 from chalicelib.api import FAMILIES
 from chalicelib.api.operation import (
+    CORRELATION_ID,
     GROUP_NAME,
     MESSAGE_ID,
     TOPIC_NAME,
@@ -28,7 +29,13 @@ from chalicelib.protocols import http
 from chalicelib.protocols.http.problems import MEDIA_TYPE, PROBLEMS, RETRY_AFTER_S, problem
 from chalicelib.protocols.http.schemas import Schemas, example_of, with_text, without
 
-_IN_PATH = {"topic": TOPIC_NAME, "group": GROUP_NAME, "message_id": MESSAGE_ID, "transaction_id": TRANSACTION_ID}
+_IN_PATH = {
+    "topic": TOPIC_NAME,
+    "group": GROUP_NAME,
+    "message_id": MESSAGE_ID,
+    "transaction_id": TRANSACTION_ID,
+    "correlation_id": CORRELATION_ID,
+}
 _IN_HEADERS = {
     "traceparent": string(
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
@@ -131,15 +138,18 @@ _NAMED: dict[str, type[DecantError]] = {
     "group": errors.GroupNotFound,
     "message_id": errors.MessageNotFound,
     "transaction_id": errors.TransactionNotFound,
+    "correlation_id": errors.RequestNotFound,
 }
 _DETAILS = {
     400: "parameter 'limt' is not known here; known are: limit, next",
     404: "topic 'orders' does not exist",
     405: "PATCH is not allowed here; allowed are GET, PUT",
     409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
+    410: "the reply came after the deadline of its request",
     413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",
     500: "look for 8c1f0a52d7e3b946 in the log",
     503: "the store did not answer",
+    504: "no reply came within 3000 ms",
 }
 _HEADERS = {
     405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, PUT"),
@@ -173,19 +183,21 @@ class Problem(_Wrong):
     status: The HTTP status.
     errors: Every bad message of a batch. `code` and `detail` are those of the first; where some are malformed and
         others only too large, of the first that is malformed.
-    outcome: The store's answer was lost: what was asked for may have happened. Only where a request writes."""
+    outcome: The store's answer was lost: what was asked for may have happened. Only where a request writes.
+    correlation_id: The request that has no reply, or, of a 503, that may be sent."""
 
     type = string(format="uri-reference")
     title = string()
     status = integer()
     errors = Sometimes(array(BadMessage))
     outcome = Sometimes(string(const="unknown"))
+    correlation_id = Sometimes(CORRELATION_ID)
 
 
 def _problems(operation: Operation) -> Json:
     """The error responses of an operation, by status. Those to a malformed request stand also where there is nothing to
     get wrong: a body may come all the same, or a query."""
-    names: Errors = [errors.InvalidName] if operation.path_names else []
+    names: Errors = [errors.InvalidName] if {"topic", "group"} & {*operation.path_names} else []
     malformed: Errors = [errors.UnknownField, errors.InvalidField, *names, errors.InvalidJson]
     by_status: dict[int, Errors] = {}
     for error in [*malformed, *(_NAMED[name] for name in operation.existing), *operation.errors]:

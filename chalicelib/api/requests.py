@@ -1,0 +1,161 @@
+"""Ask, and get an answer. A *request* is a message with a correlation id and a deadline. Every group gets it, and the
+first *reply* of a consumer is the answer. The caller waits for it in the same call, or fetches it later, from any
+instance."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
+from chalicelib.base.errors import AlreadyReplied, ReplyTimeout, RequestExpired
+from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional
+from chalicelib.base.fields import request as request_type
+from chalicelib.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
+from chalicelib.base.schema import array, instant, integer
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.receipt_batch import Failure
+from chalicelib.consuming.request import RECEIPT
+from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, parse_queue, traced
+from chalicelib.requests.waiting import Reply as Replied
+from chalicelib.service import Service
+
+REQUESTS = Family("Requests", __doc__)
+
+_REQUEST = "/requests/{correlation_id}"
+_CONTENT = {name: declared.schema for name, declared in declarations(Content).items()}
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+@request_type
+class AskRequest(PlainMessage):
+    """The message to answer. Exactly one of `body` and `body_base64` is given.
+
+    timeout_ms: How long the request may be answered, in milliseconds from now. Then it is not delivered any more.
+    wait_ms: How long this call waits for the reply. By default `timeout_ms`, and {REPLY_WAIT_MS_MAX} at most."""
+
+    timeout_ms: int = optional(integer(1, REPLY_TIMEOUT_MS_MAX, default=REPLY_TIMEOUT_MS_DEFAULT))
+    wait_ms: int | None = optional(integer(0, REPLY_WAIT_MS_MAX))
+
+
+@request_type
+class FetchRequest:
+    """wait_ms: How long to wait for the reply, in milliseconds."""
+
+    wait_ms: int = optional(integer(0, REPLY_WAIT_MS_MAX, default=0))
+
+
+@request_type
+class ReplyRequest(Content):
+    """The reply. Exactly one of `body` and `body_base64` is given.
+
+    receipt: Ack this message once the reply is stored: the request's message, as a pop delivered it."""
+
+    receipt: str | None = optional(RECEIPT)
+
+
+class Reply(Answer):
+    """The reply, with exactly one of `body` and `body_base64`.
+
+    body: The payload, where it was sent as text.
+    body_base64: The payload, where it was sent as bytes, in base64.
+    properties: The replier's own names and values.
+    replied_at_ms: When the reply was stored."""
+
+    RULES: ClassVar[Any] = {"oneOf": [{"required": ["body"]}, {"required": ["body_base64"]}]}
+    body = Sometimes(_CONTENT["body"])
+    body_base64 = Sometimes(_CONTENT["body_base64"])
+    properties = _CONTENT["properties"]
+    replied_at_ms = instant()
+
+
+class Unanswered(Answer):
+    """There is no reply yet, but there may be one later."""
+
+    correlation_id = CORRELATION_ID
+
+
+class Answered(Answer):
+    """There is a reply."""
+
+    correlation_id = CORRELATION_ID
+    reply = Reply
+
+
+class ReplyResult(Answer):
+    """The reply is stored, or was before.
+
+    acked: Whether the receipt counts, 0 or 1. Only where one was given.
+    failed: The receipt, if it did not count, and why. Only where one was given."""
+
+    acked = Sometimes(integer(0, 1, examples=[1]))
+    failed = Sometimes(array(Failure, maxItems=1))
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+_ASKED: Answers = {200: Answered, 202: Unanswered}
+
+
+@REQUESTS.operation(
+    "POST",
+    TOPIC + "/requests",
+    "produce",
+    _ASKED,
+    AskRequest,
+    errors=(ReplyTimeout,),
+    headers=("traceparent",),
+    is_frequent=True,
+)
+def request(service: Service, topic: Topic, request: AskRequest, traceparent: str | None = None) -> tuple[int, Json]:
+    """Send a request, and wait for its reply.
+
+    504 is final: no reply is accepted after it. If the store fails once the request may be sent, the problem carries
+    its `correlation_id`."""
+    given = {name: getattr(request, name) for name in declarations(PlainMessage)}
+    fields = {name: value for name, value in given.items() if value is not None}
+
+    def parse(current: Topic) -> Sending:
+        queue = None if request.queue is None else parse_queue(request.queue, current.queues, Label("queue"))
+        return Sending(traced(message_of(fields, "the request"), traceparent), queue)
+
+    wait_ms = min(request.timeout_ms, REPLY_WAIT_MS_MAX) if request.wait_ms is None else request.wait_ms
+    correlation_id, reply = service.requests.ask(topic, parse, request.timeout_ms, wait_ms)
+    return _answered(correlation_id, reply)
+
+
+@REQUESTS.operation("GET", _REQUEST, "produce", _ASKED, FetchRequest, errors=(ReplyTimeout,))
+def get_reply(service: Service, correlation_id: str, request: FetchRequest) -> tuple[int, Json]:
+    """Fetch a reply, and wait for it.
+
+    Until {REPLY_KEPT_MS} ms after the request's deadline. 504 is final."""
+    return _answered(correlation_id, service.requests.fetch(correlation_id, request.wait_ms))
+
+
+@REQUESTS.operation(
+    "POST",
+    _REQUEST + "/reply",
+    "consume",
+    {201: ReplyResult},
+    ReplyRequest,
+    errors=(AlreadyReplied, RequestExpired),
+)
+def reply(service: Service, correlation_id: str, request: ReplyRequest) -> Json:
+    """Reply to a request.
+
+    The first reply counts. The same one again, with the same content, is accepted too, so that a lost answer does no
+    harm. The receipt counts only if the reply does."""
+    given = {name: getattr(request, name) for name in declarations(Content)}
+    message = message_of({name: value for name, value in given.items() if value is not None}, "the reply")
+    correlation = service.requests.correlation(correlation_id)
+    failed = service.requests.reply(correlation, message, request.receipt)
+    if request.receipt is None:
+        return {}
+    return {"acked": 1 - len(failed), "failed": [failure.as_json() for failure in failed]}
+
+
+def _answered(correlation_id: str, reply: Replied | None) -> tuple[int, Json]:
+    if reply is None:
+        return 202, {"correlation_id": correlation_id}
+    content = {name: value for name, value in reply.message.content().items() if name not in ("key", "tag")}
+    return 200, {"correlation_id": correlation_id, "reply": {**content, "replied_at_ms": reply.replied_at_ms}}

@@ -1,0 +1,84 @@
+"""Stores replies, then acks the messages of their requests."""
+
+from __future__ import annotations
+
+from chalicelib.base.errors import AlreadyReplied, GroupNotFound, RequestExpired, TopicNotFound
+from chalicelib.base.message import ENTRY_ID_BYTES, Message
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.consuming import Consuming
+from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure
+from chalicelib.cursors.receipt import Receipts
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import PIECE_BYTES_MAX, Entry
+from chalicelib.requests.arrivals import Arrivals
+from chalicelib.requests.correlation import Correlation
+from chalicelib.requests.reply import Replier, fingerprint, is_reply, store
+from chalicelib.store import Keys
+from chalicelib.table.writes import Item, Refused
+
+INLINE_BYTES_MAX = PIECE_BYTES_MAX
+"""A reply up to this size is in its item, and costs one write and one read. A larger one goes into payload items, never
+into S3: nothing would ever remove it there, since no segment points to it."""
+
+
+class Answerer:
+    def __init__(
+        self, env: Env, payloads: Payloads, receipts: Receipts, consuming: Consuming, arrivals: Arrivals
+    ) -> None:
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._payloads, self._receipts, self._arrivals = payloads, receipts, arrivals
+        self._ack_receipts = consuming.ack
+
+    def reply(self, correlation: Correlation, reply: Message, receipt: str | None) -> list[Failure]:
+        """Stores the reply, unless it is stored already; then acks the receipt. Returns the receipt if it failed.
+
+        Raises AlreadyReplied, RequestExpired, StoreUnavailable."""
+        replier = None if receipt is None else self._replier(correlation, receipt)
+        self._answer(correlation, reply, replier)
+        return [] if receipt is None else self._ack(correlation, receipt, replier)
+
+    def _replier(self, correlation: Correlation, text: str) -> Replier | None:
+        receipt = self._receipts.read(text, correlation.topic_id)
+        group_name = self._catalogue.group_name(correlation.topic_id, receipt.group_id) if receipt else None
+        if receipt is None or group_name is None:
+            return None
+        return Replier(group_name, receipt.queue, receipt.offset, receipt.attempt, receipt.taken_at_ms)
+
+    def _answer(self, correlation: Correlation, reply: Message, replier: Replier | None) -> None:
+        now = self._runtime.now()
+        content = fingerprint(reply)
+        entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), [reply], now)
+        is_late = now >= correlation.reply_by_ms
+        if is_late or entry.size > INLINE_BYTES_MAX:
+            items = self._store.read([Keys([correlation.key], strong=True)])[0]
+            if is_late or items:
+                _demand_same(items[0] if items else {}, content, is_late)
+                return
+            [entry] = self._payloads.spill(correlation.topic_id, [(entry, INLINE_BYTES_MAX)], correlation.ttl)
+        try:
+            item = self._store.write(store(correlation, entry, content, replier))
+        except Refused as refused:
+            _demand_same(refused.before or {}, content, is_late)
+        else:
+            self._arrivals.tell(correlation.key, item)
+
+    def _ack(self, correlation: Correlation, text: str, replier: Replier | None) -> list[Failure]:
+        """A receipt is valid for the topic of the request, as it is now."""
+        try:
+            topic = self._catalogue.topic(correlation.topic_name)
+            if topic.id != correlation.topic_id:  # perhaps it was made again a moment ago
+                topic = self._catalogue.current_topic(correlation.topic_name)
+            if replier and topic.id == correlation.topic_id:
+                return self._ack_receipts(topic, replier.group, [text])
+        except (TopicNotFound, GroupNotFound):
+            pass
+        return [Failure(text, RECEIPT_INVALID)]
+
+
+def _demand_same(item: Item, content: bytes, is_late: bool) -> None:
+    """Raises what is wrong with a reply with this content, unless it is the one stored."""
+    if is_reply(item) and item["content"] == content:
+        return
+    if is_late or not is_reply(item):
+        raise RequestExpired("the reply came after the deadline of its request")
+    raise AlreadyReplied("the request has another reply")

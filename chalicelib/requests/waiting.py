@@ -1,0 +1,94 @@
+"""Waits for replies: looks for the reply with growing pauses, and hears at once of one that is stored through the same
+instance. At the deadline the request ends for good."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.base import deadline
+from chalicelib.base.errors import ReplyTimeout, RequestNotFound, StoreUnavailable
+from chalicelib.base.limits import REPLY_KEPT_MS
+from chalicelib.base.message import Message
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.log.payloads import Payloads
+from chalicelib.log.segment import Entry
+from chalicelib.requests.arrivals import Arrivals
+from chalicelib.requests.correlation import Correlation, Correlations
+from chalicelib.requests.reply import is_reply, time_out
+from chalicelib.store import Keys
+from chalicelib.table.writes import Item, Refused
+
+PAUSE_MS_MIN = 5
+PAUSE_MS_MAX = 200
+PAUSE_PART = 10
+"""A call looks again after a tenth of the time since the request was asked, within these bounds: a reply is late by a
+tenth of what it took, and a slow one costs few looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    message: Message
+    replied_at_ms: int
+
+
+class Waiter:
+    def __init__(self, env: Env, payloads: Payloads, correlations: Correlations, arrivals: Arrivals) -> None:
+        self._store, self._runtime = env.store, env.runtime
+        self._payloads, self._correlations, self._arrivals = payloads, correlations, arrivals
+
+    def fetch(self, correlation_id: str, wait_ms: int) -> Reply | None:
+        """The reply to a request, also of another instance. None: there is none after `wait_ms`, but may be one later.
+
+        Raises RequestNotFound, ReplyTimeout, StoreUnavailable."""
+        correlation = self._correlations.read(correlation_id)
+        if self._runtime.now() >= correlation.reply_by_ms + REPLY_KEPT_MS:
+            raise RequestNotFound(f"request '{correlation_id}' ended more than {REPLY_KEPT_MS} ms ago")
+        until_ms = self._runtime.uptime() + wait_ms
+        if item := self._look(correlation):
+            return self._reply(correlation, item)
+        return self.wait(correlation, until_ms)
+
+    def wait(self, correlation: Correlation, until_ms: int | None) -> Reply | None:
+        """The reply, as soon as there is one. None: there is none at this instant of `Runtime.uptime` (None: the
+        deadline), but may be one later.
+
+        Raises ReplyTimeout, StoreUnavailable."""
+        ends_at_ms = self._runtime.uptime() + correlation.reply_by_ms - self._runtime.now()
+        item = self._wait(correlation, ends_at_ms if until_ms is None else min(until_ms, ends_at_ms))
+        if item is None and self._runtime.uptime() >= ends_at_ms:
+            item = self._time_out(correlation)
+        return None if item is None else self._reply(correlation, item)
+
+    def _wait(self, correlation: Correlation, until_ms: int) -> Item | None:
+        began_at_ms = self._runtime.uptime()
+        with self._arrivals.expected(correlation.key) as arrival:
+            while (now := self._runtime.uptime()) < until_ms and not deadline.is_abandoned():
+                elapsed_ms = max(now - began_at_ms, self._runtime.now() - correlation.asked_at_ms)
+                pause_ms = min(max(elapsed_ms // PAUSE_PART, PAUSE_MS_MIN), PAUSE_MS_MAX)
+                arrival.bell.wait(min(pause_ms, until_ms - now))
+                deadline.has_waited(self._runtime.uptime() - now)
+                if item := arrival.item or self._look(correlation):
+                    return item
+        return None
+
+    def _look(self, correlation: Correlation) -> Item | None:
+        items = self._store.read([Keys([correlation.key])])[0]
+        return items[0] if items else None
+
+    def _time_out(self, correlation: Correlation) -> Item:
+        """Ends the request. Returns what is stored about it now: perhaps a reply after all."""
+        try:
+            return self._store.write(time_out(correlation, self._runtime.now()))
+        except Refused as refused:
+            return refused.before or {}
+
+    def _reply(self, correlation: Correlation, item: Item) -> Reply:
+        """Raises ReplyTimeout if the request ended without one."""
+        if not is_reply(item):
+            detail = f"no reply came within {correlation.timeout_ms} ms"
+            raise ReplyTimeout(detail, correlation_id=self._correlations.sign(correlation))
+        entry = Entry.of(item["entry"])
+        [message] = self._payloads.messages(correlation.topic_id, [entry])[entry.id]
+        if message.is_lost:
+            raise StoreUnavailable("the reply is there, but its payload is gone from the store, or damaged")
+        return Reply(message, item["at"])

@@ -1,0 +1,380 @@
+"""Requests and replies over the routes."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import BODY_BYTES_MAX, HOUR_MS, REPLY_KEPT_MS
+from tests.support.client import Answer, Client, Group, Json, Topic
+from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore, unavailable, unknown
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def ask(topic: Topic, body: str = "2 + 2?", **fields: Any) -> Answer:
+    return topic.client.post(f"{topic.path}/requests", body=body, **fields)
+
+
+def asked(topic: Topic, **fields: Any) -> str:
+    """The correlation id of a request for whose reply nobody waits."""
+    answer = ask(topic, wait_ms=0, **fields)
+    assert answer.status == 202, answer.json
+    correlation_id: str = answer.json["correlation_id"]
+    assert answer.json == {"correlation_id": correlation_id}
+    return correlation_id
+
+
+def reply(client: Client, correlation_id: str, body: str = "4", **fields: Any) -> Answer:
+    return client.post(f"/requests/{correlation_id}/reply", body=body, **fields)
+
+
+def fetch(client: Client, correlation_id: str, **query: Any) -> Answer:
+    return client.get(f"/requests/{correlation_id}", **query)
+
+
+def body_of(answer: Answer) -> str:
+    assert answer.status == 200, answer.json
+    body: str = answer.json["reply"]["body"]
+    return body
+
+
+def worker(group: Group, client: Client, **fields: Any) -> None:
+    """Takes one request and replies to it."""
+    message = group.seen_by(client).take_one()
+    answer = reply(client, message["correlation_id"], receipt=message["receipt"], **fields)
+    assert (answer.status, answer.json) == (201, {"acked": 1, "failed": []})
+
+
+# -- asking and answering ---------------------------------------------------------------------------------------------
+
+
+def test_a_caller_gets_the_reply_of_another_instance(topic: Topic, group: Group, clock: Clock) -> None:
+    began_ms = clock.ms
+    other = topic.client.another()
+    clock.at(began_ms + 300, lambda: worker(group, other, properties={"unit": "one"}))
+    answer = ask(topic)
+    assert answer.status == 200
+    assert answer.json["reply"] == {"body": "4", "properties": {"unit": "one"}, "replied_at_ms": began_ms + 300}
+    assert clock.ms - began_ms <= 300 * 1.1 + 5
+    assert fetch(other, answer.json["correlation_id"]).json == answer.json
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_a_caller_hears_at_once_of_a_reply_through_its_instance(topic: Topic, group: Group, clock: Clock) -> None:
+    clock.at(clock.ms + 1_999, lambda: worker(group, topic.client))
+    answer = ask(topic)
+    assert (body_of(answer), answer.json["reply"]["replied_at_ms"]) == ("4", clock.ms)
+
+
+def test_a_request_is_a_message_that_says_how_to_reply(topic: Topic, group: Group, clock: Clock) -> None:
+    correlation_id = asked(topic, key="k", tag="sum", properties={"a": "b"}, timeout_ms=5_000)
+    message = group.take_one()
+    assert (message["correlation_id"], message["reply_by_ms"]) == (correlation_id, clock.ms + 5_000)
+    assert (message["body"], message["key"], message["tag"], message["properties"]) == (
+        "2 + 2?",
+        "k",
+        "sum",
+        {"a": "b"},
+    )
+    topic.produce("no request")
+    assert not {"correlation_id", "reply_by_ms"} & group.take_one().keys()
+
+
+def test_every_group_sees_the_request_and_the_first_reply_wins(topic: Topic, group: Group) -> None:
+    second = topic.group("shipping")
+    correlation_id = asked(topic)
+    assert group.take_one()["correlation_id"] == second.take_one()["correlation_id"] == correlation_id
+    assert reply(topic.client, correlation_id, "mine").status == 201
+    assert reply(topic.client.another(), correlation_id, "yours").problem == (409, "AlreadyReplied")
+    assert body_of(fetch(topic.client, correlation_id)) == "mine"
+
+
+@pytest.mark.parametrize("size", [1, 300_000, BODY_BYTES_MAX])
+def test_a_reply_comes_out_byte_for_byte(topic: Topic, size: int) -> None:
+    body = base64.b64encode(bytes(range(256)) * (size // 256) + b"x" * (size % 256)).decode()
+    correlation_id = asked(topic)
+    path = f"/requests/{correlation_id}/reply"
+    for _ in range(2):
+        assert topic.client.post(path, body_base64=body, properties={"": "é"}).status == 201
+    answer = fetch(topic.client.another(), correlation_id).json["reply"]
+    assert (answer["body_base64"], answer["properties"]) == (body, {"": "é"})
+    assert topic.client.post(path, body_base64=base64.b64encode(b"other").decode()).problem == (409, "AlreadyReplied")
+
+
+def test_text_comes_back_as_text_and_is_not_the_same_as_bytes(topic: Topic) -> None:
+    correlation_id = asked(topic)
+    assert reply(topic.client, correlation_id, "ä").status == 201
+    as_bytes = base64.b64encode("ä".encode()).decode()
+    answer = topic.client.post(f"/requests/{correlation_id}/reply", body_base64=as_bytes)
+    assert answer.problem == (409, "AlreadyReplied")
+    assert body_of(fetch(topic.client, correlation_id)) == "ä"
+
+
+def test_the_trace_of_a_request_reaches_its_consumers(topic: Topic, group: Group) -> None:
+    body = {"body": "a", "wait_ms": 0}
+    assert topic.client.ask("POST", f"{topic.path}/requests", body, traceparent=TRACE).status == 202
+    assert group.take_one()["properties"] == {"traceparent": TRACE}
+
+
+# -- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_timeout_is_final(topic: Topic, group: Group, clock: Clock) -> None:
+    began_ms = clock.ms
+    answer = ask(topic, timeout_ms=700)
+    assert answer.problem == (504, "ReplyTimeout")
+    assert clock.ms == began_ms + 700
+    correlation_id = answer.json["correlation_id"]
+    clock.set_back_ms = 600  # whatever the clocks of others say
+    assert reply(topic.client.another(), correlation_id).problem == (410, "RequestExpired")
+    assert fetch(topic.client.another(), correlation_id).problem == (504, "ReplyTimeout")
+    clock.set_back_ms = 0
+    assert group.pop()["messages"] == []
+
+
+def test_a_fetch_at_the_deadline_ends_the_request_too(topic: Topic, clock: Clock) -> None:
+    correlation_id = asked(topic)
+    assert fetch(topic.client, correlation_id).status == 202
+    clock.sleep(3_000)
+    answer = fetch(topic.client, correlation_id)
+    assert (answer.problem, answer.json["correlation_id"]) == ((504, "ReplyTimeout"), correlation_id)
+    clock.set_back_ms = 3_000
+    assert reply(topic.client, correlation_id).problem == (410, "RequestExpired")
+
+
+def test_a_reply_that_was_stored_in_time_is_fetched_after_the_deadline(topic: Topic, clock: Clock) -> None:
+    correlation_id = asked(topic)
+    clock.sleep(2_999)
+    assert reply(topic.client, correlation_id).status == 201
+    clock.sleep(REPLY_KEPT_MS)
+    assert body_of(fetch(topic.client, correlation_id)) == "4"
+    clock.sleep(1)
+    assert fetch(topic.client, correlation_id).problem == (404, "RequestNotFound")
+
+
+def test_a_late_reply_is_refused_unless_it_is_the_one_that_is_there(topic: Topic, clock: Clock) -> None:
+    answered, unanswered = asked(topic), asked(topic)
+    assert reply(topic.client, answered).status == 201
+    clock.sleep(3_000)
+    assert reply(topic.client, answered).status == 201
+    assert reply(topic.client, answered, "5").problem == (410, "RequestExpired")
+    assert reply(topic.client, unanswered).problem == (410, "RequestExpired")
+    clock.sleep(REPLY_KEPT_MS)
+    assert reply(topic.client, unanswered).problem == (410, "RequestExpired")
+
+
+def test_a_call_waits_no_longer_than_asked(topic: Topic, clock: Clock) -> None:
+    began_ms = clock.ms
+    answer = ask(topic, timeout_ms=60_000)
+    assert (answer.status, clock.ms - began_ms) == (202, 25_000)
+    assert fetch(topic.client, answer.json["correlation_id"], wait_ms=7_001).status == 202
+    assert clock.ms - began_ms == 32_001
+    correlation_id = answer.json["correlation_id"]
+    clock.at(clock.ms + 3_000, lambda: reply(topic.client.another(), correlation_id))
+    assert body_of(fetch(topic.client, correlation_id, wait_ms=25_000)) == "4"
+    assert clock.ms - began_ms <= 32_001 + 3_000 + 200
+
+
+def test_a_fetch_that_waits_past_the_deadline_ends_there(topic: Topic, clock: Clock) -> None:
+    correlation_id = asked(topic, timeout_ms=1_000)
+    began_ms = clock.ms
+    assert fetch(topic.client, correlation_id, wait_ms=25_000).problem == (504, "ReplyTimeout")
+    assert clock.ms - began_ms == 1_000
+
+
+def test_clocks_that_are_set_back_lengthen_no_wait(topic: Topic, clock: Clock) -> None:
+    began_ms = clock.ms
+
+    def set_back() -> None:
+        clock.set_back_ms = 20_000
+
+    clock.at(clock.ms + 100, set_back)
+    assert ask(topic).problem == (504, "ReplyTimeout")
+    assert clock.ms - began_ms == 3_000
+
+
+def test_the_asking_instance_may_die(topic: Topic, group: Group, store: TroubledStore, clock: Clock) -> None:
+    """The caller asks again elsewhere, with the id that it got from the problem."""
+    store.before = lambda verb, about: StoreUnavailable("down") if verb == "read" and "reply#" in str(about) else None
+    answer = ask(topic)
+    assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
+    store.before = unavailable()
+    other = topic.client.another()
+    worker(group, other)
+    assert body_of(fetch(other, answer.json["correlation_id"])) == "4"
+
+
+# -- receipts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_ack_follows_the_reply_and_can_be_repeated(topic: Topic, group: Group, store: TroubledStore) -> None:
+    asked(topic)
+    message = group.take_one()
+    store.before = lambda verb, about: (
+        StoreUnavailable("down") if verb == "write" and about.key.sk.startswith("cursor#") else None
+    )
+    answer = reply(topic.client, message["correlation_id"], receipt=message["receipt"])
+    assert (answer.problem, answer.json["outcome"]) == ((503, "StoreUnavailable"), "unknown")
+    store.before = unavailable()
+    assert body_of(fetch(topic.client, message["correlation_id"])) == "4"
+    assert group.totals() == (0, 1, 0, 0)
+    other = topic.client.another()
+    for _ in range(2):
+        answer = reply(other, message["correlation_id"], receipt=message["receipt"])
+        assert (answer.status, answer.json) == (201, {"acked": 1, "failed": []})
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_a_lost_lease_fails_beside_the_stored_reply(topic: Topic, group: Group, clock: Clock) -> None:
+    correlation_id = asked(topic, timeout_ms=HOUR_MS)
+    lost = group.take_one(invisible_ms=1_000)["receipt"]
+    clock.sleep(1_001)
+    group.take_one()
+    answer = reply(topic.client, correlation_id, receipt=lost)
+    assert (answer.status, answer.json) == (201, {"acked": 0, "failed": [{"receipt": lost, "code": "LeaseLost"}]})
+
+
+def test_receipts_of_elsewhere_fail_beside_the_stored_reply(topic: Topic, group: Group) -> None:
+    elsewhere = topic.client.topic("payments")
+    of_another_topic = elsewhere.group("billing")
+    elsewhere.produce("a")
+    topic.produce("b")
+    deleted = topic.group("deleted")
+    receipts = ["made-up", of_another_topic.take_one()["receipt"], deleted.take_one()["receipt"]]
+    deleted.delete()
+    correlation_id = asked(topic)
+    for receipt in ["", *receipts, correlation_id]:
+        answer = reply(topic.client, correlation_id, receipt=receipt)
+        assert answer.json == {"acked": 0, "failed": [{"receipt": receipt, "code": "ReceiptInvalid"}]}
+        assert answer.status == 201
+    assert of_another_topic.totals() == (0, 1, 0, 0)
+
+
+def test_a_refused_reply_acks_nothing(topic: Topic, group: Group, clock: Clock) -> None:
+    asked(topic)
+    message = group.take_one(invisible_ms=10_000)
+    assert reply(topic.client, message["correlation_id"], "other").status == 201
+    answer = reply(topic.client, message["correlation_id"], receipt=message["receipt"])
+    assert answer.problem == (409, "AlreadyReplied")
+    assert group.totals() == (0, 1, 0, 0)
+
+
+# -- topics that are deleted ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+def test_a_call_outlives_its_topic(topic: Topic, group: Group, is_made_again: bool) -> None:
+    asked(topic)
+    message = group.take_one()
+    other = topic.client.another()
+    Topic(other, "orders").details()
+    topic.delete()
+    if is_made_again:
+        topic.client.topic("orders").group("billing")
+    for client in (other, topic.client):
+        answer = reply(client, message["correlation_id"], receipt=message["receipt"])
+        assert answer.status == 201
+        assert answer.json["failed"] == [{"receipt": message["receipt"], "code": "ReceiptInvalid"}]
+    assert body_of(fetch(topic.client, message["correlation_id"])) == "4"
+
+
+def test_a_request_to_a_topic_made_again_is_answered_there(topic: Topic) -> None:
+    """An instance that has cached the deleted one notices by its closed log."""
+    stale = Topic(topic.client.another(), "orders")
+    stale.produce("warm")
+    topic.delete()
+    group = topic.client.topic("orders").group("billing")
+    correlation_id = asked(stale)
+    message = group.take_one()
+    assert message["correlation_id"] == correlation_id
+    assert reply(topic.client, correlation_id, receipt=message["receipt"]).json["acked"] == 1
+
+
+# -- bad requests -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "name"),
+    [
+        ({}, "InvalidField", "body"),
+        ({"body": "a", "body_base64": "YQ=="}, "InvalidField", "body_base64"),
+        ({"body": "a", "delay_ms": 1}, "UnknownField", "delay_ms"),
+        ({"body": "a", "deliver_at_ms": 1}, "UnknownField", "deliver_at_ms"),
+        ({"body": "a", "dedup_id": "d"}, "UnknownField", "dedup_id"),
+        ({"body": "a", "ttl_ms": 1}, "UnknownField", "ttl_ms"),
+        ({"body": "a", "timeout_ms": 0}, "InvalidField", "timeout_ms"),
+        ({"body": "a", "timeout_ms": 3_600_001}, "InvalidField", "timeout_ms"),
+        ({"body": "a", "timeout_ms": 1.0}, "InvalidField", "timeout_ms"),
+        ({"body": "a", "wait_ms": -1}, "InvalidField", "wait_ms"),
+        ({"body": "a", "wait_ms": 25_001}, "InvalidField", "wait_ms"),
+        ({"body": "a", "queue": 1}, "InvalidField", "queue"),
+        ({"body": "a", "tag": "|"}, "InvalidField", "tag"),
+        ({"messages": [{"body": "a"}]}, "UnknownField", "messages"),
+    ],
+)
+def test_a_bad_request_is_refused_and_not_sent(topic: Topic, fields: Json, code: str, name: str) -> None:
+    answer = topic.client.post(f"{topic.path}/requests", **fields)
+    assert answer.problem == (400, code)
+    assert name in answer.json["detail"]
+    assert topic.read()["messages"] == []
+
+
+def test_a_request_that_is_too_large_is_refused(topic: Topic) -> None:
+    assert ask(topic, "x" * (BODY_BYTES_MAX + 1)).problem == (413, "MessageTooLarge")
+    assert topic.read()["messages"] == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "name"),
+    [
+        ({}, "InvalidField", "body"),
+        ({"body": ""}, "InvalidField", "body"),
+        ({"body": "a", "key": "k"}, "UnknownField", "key"),
+        ({"body": "a", "properties": {"a": 1}}, "InvalidField", "properties.a"),
+        ({"body": "a", "receipt": 1}, "InvalidField", "receipt"),
+        ({"body": "a", "receipt": "r" * 513}, "InvalidField", "receipt"),
+        ({"body": "a", "receipts": ["r"]}, "UnknownField", "receipts"),
+    ],
+)
+def test_a_bad_reply_is_refused_and_not_stored(topic: Topic, fields: Json, code: str, name: str) -> None:
+    correlation_id = asked(topic)
+    answer = topic.client.post(f"/requests/{correlation_id}/reply", **fields)
+    assert answer.problem == (400, code)
+    assert name in answer.json["detail"]
+    assert fetch(topic.client, correlation_id).status == 202
+
+
+def test_a_reply_that_is_too_large_is_refused(topic: Topic) -> None:
+    correlation_id = asked(topic)
+    assert reply(topic.client, correlation_id, "x" * (BODY_BYTES_MAX + 1)).problem == (413, "MessageTooLarge")
+    assert fetch(topic.client, correlation_id).status == 202
+
+
+def test_requests_that_this_service_did_not_make_are_unknown(topic: Topic, group: Group) -> None:
+    correlation_id = asked(topic)
+    receipt = group.take_one()["receipt"]
+    forged = [correlation_id[:-3] + "AAA", "A" + correlation_id[1:], correlation_id[4:], correlation_id + "A"]
+    for text in [*forged, "x", "%C3%A9", receipt, "A" * 300]:
+        assert fetch(topic.client, text).problem == (404, "RequestNotFound")
+        assert reply(topic.client, text).problem == (404, "RequestNotFound")
+    assert fetch(topic.client, correlation_id, wait_ms=25_001).problem == (400, "InvalidField")
+    assert fetch(topic.client, correlation_id).status == 202
+
+
+def test_a_request_to_a_missing_topic_is_refused(client: Client) -> None:
+    assert client.post("/topics/nowhere/requests", body="a").problem == (404, "TopicNotFound")
+
+
+@pytest.mark.parametrize("is_unknown", [False, True])
+def test_a_send_that_fails_is_answered_at_once(topic: Topic, store: TroubledStore, is_unknown: bool) -> None:
+    store.before = unknown("write") if is_unknown else unavailable("write")
+    began_ms = topic.client.clock.ms
+    answer = ask(topic)
+    assert answer.problem == (503, "StoreUnavailable")
+    assert ("outcome" in answer.json) == is_unknown
+    assert topic.client.clock.ms == began_ms
