@@ -17,11 +17,11 @@ from chalicelib.log import Log
 from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.reading import Reading
-from chalicelib.requests import Requests
 from chalicelib.store import Store
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
+    from chalicelib.requests import Requests
     from chalicelib.upkeep.sweeps import Sweeps
 
 
@@ -32,8 +32,8 @@ class Service:
         self, store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None
     ) -> None:
         self.env = env = Env(store, runtime, Catalogue(store, runtime))
-        key = SigningKey(env, signing_key)
-        log = Log(env)
+        self.signing_key = key = SigningKey(env, signing_key)
+        self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
         self.admin = Admin(env, log, self.cursors)
@@ -41,8 +41,14 @@ class Service:
         self.producing = Producing(env, log, self.delays, hooks or SendHooks())
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
-        self.requests = Requests(env, key, log, self.producing, self.consuming)
         self.reading = Reading(env, log, self.delays)
+
+    @cached_property
+    def requests(self) -> Requests:
+        """Imported by the first of them, so that no other call waits for it."""
+        from chalicelib.requests import Requests
+
+        return Requests(self.env, self.signing_key, self.log, self.producing, self.consuming)
 
     @cached_property
     def sweeps(self) -> Sweeps:

@@ -4,7 +4,7 @@ instance."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
 from chalicelib.base.errors import AlreadyReplied, ReplyTimeout, RequestExpired
@@ -16,8 +16,10 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.request import RECEIPT
 from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, parse_queue, traced
-from chalicelib.requests.waiting import Reply as Replied
 from chalicelib.service import Service
+
+if TYPE_CHECKING:
+    from chalicelib.requests.waiting import Reply as Replied
 
 REQUESTS = Family("Requests", __doc__)
 
