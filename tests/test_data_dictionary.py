@@ -51,7 +51,7 @@ def _everything() -> Written:
     group = Topic(client, "orders").group("steered", rate_limit=2.5, filter={"tags": ["paid"]}, start=1)
     group.pop(consumer_id="ann")
     Topic(client, "orders").group("named", start="latest")
-    assert client.put("/topics/orders", retention_ms=30 * DAY_MS).status == 200
+    assert client.put("/topics/orders", retention_ms=30 * DAY_MS, max_depth=9_999).status == 200
     topic = Topic(client, "delayed")
     topic.produce(
         {"body": "later", "dedup_id": "c", "ttl_ms": DAY_MS}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, MESSAGE_ID, TOPIC, TOPIC_NAME, Answers, Family, Json, Page, page_of
-from chalicelib.base.errors import AlreadyDelivered, InvalidField, StoreUnavailable
+from chalicelib.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
 from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
@@ -67,7 +67,7 @@ class NotStoredError(Answer):
     detail: One sentence for people.
     outcome: The store's answer was lost: the message may be stored after all."""
 
-    code = string(enum=[StoreUnavailable.__name__])
+    code = string(enum=[StoreUnavailable.__name__, QueueFull.__name__])
     detail = string(examples=["the store did not answer, after retries"])
     outcome = Sometimes(string(const="unknown"))
 
@@ -87,7 +87,7 @@ class ProduceResult(Answer):
 
 
 class PartialProduceResult(Answer):
-    """Some queues failed: the messages with an `error` are not stored, the others are.
+    """Some queues failed or are full: the messages with an `error` are not stored, the others are.
 
     messages: In the order given."""
 
@@ -151,10 +151,10 @@ _PRODUCED: Answers = {
     204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
     207: PartialProduceResult,
 }
-_HEADERS = ("Prefer", "traceparent")
+_MORE: Any = {"headers": ("Prefer", "traceparent"), "errors": (QueueFull,), "is_frequent": True}
 
 
-@MESSAGES.operation("POST", _MESSAGES, "produce", _PRODUCED, ProduceRequest, headers=_HEADERS, is_frequent=True)
+@MESSAGES.operation("POST", _MESSAGES, "produce", _PRODUCED, ProduceRequest, **_MORE)
 def produce(
     service: Service, topic: Topic, request: ProduceRequest, traceparent: str | None = None
 ) -> tuple[int, Json]:

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import SECOND_MS, STORE_DEADLINE_MS
+from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEADLINE_MS
 
 CALL_MS_MAX = 25 * SECOND_MS
 """The same including the wait of a long poll: API Gateway gives up after 29 s."""
@@ -68,6 +68,12 @@ def part_until(ms: int) -> Iterator[None]:
         yield
     finally:
         _part_until_ms.reset(token)
+
+
+def hop_until_ms(uptime_ms: int) -> int:
+    """How long one way may take before the call tries another: half the time left, within bounds."""
+    left_ms = give_up_at_ms(uptime_ms) - uptime_ms
+    return uptime_ms + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 
 
 def give_up_at_ms(uptime_ms: int, in_doubt: bool = False) -> int:

@@ -18,6 +18,11 @@ class DecantError(Exception):
     def code(self) -> str:
         return type(self).__name__
 
+    @property
+    def outcome_unknown(self) -> bool:
+        """Whether what failed may have happened nevertheless."""
+        return self.members.get("outcome") == "unknown"
+
 
 class InvalidJson(DecantError):
     """The request body is not JSON, or not a JSON object."""
@@ -83,6 +88,10 @@ class TransactionEnded(DecantError):
     """The opposite was decided about the transaction before."""
 
 
+class QueueFull(DecantError):
+    """The message's queue, or every queue it could go to, has `max_depth` messages that some group has not consumed."""
+
+
 class NotFound(DecantError):
     """No route has this path."""
 
@@ -93,10 +102,6 @@ class MethodNotAllowed(DecantError):
 
 class StoreUnavailable(DecantError):
     """The store throttled or did not respond, despite retries. With the outcome `unknown`, a write may have landed."""
-
-    @property
-    def outcome_unknown(self) -> bool:
-        return self.members.get("outcome") == "unknown"
 
 
 class Internal(DecantError):

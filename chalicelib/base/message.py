@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.errors import QueueFull, StoreUnavailable
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
 from chalicelib.base.schema import integer
 
@@ -121,7 +121,7 @@ class Produced:
     queue: int
     message_id: str | None = None
     offset: int | None = None
-    error: StoreUnavailable | None = None
+    error: StoreUnavailable | QueueFull | None = None
     deliver_at_ms: int | None = None
 
     @classmethod

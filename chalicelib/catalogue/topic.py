@@ -9,8 +9,8 @@ from typing import Any
 
 from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
-from chalicelib.base.fields import defaults, optional
-from chalicelib.base.schema import flag, integer
+from chalicelib.base.fields import Label, check, defaults, optional
+from chalicelib.base.schema import flag, integer, one_of
 from chalicelib.catalogue import settings
 from chalicelib.table import keys
 from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
@@ -23,6 +23,16 @@ _UNAWARE_MS = limits.MINUTE_MS
 15 s, `METADATA_AGE_MS_MAX` and `STORE_DEADLINE_MS`, and room for clocks that differ."""
 
 
+UNLIMITED = "unlimited"
+_MAX_DEPTH = one_of(integer(1, limits.OFFSET_MAX), {"type": "string", "enum": [UNLIMITED]}, examples=[10_000])
+
+
+def _max_depth(value: object, label: Label) -> int:
+    """0: unlimited. A setting that was removed needs a value, since None is not stored."""
+    given = check(_MAX_DEPTH, value, label)
+    return 0 if given == UNLIMITED else int(given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
     """The settings of a topic.
@@ -30,13 +40,18 @@ class TopicSettings:
     queues: How many queues (partitions) the topic has. Fixed once the topic exists: another number is refused.
     retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
         stored from then on.
-    index_keys: Whether messages can be looked up by `key`, from some seconds after this is set."""
+    index_keys: Whether messages can be looked up by `key`, from some seconds after this is set.
+    max_depth: A circuit breaker: how many messages may wait in one queue for the group that has consumed least of it.
+        Further ones go to another queue if they have no `key` and no `queue`; otherwise, or if all queues are full,
+        they are refused. A request may overshoot it, and instances notice that a queue is full or drained within a
+        second. `"unlimited"` removes it. Null: there is none."""
 
     queues: int = optional(integer(1, limits.QUEUES_MAX, default=limits.QUEUES_DEFAULT, examples=[2]))
     retention_ms: int = optional(
         integer(limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX, default=limits.RETENTION_MS_DEFAULT)
     )
     index_keys: bool = optional(flag(default=False))
+    max_depth: int | None = optional(_MAX_DEPTH, _max_depth)
 
 
 DEFAULTS = defaults(TopicSettings)
@@ -64,7 +79,7 @@ class Topic(TopicSettings):
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
-        return {"topic": self.name, **values, "created_at_ms": self.created_at_ms}
+        return {"topic": self.name, **values, "max_depth": self.max_depth or None, "created_at_ms": self.created_at_ms}
 
     @cached_property
     def key(self) -> Key:

@@ -9,8 +9,9 @@ from itertools import islice
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.reader import LogReader, Want, entries
 from chalicelib.log.segment import Entry, Segment
-from chalicelib.store import Range, Store
+from chalicelib.store import Range, Read, Store
 from chalicelib.table import keys
+from chalicelib.table.writes import Item
 
 
 @dataclass(slots=True)
@@ -26,6 +27,16 @@ class _Search:
         return (self.low + self.high) // 2
 
 
+def newest(logs: Sequence[str], strong: bool = False) -> list[Read]:
+    """The reads for `end_of`, of the newest segment of each log."""
+    return [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
+
+
+def end_of(items: Sequence[Item]) -> int:
+    """The end of the log with this newest segment, or of an empty one."""
+    return Segment.of(items[0]).end if items else 0
+
+
 class Offsets:
     def __init__(self, store: Store, reader: LogReader) -> None:
         self._store = store
@@ -37,10 +48,8 @@ class Offsets:
 
     def ends_of(self, topics: Sequence[Topic], strong: bool = False) -> list[list[int]]:
         """The same for several topics, at half a read unit per queue; an end may be stale unless `strong`."""
-        logs = [log for topic in topics for log in topic.logs]
-        newest = [Range(log, keys.FIRST, keys.LAST, limit=1, descending=True, strong=strong) for log in logs]
-        pages = self._store.read(newest) if newest else []
-        ends = (Segment.of(items[0]).end if items else 0 for items in pages)
+        reads = newest([log for topic in topics for log in topic.logs], strong)
+        ends = map(end_of, self._store.read(reads) if reads else [])
         return [list(islice(ends, topic.queues)) for topic in topics]
 
     def firsts(self, topic: Topic, now: int) -> list[int]:

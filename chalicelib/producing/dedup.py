@@ -31,7 +31,7 @@ from chalicelib.log.writer import Tail
 from chalicelib.producing.new_message import Sending
 from chalicelib.store import Keys
 from chalicelib.table import keys
-from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write
+from chalicelib.table.writes import Absent, AtMost, Either, Item, Refused, Set, Write, key_of
 
 DEDUP_INLINE_BYTES_MAX = 800
 """The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
@@ -106,6 +106,18 @@ class Deduplication:
         except StoreUnavailable as trouble:
             return Produced(queue, error=trouble)
         return Produced.delayed(queue, entry.id, due_ms)
+
+    def repeat(self, topic: Topic, sendings: Sequence[Sending]) -> None:
+        """Sets the results of those messages whose ids are taken, and stores none. Raises TopicNotFound,
+        StoreUnavailable."""
+        ids = {sending.message.dedup_id: sending for sending in sendings}
+        wanted = {keys.dedup(topic.id, dedup_id): ids[dedup_id] for dedup_id in ids if dedup_id is not None}
+        items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
+        firsts: dict[bytes, int | StoreUnavailable] = {}
+        for item in items:
+            record = Record.of(item)
+            if record.stands(self._runtime.now()):
+                wanted[key_of(item)].result = self._produced(topic, record, firsts)
 
     def claim_ids(self, topic: Topic, record: Record, sendings: Sequence[Sending]) -> Taken:
         """Claims all ids for the record's entry, or none: then returns the conflicting records."""

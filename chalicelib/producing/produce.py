@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, TRANSACTION_ITEMS_MAX
+from chalicelib.base.errors import QueueFull, StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Produced
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
@@ -22,6 +24,9 @@ from chalicelib.producing.new_message import Sending, parse_batch, parse_for_tra
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
 
+if TYPE_CHECKING:
+    from chalicelib.producing.depths import Depths
+
 HOPS_MAX = 3
 """Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
 
@@ -31,8 +36,16 @@ class Producer:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._writer, self._delays, self._hooks = log.writer, delays, hooks
         self._deduplication = Deduplication(env, log, delays)
+        self._env, self._log = env, log
         self._choices: BoundedCache[QueueChoice] = BoundedCache()
         """By topic id."""
+
+    @cached_property
+    def _depths(self) -> Depths:
+        """Imported for the first topic with a breaker, so that no other cold start waits for it."""
+        from chalicelib.producing.depths import Depths
+
+        return Depths(self._env, self._log)
 
     def produce(self, topic: Topic, messages: object, traceparent: str | None = None) -> list[Produced]:
         """Checks the `messages` of a request and sends them, between the hooks. Raises what the check, a hook or `send`
@@ -60,16 +73,16 @@ class Producer:
     def send(self, topic: Topic, sendings: Sequence[Sending]) -> list[Produced]:
         """Stores checked messages, those of one queue at consecutive offsets, and returns results in the given order.
 
-        Raises StoreUnavailable only if no message is known to be stored; with `outcome="unknown"` some may be."""
+        Raises StoreUnavailable and QueueFull only if no message is known to be stored; with `outcome="unknown"` some
+        may be."""
         stored = _without_repeats(sendings)
         own = list(dict.fromkeys(stored))
         choice = self._choice(topic)
-        unkeyed = choice.unkeyed(topic.logs)
-        for sending in own:
-            sending.queue = _queue(topic, sending, unkeyed)
+        full = self._depths.full(topic) if topic.max_depth else {}
+        self.choose_queues(topic, own, full)
+        by_queue = _by_queue(self._admitted(topic, own, full))
         if delayed := [sending for sending in own if sending.message.deliver_at_ms is not None]:
             self._delay(topic, delayed)
-        by_queue = _by_queue(sending for sending in own if sending.message.deliver_at_ms is None)
         plain: dict[int, list[Sending]] = {}
         for queue, together in by_queue.items():
             if any(sending.is_deduplicated for sending in together):
@@ -77,8 +90,10 @@ class Producer:
             else:
                 plain[queue] = together
         if plain:
-            self._append(topic, choice, plain, set(by_queue))
+            self._append(topic, choice, plain, {*by_queue, *full})
         results = [sending.result for sending in stored if sending.result]
+        if topic.max_depth:
+            self._depths.note(topic, results)
         _raise_if_none_stored(results)
         return results
 
@@ -90,11 +105,21 @@ class Producer:
         [waiting] = self._delays.waiting([(sending.queue, sending.message)])
         return self._delays.item(topic, waiting)
 
-    def choose_queues(self, topic: Topic, sendings: Iterable[Sending]) -> None:
-        """Gives each message the queue that it would be stored in now."""
-        unkeyed = self._choice(topic).unkeyed(topic.logs)
+    def choose_queues(self, topic: Topic, sendings: Iterable[Sending], full: Collection[int] = ()) -> None:
+        """Gives each message the queue that it would be stored in now. `full`: the queues that refuse messages."""
+        unkeyed = self._choice(topic).unkeyed(topic.logs, full)
         for sending in sendings:
             sending.queue = _queue(topic, sending, unkeyed)
+
+    def _admitted(self, topic: Topic, own: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
+        """The messages to append now. Those whose queue is full get their result: of an earlier call with their
+        `dedup_id`, or that they are refused. Delayed ones wait outside of the queue."""
+        plain = [sending for sending in own if sending.message.deliver_at_ms is None]
+        if refused := [sending for sending in plain if sending.queue in full]:
+            self._deduplication.repeat(topic, refused)
+        for sending in refused:
+            sending.result = sending.result or Produced(sending.queue, error=full[sending.queue])
+        return [sending for sending in plain if sending.queue not in full]
 
     def _choice(self, topic: Topic) -> QueueChoice:
         choice = self._choices.get(topic.id) or QueueChoice(self._runtime, self._writer.is_crowded, topic.queues)
@@ -136,7 +161,7 @@ class Producer:
         if not others:
             self._append_each(topic, choice, by_queue)
             return
-        with deadline.part_until(self._part_until_ms()):
+        with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
             failed = self._append_each(topic, choice, by_queue)
         if failed and self._has_time():
             other = choice.hop(others)
@@ -164,11 +189,6 @@ class Producer:
     def _has_time(self) -> bool:
         now = self._runtime.uptime()
         return now < deadline.give_up_at_ms(now)
-
-    def _part_until_ms(self) -> int:
-        now = self._runtime.uptime()
-        left_ms = deadline.give_up_at_ms(now) - now
-        return now + max(min(HOP_MS_MAX, left_ms // 2), HOP_MS_MIN)
 
 
 def _queue(topic: Topic, sending: Sending, unkeyed: int) -> int:
@@ -207,4 +227,4 @@ def _parts(sendings: Sequence[Sending]) -> Iterator[list[Sending]]:
 def _raise_if_none_stored(results: Sequence[Produced]) -> None:
     errors = [result.error for result in results if result.error]
     if len(errors) == len(results):
-        raise next((error for error in errors if error.outcome_unknown), errors[0])
+        raise max(errors, key=lambda error: (error.outcome_unknown, isinstance(error, StoreUnavailable)))

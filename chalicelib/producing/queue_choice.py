@@ -39,13 +39,14 @@ class QueueChoice:
         self._queue: int | None = None
         self._isolated: dict[int, _Isolation] = {}
 
-    def unkeyed(self, logs: Sequence[str]) -> int:
+    def unkeyed(self, logs: Sequence[str], full: Collection[int] = ()) -> int:
         """The queue for messages without a key. `logs`: those of all queues. An instance stays with one queue, so that
-        writers do not contend, and changes it if others write there too or if it fails. If all have failed, it uses the
-        one whose isolation ends first."""
+        writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
+        failed, it uses the one whose isolation ends first, and a full one only if all are."""
         queue = self._queue
-        if queue is None or self._is_crowded(logs[queue]) or self._is_isolated(queue):
-            queue = self.hop(self.others() or [min(self._queues, key=self._isolated_until_ms)])
+        if queue is None or self._is_crowded(logs[queue]) or self._is_isolated(queue) or queue in full:
+            roomy = [queue for queue in self._queues if queue not in full] or self._queues
+            queue = self.hop(self.others(full) or [min(roomy, key=self._isolated_until_ms)])
         return queue
 
     def others(self, besides: Collection[int] = ()) -> list[int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chalicelib.base.limits import KIB
+from chalicelib.base.limits import KIB, SECOND_MS
 from local.memory.meter import Meter
 from tests.budgets.shop import CALLS, QUEUES, Shop, backlog, within
 from tests.support.instances import instance
@@ -80,6 +80,20 @@ def test_a_key_index_costs_a_unit_per_key_of_an_entry_and_nothing_without() -> N
         assert with_index.write_units - without.write_units == len({*keys} - {None})
         assert with_index.read_units == without.read_units == 0
         assert with_index.round_trips - without.round_trips == (keys != [None])
+
+
+def test_a_breaker_costs_one_read_a_second_and_nothing_in_between() -> None:
+    """The list of groups, a group's cursors and the ends of 4 logs, each half a unit. The first look, which does not
+    know the groups yet, takes a round trip more."""
+    shop = Shop()
+    shop.producer.put_topic("t", {"max_depth": 1_000})
+    first = shop.produce(["a"])
+    assert (first.read_units, first.round_trips) == (3 + 1, 4)  # it reads the topic again, too
+    plain, looking = Meter(1, 0, 1, 1), Meter(1, 3, 7, 2)
+    for _ in range(3):
+        assert [shop.produce(["a"]) for _ in range(5)] == [plain] * 5
+        shop.clock.ms += SECOND_MS
+        assert shop.produce(["a"]) == looking
 
 
 # -- consuming --------------------------------------------------------------------------------------------------------

@@ -120,14 +120,14 @@ def test_every_operation_with_a_body_refuses_bad_json_and_unknown_fields(group: 
 # -- fields of later releases, and typos, are unknown -----------------------------------------------------------------
 
 UNKNOWN = [
-    ("PUT", "/topics/orders", ["queue", "retention", "max_depth", "zones", "Queues", ""]),
+    ("PUT", "/topics/orders", ["queue", "retention", "depth", "zone", "Queues", ""]),
     (
         "PUT",
         "/topics/orders/groups/billing",
         ["modes", "order", "rate", "filters", "invisible", "group", "epoch"],
     ),
     ("POST", "/topics/orders/messages", ["message", "key", "body"]),
-    ("POST", "/topics/orders/groups/billing/pop", ["zone", "max", "wait", "receipts"]),
+    ("POST", "/topics/orders/groups/billing/pop", ["zones", "max", "wait", "receipts"]),
     ("POST", "/topics/orders/groups/billing/ack", ["ack", "receipt", "invisible_ms"]),
     ("POST", "/topics/orders/groups/billing/nack", ["invisible_ms", "delay"]),
     ("POST", "/topics/orders/groups/billing/extend", ["delay_ms"]),

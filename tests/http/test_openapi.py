@@ -115,7 +115,7 @@ def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
 
 
 FIELDS = {
-    "TopicSettings": "queues retention_ms index_keys",
+    "TopicSettings": "queues retention_ms index_keys max_depth",
     "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered rate_limit filter"
     " alarm",
     "NewMessage": "body body_base64 key tag properties queue ttl_ms delay_ms deliver_at_ms dedup_id",
@@ -195,7 +195,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "putTopic": "200 201 400 405 413 500 503",
         "getTopic": "200 400 404 405 413 500 503",
         "deleteTopic": "204 400 404 405 413 500 503",
-        "produce": "200 204 207 400 404 405 413 500 503",
+        "produce": "200 204 207 400 404 405 413 429 500 503",
         "readMessages": "200 400 404 405 413 500 503",
         "getMessage": "200 400 404 405 413 500 503",
         "listDelayed": "200 400 404 405 413 500 503",

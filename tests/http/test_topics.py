@@ -16,6 +16,7 @@ def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:
         "queues": 4,
         "retention_ms": 259_200_000,
         "index_keys": False,
+        "max_depth": None,
         "created_at_ms": START_MS,
     }
 
@@ -54,6 +55,7 @@ def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> No
         "queues": 3,
         "retention_ms": 259_200_000,
         "index_keys": False,
+        "max_depth": None,
         "created_at_ms": START_MS,
         "groups": ["alpha", "zeta"],
         "queue_offsets": [

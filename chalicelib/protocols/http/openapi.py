@@ -147,13 +147,21 @@ _DETAILS = {
     409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
     410: "the reply came after the deadline of its request",
     413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",
+    429: "queue 1 of topic 'orders' is full: group 'billing' has not consumed 50 messages; the topic's max_depth is 50",
     500: "look for 8c1f0a52d7e3b946 in the log",
     503: "the store did not answer",
     504: "no reply came within 3000 ms",
 }
+_RETRY_AFTER = (
+    "Retry-After",
+    "When to retry, in whole seconds from now.",
+    {"type": "integer", "minimum": 1},
+    RETRY_AFTER_S,
+)
 _HEADERS = {
     405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, PUT"),
-    503: ("Retry-After", "When to retry, in whole seconds from now.", {"type": "integer", "minimum": 1}, RETRY_AFTER_S),
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
 """Their responses are the same for every operation that has them."""

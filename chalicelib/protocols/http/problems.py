@@ -32,6 +32,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "NotFound": (404, "The path does not exist"),
     "MethodNotAllowed": (405, "Method not allowed"),
     "MessageTooLarge": (413, "A message or a batch is too large"),
+    "QueueFull": (429, "The queue is full"),
     "Internal": (500, "Internal error"),
     "StoreUnavailable": (503, "The store is unavailable"),
 }
@@ -47,6 +48,6 @@ def problem(error: DecantError) -> dict[str, Any]:
 def response(error: DecantError) -> Response:
     body = problem(error)
     headers: dict[str, str | list[str]] = {"Content-Type": MEDIA_TYPE}
-    if body["status"] == 503:
+    if body["status"] in (429, 503):
         headers["Retry-After"] = str(RETRY_AFTER_S)
     return Response(orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE).decode(), headers, body["status"])
