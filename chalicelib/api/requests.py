@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
-from chalicelib.base.errors import AlreadyReplied, ReplyTimeout, RequestExpired
+from chalicelib.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional
 from chalicelib.base.fields import request as request_type
 from chalicelib.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
@@ -105,7 +105,7 @@ _ASKED: Answers = {200: Answered, 202: Unanswered}
     "produce",
     _ASKED,
     AskRequest,
-    errors=(ReplyTimeout,),
+    errors=(ReplyTimeout, QueueFull),
     headers=("traceparent",),
     is_frequent=True,
 )

@@ -108,6 +108,12 @@ def test_delayed_messages_are_not_refused_and_not_counted(client: Client, topic:
     assert group.queue()["next_offset"] == DEPTH + 1
 
 
+def test_a_request_to_a_full_queue_is_refused_at_once(topic: Topic, group: Group) -> None:
+    fill(topic)
+    assert refused(topic.client.post(f"{topic.path}/requests", body="a", timeout_ms=5_000))
+    assert topic.client.clock.slept == []
+
+
 def test_a_repeat_of_a_stored_message_gets_its_first_result(client: Client, topic: Topic, group: Group) -> None:
     first = send(topic, {"dedup_id": "d"}).json["messages"][0]
     fill(topic)

@@ -218,7 +218,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "redriveDead": "200 400 404 405 413 500 503",
         "purgeDead": "200 400 404 405 413 500 503",
         "extend": "200 400 404 405 413 500 503",
-        "request": "200 202 400 404 405 413 500 503 504",
+        "request": "200 202 400 404 405 413 429 500 503 504",
         "getReply": "200 202 400 404 405 413 500 503 504",
         "reply": "201 400 404 405 409 410 413 500 503",
         "getHealth": "200 400 405 413 500 503",
