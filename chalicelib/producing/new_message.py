@@ -21,7 +21,7 @@ from chalicelib.base.schema import either, instant, integer, mapping, string
 TRACE_PROPERTY = "traceparent"
 
 _TRACE_IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-_TRACE = re.compile(f"00{_TRACE_IDS}|(?!00|ff)[0-9a-f]{{2}}{_TRACE_IDS}(-[!-~]*)?")
+_TRACE = f"00{_TRACE_IDS}|(?!00|ff)[0-9a-f]{{2}}{_TRACE_IDS}(-[!-~]*)?"
 """Version, trace id, parent id, flags. The specification says to accept later versions with further fields."""
 
 BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
@@ -213,7 +213,7 @@ def parse_batch(
 
 def traced(message: Message, traceparent: str | None) -> Message:
     """The message with the trace of its request, unless its producer has set one or it does not fit."""
-    if not (traceparent and _TRACE.fullmatch(traceparent)):  # the specification says to ignore a malformed one
+    if not (traceparent and re.fullmatch(_TRACE, traceparent)):  # the specification says to ignore a malformed one
         return message
     properties = {**message.properties, TRACE_PROPERTY: message.properties.get(TRACE_PROPERTY, traceparent)}
     return message if properties_bytes(properties) > PROPERTIES_BYTES_MAX else replace(message, properties=properties)

@@ -9,14 +9,14 @@ from contextlib import AbstractContextManager, nullcontext
 from chalicelib.base.deadline import within
 from chalicelib.base.limits import HOP_MS_MIN, SECOND_MS
 
-_PREFERENCE = re.compile(r"""\s*([^\s=;"]+)\s*=\s*(?:"([^"]*)"|([^\s;"]+))\s*(?:;.*)?""")
+_PREFERENCE = r"""\s*([^\s=;"]+)\s*=\s*(?:"([^"]*)"|([^\s;"]+))\s*(?:;.*)?"""
 """A name and a value. Commas in quoted values would need more; no preference that is known here has one."""
-_SECONDS = re.compile("[0-9]{1,9}")
+_SECONDS = "[0-9]{1,9}"
 
 
 def preferences(header: str) -> dict[str, str]:
     """Values by name. Of two with one name, the first counts."""
-    matches = [match for part in header.split(",") if (match := _PREFERENCE.fullmatch(part))]
+    matches = [match for part in header.split(",") if (match := re.fullmatch(_PREFERENCE, part))]
     return {match[1].lower(): match[2] or match[3] or "" for match in reversed(matches)}
 
 
@@ -24,6 +24,6 @@ def patience(preferred: Mapping[str, str], uptime_ms: int) -> AbstractContextMan
     """The time that `wait=N` gives the call, in seconds from now; `HOP_MS_MIN` at least, by when a healthy store has
     responded. Without it, the call has the time that every call has."""
     seconds = preferred.get("wait", "")
-    if not _SECONDS.fullmatch(seconds):
+    if not re.fullmatch(_SECONDS, seconds):
         return nullcontext()
     return within(uptime_ms + max(int(seconds) * SECOND_MS, HOP_MS_MIN))
