@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops
+from tests.history import alarms, deaths, expiry, lateness, pops, transactions
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -632,6 +632,26 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _a_transaction_is_all_or_none(case: Case) -> Iterator[str]:
+    yield from transactions.a_transaction_is_all_or_none(case.history)
+
+
+def _a_decision_stands(case: Case) -> Iterator[str]:
+    yield from transactions.a_decision_stands(case.history, SKEW_MS)
+
+
+def _half_messages_stay_hidden(case: Case) -> Iterator[str]:
+    yield from transactions.half_messages_stay_hidden(case.history)
+
+
+def _a_check_is_given_to_one_caller_at_a_time(case: Case) -> Iterator[str]:
+    yield from transactions.a_check_is_given_to_one_caller_at_a_time(case.history, SKEW_MS)
+
+
+def _undecided_transactions_are_checked(case: Case) -> Iterator[str]:
+    yield from transactions.undecided_transactions_are_checked(case.history, SKEW_MS)
+
+
 def _a_pop_leaves_nothing_that_is_ready(case: Case) -> Iterator[str]:
     yield from lateness.a_pop_leaves_nothing_that_is_ready(case, SKEW_MS)
 
@@ -684,6 +704,11 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _a_transaction_is_all_or_none,
+    _a_decision_stands,
+    _half_messages_stay_hidden,
+    _a_check_is_given_to_one_caller_at_a_time,
+    _undecided_transactions_are_checked,
     _every_change_of_an_alarm_is_sent_once,
     _alarms_are_raised_and_cleared_in_turn,
     _an_alarm_fits_the_backlog,

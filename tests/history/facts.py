@@ -98,6 +98,42 @@ class Asked:
 
 
 @dataclass(slots=True)
+class Begun:
+    """A transaction. `id` None: it was not answered, and perhaps not stored."""
+
+    bodies: list[str]
+    check_after_ms: int
+    rollback_after_ms: int
+    began_ms: int
+    at_ms: int = NEVER_MS
+    id: str | None = None
+
+
+@dataclass(slots=True)
+class Decision:
+    """A commit or a rollback. `outcome`: "ok", "TransactionEnded", "TransactionNotFound" or "unknown"."""
+
+    id: str
+    verb: str
+    began_ms: int
+    at_ms: int = NEVER_MS
+    outcome: str = "unknown"
+    places: list[tuple[str | None, int, int | None]] = field(default_factory=list)
+    """Of a commit: id, queue and offset of each message."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """A transaction that a check returned, for the time of this number."""
+
+    id: str
+    bodies: list[str]
+    number: int
+    began_ms: int
+    at_ms: int
+
+
+@dataclass(slots=True)
 class Paused:
     """A request to pause a group, or to resume it."""
 
@@ -235,6 +271,12 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    begun: list[Begun] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    checked: list[Checked] = field(default_factory=list)
+    open_at_last: set[str] | None = None
+    """The transactions that checks returned when all was quiet; None: nobody asked."""
+    last_check_ms: int = NEVER_MS
     alarms_changed: dict[str, list[AlarmChange]] = field(default_factory=dict)
     """Group -> each change of its alarm, in their order."""
     alarms_told: dict[str, list[AlarmChange]] = field(default_factory=dict)

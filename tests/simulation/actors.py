@@ -48,7 +48,9 @@ class Consumer(Actor):
             riding, self._acks = self._acks, []
             ask = self._ask(riding)
             if ask.attempt_id and self._is_hasty():
-                self._world.beside(lambda other, ask=ask, riding=riding: other.pop(self._group, ask, riding))
+                self._world.beside(
+                    lambda other, ask=ask, riding=riding: self._world.caller(other).pop(self._group, ask, riding)
+                )
             got = caller.pop(self._group, ask, riding)
             if ask.attempt_id and (got is None or random.random() < 0.2):
                 got = caller.pop(self._group, ask, riding) or got

@@ -59,6 +59,9 @@ class Plan:
     """The share of delayed messages."""
     ttls: float = 0.0
     """The share of messages that live for a while only."""
+    transactions: int = 0
+    arbiters: int = 2
+    """Callers that ask which transactions are undecided, if there are transactions."""
     cancels: int = 6
     """The number of attempts to cancel one of those."""
     cancels_pause_ms: int = 900
@@ -107,7 +110,7 @@ class Plan:
             plan = replace(plan, **EXPIRING)
         elif random.random() < 0.1:
             plan = replace(plan, faults=replace(ALL, stall=0.03))
-        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
+        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)), transactions=random.choice((0, 0, 0, 0, 4)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
 
 
@@ -149,6 +152,8 @@ RISEN = Plan(
     faults=replace(NONE, latency_ms_max=20, stall=0.2, stall_ms=(100, 1_500)),
 )
 """For bugs that show where much comes back from the dead while claims are on their way."""
+HALVES = Plan(consumers=1, producers=1, transactions=10, arbiters=4, faults=replace(ALL, latency_ms_max=60))
+"""For bugs that show where much is decided."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

@@ -12,6 +12,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_pops,
     mutants_producing,
     mutants_reading,
+    mutants_transactions,
 )
 from tests.simulation.faulty_store import ALL, NONE, Faults
 from tests.simulation.mutants import MUTANTS
@@ -20,6 +21,7 @@ from tests.simulation.plans import (
     CROWD,
     EXPIRING,
     GRAVES,
+    HALVES,
     HASTY,
     LOSSES,
     PUNCTUAL,
@@ -70,6 +72,9 @@ PLANS = {
         faults=replace(NONE, latency_ms_max=50),
     ),
     "deaths_that_count_twice": replace(AFTERLIFE, resets=4, burials=0.25),
+    "decisions_that_are_made_twice": HALVES,
+    "checks_that_are_given_twice": HALVES,
+    "checks_that_come_at_once": HALVES,
     "pages_that_come_back_twice": CROWD,
     "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
     "beliefs_taken_for_truth": Plan(

@@ -14,6 +14,7 @@ from tests.simulation.plans import (
     AFTERLIFE,
     CROWD,
     GRAVES,
+    HALVES,
     HASTY,
     LOSSES,
     PUNCTUAL,
@@ -101,7 +102,9 @@ def test_a_history_has_something_of_everything() -> None:
     }
 
 
-@pytest.mark.parametrize(("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150)])
+@pytest.mark.parametrize(
+    ("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60)]
+)
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
     assert _bad(seeds, plan) == {}
 

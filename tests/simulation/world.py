@@ -22,6 +22,7 @@ from tests.history import checker
 from tests.history.aftermath import messages_of, read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
+from tests.history.transactions import TransactionCaller
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.cursors import remember
@@ -30,6 +31,7 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
+from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.support.scheduler import Endless, Killed, Scheduler
 
@@ -95,6 +97,8 @@ class World:
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
+        self._spawn_some(bool(plan.transactions), lambda random: Sender(self, plan.transactions, random))
+        self._spawn_some(plan.arbiters * bool(plan.transactions), lambda random: Arbiter(self, random))
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
@@ -149,6 +153,11 @@ class World:
         return self._plan.pops
 
     @property
+    def _may_wait(self) -> bool:
+        """Whether some messages are delayed; those of transactions are when they are committed."""
+        return bool(self._plan.delayed or self._plan.transactions)
+
+    @property
     def is_busy(self) -> bool:
         return self._busy > 0
 
@@ -185,12 +194,12 @@ class World:
         back_ms = self._random.choice((0, self._plan.set_back_ms))
         return lambda: self._scheduler.now + skew - (back_ms if self._scheduler.now >= from_ms else 0)
 
-    def beside(self, act: Callable[[Caller], object]) -> None:
+    def beside(self, act: Callable[[Service], object]) -> None:
         """Somebody does it at another instance, at about the same time."""
 
         def at_another() -> None:
             with suppress(Killed):
-                act(self.caller(self.instance()))
+                act(self.instance())
 
         self._scheduler.spawn(partial(self._judged, at_another), self._random.randrange(60))
 
@@ -199,7 +208,10 @@ class World:
         return self._store.lose(key)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, bool(self._plan.delayed))
+        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, self._may_wait)
+
+    def transactor(self, service: Service) -> TransactionCaller:
+        return TransactionCaller(service, self._topic, self.history, lambda: self._scheduler.now)
 
     # -- how it goes --------------------------------------------------------------------------------------------------
 
@@ -294,8 +306,15 @@ class World:
         else:
             read_log(service, self._topic, self.history)
             self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
+        if self._plan.transactions:
+            self._last_check(service)
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
+
+    def _last_check(self, service: Service) -> None:
+        caller, self.history.open_at_last, self.history.last_check_ms = self.transactor(service), set(), self.now
+        while checked := caller.check(16):
+            self.history.open_at_last |= {each.id for each in checked}
 
     def _wrong_look_ups(self, service: Service) -> Iterator[str]:
         """Messages that are not found by their id as they lie in the log, and those that wait although all are due."""
