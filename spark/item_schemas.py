@@ -35,6 +35,7 @@ ENTRY = struct(
     wire_bytes=_LONG,
     data=_BYTES,  # the packed messages; null: they are in `pieces` payload items (0: in S3)
     pieces=_INT,
+    least_ttl_ms=_LONG,  # the shortest time that one of its messages is delivered; null: all as long as retained
 )
 
 SEGMENT_ENTRY = struct(offset=_LONG, **{f.name: f.dataType for f in ENTRY})
@@ -90,6 +91,13 @@ KINDS: dict[str, StructType | None] = {
     "payload": struct(entry_id=_BYTES, piece=_INT, data=_BYTES),
     "retry_page": struct(group_id=_STRING, queue=_INT, due_ms=_LONG, page_id=_STRING, retries=ArrayType(LEASE)),
     "delayed": struct(queue=_INT, due_ms=_LONG, entry=ENTRY, cancelled=_BOOL),
+    "transaction": struct(entry=ENTRY, check_after_ms=_LONG, until_ms=_LONG, checks=_INT),
+    "decided_transaction": struct(
+        entry_id=_BYTES,
+        state=_STRING,  # committed or rolled_back
+        at_ms=_LONG,
+        places=ArrayType(struct(queue=_INT, entry_id=_BYTES)),  # of its messages, which are due at `at_ms`
+    ),
     "decision": struct(
         queue=_INT,
         number=_LONG,
@@ -110,6 +118,18 @@ KINDS: dict[str, StructType | None] = {
         attempts=_INT,
         reason=_STRING,
         dead_at_ms=_LONG,
+    ),
+    "reply": struct(
+        nonce=_BYTES,  # a part of the correlation id
+        asked_at_ms=_LONG,
+        reply_by_ms=_LONG,
+        at_ms=_LONG,
+        entry=ENTRY,  # null: the request has timed out
+        group=_STRING,  # this and all below: who replied, null without a receipt
+        queue=_INT,
+        offset=_LONG,
+        attempt=_INT,
+        taken_at_ms=_LONG,
     ),
     "sweep": None,
     "secret": None,

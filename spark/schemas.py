@@ -35,6 +35,10 @@ MESSAGES = struct(
     properties=MapType(_STRING, _STRING),
     body=_BYTES,
     is_text=_BOOL,
+    ttl_ms=_LONG,  # as its producer gave it; null: not given
+    correlation_id=_STRING,  # of a request, as is reply_by_ms; else null
+    reply_by_ms=_LONG,
+    expires_at_ms=_LONG,  # when its delivery ends: the earlier of both; null: with its retention
     date=DateType(),  # UTC, of stored_at_ms
 )
 """Every message of every log, partitioned by topic, date and the export that brought it first."""
@@ -120,6 +124,31 @@ LATENESS_HISTOGRAM = struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, belo
 
 WAITING = struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
 """Messages that still wait, by the hour in which they are due: table `delay_waiting`."""
+
+REQUESTS = struct(
+    topic=_STRING,
+    topic_id=_STRING,
+    minute_ms=_LONG,  # in which they were asked; null: all of the topic together
+    calls=_LONG,
+    replied=_LONG,
+    timed_out=_LONG,
+    waiting=_LONG,
+    late=_LONG,  # replied after their deadline: must be none
+    orphaned=_LONG,  # replied, though the log does not have the request: must be none
+    taken_p50_ms=_LONG,  # taken: from asking until a consumer has it, for replies with a receipt
+    taken_p90_ms=_LONG,
+    taken_p99_ms=_LONG,
+    taken_max_ms=_LONG,
+    handled_p50_ms=_LONG,  # handled: from then until its reply is stored
+    handled_p90_ms=_LONG,
+    handled_p99_ms=_LONG,
+    handled_max_ms=_LONG,
+    replied_p50_ms=_LONG,  # replied: from asking until the reply is stored
+    replied_p90_ms=_LONG,
+    replied_p99_ms=_LONG,
+    replied_max_ms=_LONG,
+)
+"""Requests by topic and minute: table `requests`."""
 
 DEAD_LETTERS = struct(
     topic=_STRING, topic_id=_STRING, group=_STRING, reason=_STRING, hour_ms=_LONG, letters=_LONG, attempts_max=_INT

@@ -62,6 +62,16 @@ def master(text: str) -> str:
     return text
 
 
+def add_slack(parser: argparse.ArgumentParser, default_ms: int) -> None:
+    parser.add_argument(
+        "--slack",
+        type=natural,
+        default=default_ms,
+        metavar="MS",
+        help=f"how far from the export's time an item may have been read (default: {default_ms}, what AWS promises)",
+    )
+
+
 class Bar:
     """Draws progress on stderr if that is a terminal. `total` 0: the total is unknown."""
 

@@ -12,7 +12,7 @@ if not __package__:  # spark-submit runs this file by its path
 from pyspark.sql import DataFrame
 
 from spark import schemas
-from spark.frame.command_line import natural
+from spark.frame.command_line import add_slack
 from spark.frame.job import DONE, VIOLATED, Job, Outcome, Run, main
 from spark.reading import dynamodb_export
 from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, violations, worst_first
@@ -25,13 +25,7 @@ SHOWN_MAX = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--slack",
-        type=natural,
-        default=SLACK_MS,
-        metavar="MS",
-        help=f"how far from the export's time an item may have been read (default: {SLACK_MS}, what AWS promises)",
-    )
+    add_slack(parser, SLACK_MS)
     parser.add_argument("--strict", action="store_true", help="exit with 2 for doubts and costs, too")
 
 

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame
 from spark import item_schemas
 from spark.errors import BadInput
 from spark.frame.job import DONE, INTERRUPTED, VIOLATED, Job, Outcome, Run, landing, main
-from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, traffic
+from spark.jobs import audit, backlog, compact, cost, dead_letters, delays, messages, report, requests, traffic
 from spark.reading.manifest import read_export
 
-_JOBS = (messages, audit, backlog, traffic, delays, dead_letters, cost, compact)
+_JOBS = (messages, audit, backlog, traffic, requests, delays, dead_letters, cost, compact)
 """`messages` first: other jobs read messages there that have expired in the service."""
 
 NAMES = tuple(module.JOB.name for module in (*_JOBS, report))

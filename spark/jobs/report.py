@@ -56,6 +56,7 @@ def _sections(run: Run, export_id: str) -> dict[str, DataFrame | None]:
         "quarantine": read("quarantine", schemas.QUARANTINE),
         "backlog": read("backlog", schemas.BACKLOG),
         "traffic": read("traffic", schemas.TRAFFIC),
+        "requests": read("requests", schemas.REQUESTS),
         "delays": read("delays", schemas.LATENESS),
         "dead_letters": read("dead_letters", schemas.DEAD_LETTERS),
         "cost": read("cost", schemas.COST),

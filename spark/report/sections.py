@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -93,11 +94,8 @@ def traffic(rows: DataFrame | None) -> Section:
     topics = rows.transform(digests.by_topic).collect()
     if not topics:
         return Section(title, about, "0 messages", "No message has been stored.")
-    first, last = min(row["first_ms"] for row in topics), max(row["last_ms"] for row in topics)
-    step = digests.step_ms(last - first + 1)
-    counts = {row["at_ms"]: row["messages"] for row in digests.over_time(rows, step).collect()}
-    start = max(min(counts), max(counts) - 200 * step)
-    steps = [(formats.clock(at), counts.get(at, 0)) for at in range(start, max(counts) + 1, step)]
+    step = _step(topics)
+    steps = _steps(rows, step, F.sum("messages"))
     titles = _columns("Topic", "Messages#", "Bodies#", "First", "Last")
     cells = [
         (
@@ -109,8 +107,49 @@ def traffic(rows: DataFrame | None) -> Section:
         for row in topics[:ROWS_MAX]
     ]
     chart = charts.columns(steps, f"messages in {formats.span(step)}", "time stored (UTC)", formats.count)
-    headline = formats.counted(sum(counts.values()), "message")
+    headline = formats.counted(sum(row["messages"] for row in topics), "message")
     return Section(title, about, headline, "", "", chart, titles, cells, _hidden(topics))
+
+
+def requests(rows: DataFrame | None) -> Section:
+    title = "Requests"
+    about = "Calls that wait for a reply: how long they took from asking until the reply was stored."
+    if rows is None:
+        return _not_run(title, about, "requests")
+    topics = rows.transform(digests.calls_by_topic).collect()
+    if not topics:
+        return Section(title, about, "none", "No request was made whose reply would still be kept.")
+    timed_out, wrong = (sum(row[name] for row in topics) for name in ("timed_out", "wrong"))
+    slowest = [(row["topic"], row["replied_p99_ms"]) for row in topics if row["replied"]]
+    titles = _columns(
+        "Topic", "Calls#", "Replied#", "Timed out#", "Median#", "99 of 100#", "Taken#", "Handled#", "Late#", "Orphaned#"
+    )
+    cells = [
+        (
+            row["topic"],
+            *(formats.count(row[name]) for name in ("calls", "replied", "timed_out")),
+            *(formats.span(row[f"{name}_ms"]) for name in ("replied_p50", "replied_p99", "taken_p99", "handled_p99")),
+            *(formats.count(row[name]) for name in ("late", "orphaned")),
+        )
+        for row in topics[:ROWS_MAX]
+    ]
+    verdict, tone = _of_calls(timed_out, wrong, bool(slowest))
+    headline = f"99 % within {formats.span(max(ms for _, ms in slowest))}" if slowest else "0 replies"
+    chart = ""
+    if slowest:  # of each step, the slowest minute of any topic
+        steps = _steps(rows.where("minute_ms is not null and replied > 0"), _step(topics), F.max("replied_p99_ms"))
+        chart = charts.columns(steps, "time that 99 of 100 stay within", "time asked (UTC)", formats.span)
+    return Section(title, about, headline, verdict, tone, chart, titles, cells, _hidden(topics))
+
+
+def _of_calls(timed_out: int, wrong: int, has_replies: bool) -> tuple[str, str]:
+    """Verdict and tone."""
+    if wrong:
+        noun = "reply" if wrong == 1 else "replies"
+        return f"{formats.count(wrong)} {noun} too late, or without a request, which must never happen.", "bad"
+    if timed_out:
+        return f"Timed out: {formats.counted(timed_out, 'call')}.", "odd"
+    return ("Every call that has ended was answered.", "good") if has_replies else ("No call has ended yet.", "")
 
 
 def delays(rows: DataFrame | None) -> Section:
@@ -198,6 +237,19 @@ def cost(rows: DataFrame | None) -> Section:
 
 def _not_run(title: str, about: str, job: str) -> Section:
     return Section(title, about, "unknown", f"The job {job} has not run on this export.", "odd")
+
+
+def _step(topics: Sequence[Row]) -> int:
+    """The span in ms of one column of a chart over time."""
+    first, last = min(row["first_ms"] for row in topics), max(row["last_ms"] for row in topics)
+    return digests.step_ms(last - first + 1)
+
+
+def _steps(rows: DataFrame, step_ms: int, value: SparkColumn) -> list[tuple[str, float]]:
+    """The value of each step, 0 where there are no rows; at most the last 201."""
+    values = {row["at_ms"]: row["value"] for row in digests.over_time(rows, step_ms, value).collect()}
+    start = max(min(values), max(values) - 200 * step_ms)
+    return [(formats.clock(at), values.get(at, 0)) for at in range(start, max(values) + 1, step_ms)]
 
 
 def _columns(*titles: str) -> list[Column]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 _STEPS_MS = [minutes * 60_000 for minutes in (1, 5, 15, 60, 360, 1440, 10_080)]
@@ -38,10 +38,23 @@ def by_topic(traffic: DataFrame) -> DataFrame:
     )
 
 
-def over_time(traffic: DataFrame, step_ms: int) -> DataFrame:
-    """`at_ms`, `messages`: of each step in which there were any."""
+def over_time(minutes: DataFrame, step_ms: int, value: Column) -> DataFrame:
+    """`at_ms`, and the `value` of its rows: of each step in which there were any. `minutes` has `minute_ms`."""
     at_ms = (F.col("minute_ms") - F.col("minute_ms") % step_ms).alias("at_ms")
-    return traffic.groupBy(at_ms).agg(F.sum("messages").alias("messages")).orderBy("at_ms")
+    return minutes.groupBy(at_ms).agg(value.alias("value")).orderBy("at_ms")
+
+
+def calls_by_topic(requests: DataFrame) -> DataFrame:
+    """A row a topic: the columns of `schemas.REQUESTS` of all its minutes together, the first and the last minute, and
+    `wrong`: replies that are late or orphaned."""
+    of_topic = F.col("minute_ms").isNull()
+    names = [name for name in requests.columns if name not in ("topic", "topic_id", "minute_ms")]
+    bounds = [F.min("minute_ms").alias("first_ms"), F.max("minute_ms").alias("last_ms")]
+    topics = requests.groupBy("topic", "topic_id").agg(
+        *bounds, *(F.max(F.when(of_topic, F.col(name))).alias(name) for name in names)
+    )
+    wrong = (F.col("late") + F.col("orphaned")).alias("wrong")
+    return topics.select("*", wrong).orderBy(F.desc("wrong"), F.desc("timed_out"), F.desc("replied_p99_ms"), "topic")
 
 
 def by_reason(letters: DataFrame) -> DataFrame:

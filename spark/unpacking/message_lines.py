@@ -22,7 +22,7 @@ from spark.unpacking import base64s
 
 Columns = dict[str, pa.Array]
 
-_TEXTS = ("b", "B", "k", "t", "i")
+_FIELDS = {**dict.fromkeys("bBktiq", pa.string()), **dict.fromkeys("lu", pa.int64())}
 _NAMES_MAX = 64
 """Beyond this, a column for each name costs more than a line for each message."""
 
@@ -34,8 +34,8 @@ class PackedLines:
         self._names: list[str] = []
 
     def columns(self, blocks: Sequence[bytes], count: int) -> Columns:
-        """Parses the lines of all blocks, `count` in all: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`.
-        Raises `ValueError` or one of its like if a line is not a message."""
+        """Parses the lines of all blocks, `count` in all: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`,
+        `ttl_ms`, `correlation_id`, `reply_by_ms`. Raises `ValueError` or one of its like if a line is not a message."""
         if len(self._names) <= _NAMES_MAX:
             try:
                 return _columns(self._parsed_in_bulk(b"\n".join(blocks), count))
@@ -45,7 +45,7 @@ class PackedLines:
 
     def _parsed_in_bulk(self, text: bytes, count: int) -> Columns:
         """The fields of the messages; `p` is a map."""
-        known = [pa.field(name, pa.string()) for name in _TEXTS]
+        known = [pa.field(name, kind) for name, kind in _FIELDS.items()]
         if self._names:
             known.append(pa.field("p", pa.struct([(name, pa.string()) for name in self._names])))
         how = arrow_json.ParseOptions(explicit_schema=pa.schema(known), unexpected_field_behavior="error")
@@ -63,7 +63,7 @@ class PackedLines:
         if len(messages) != count:
             raise ValueError("a line is not one object")
         properties = [message.get("p") or {} for message in messages]
-        fields = {name: pa.array([message.get(name) for message in messages], pa.string()) for name in _TEXTS}
+        fields = {name: pa.array([message.get(name) for message in messages], kind) for name, kind in _FIELDS.items()}
         fields["p"] = _maps(properties)
         self._names = list(dict.fromkeys(chain(self._names, *properties)))
         return fields
@@ -82,6 +82,9 @@ def _columns(fields: Columns) -> Columns:
         "properties": fields["p"],
         "body": texts if blobs.null_count == len(blobs) else pc.coalesce(texts, base64s.decoded(blobs)),
         "is_text": is_text,
+        "ttl_ms": fields["l"],
+        "correlation_id": fields["q"],
+        "reply_by_ms": fields["u"],
     }
 
 

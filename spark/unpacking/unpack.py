@@ -126,6 +126,8 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
     if given["date"].null_count:
         raise ValueError("the time of its storing is out of range")
     given["offset"] = pa.array(offsets)
+    spent = pc.add_checked(given["stored_at_ms"], given["ttl_ms"])
+    given["expires_at_ms"] = pc.min_element_wise(spent, given["reply_by_ms"])
     own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
     given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
     if delayed.null_count < len(delayed):

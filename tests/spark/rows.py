@@ -102,6 +102,25 @@ def index(name: str, number: int, base: int) -> Row:
     return item("index", f"T{name}", stored_at_ms=OLD, entry_id=number.to_bytes(8, "big"), queue=0, base=base)
 
 
+def reply(name: str, number: int, asked_at: int, at: int, pieces: int | None = None, **by: Any) -> Row:
+    """A reply within three seconds. `by`: who replied."""
+    call = {"nonce": number.to_bytes(8, "big"), "asked_at_ms": asked_at, "reply_by_ms": asked_at + 3000, "at_ms": at}
+    ttl = (asked_at + 3000 + DAY) // 1000
+    return item("reply", f"T{name}", ttl=ttl, **call, **{"entry": entry(number, at=at, pieces=pieces), **by})
+
+
+def transaction(name: str, number: int, until_ms: int, pieces: int | None = None) -> Row:
+    times = {"check_after_ms": 60_000, "until_ms": until_ms, "checks": 0}
+    return item("transaction", f"T{name}", entry=entry(number, 2, pieces=pieces), **times)
+
+
+def decided(name: str, number: int, *messages: int, at: int = OLD) -> Row:
+    """A transaction that was committed with these messages, or rolled back."""
+    places = [{"queue": 0, "entry_id": message.to_bytes(8, "big")} for message in messages]
+    about = {"entry_id": number.to_bytes(8, "big"), "state": "committed" if messages else "rolled_back", "at_ms": at}
+    return item("decided_transaction", f"T{name}", **about, places=places)
+
+
 def items(spark: SparkSession, *rows: Row) -> DataFrame:
     names = item_schemas.ITEMS.fieldNames()
     return spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], item_schemas.ITEMS)

@@ -10,6 +10,8 @@ from chalicelib.catalogue import topic as topics
 from chalicelib.table import keys
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
+from tests.http.test_requests import asked, fetch, reply
+from tests.http.test_transactions import begin, commit, roll_back
 from tests.support.client import Client, Json, Topic
 
 DAY_MS = 86_400_000
@@ -47,7 +49,8 @@ def _read_all(topic: Topic) -> list[Json]:
 def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
-    made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client)]
+    made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client), _held(client)]
+    made.append(_questions(client))
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -124,6 +127,35 @@ def _bodies(client: Client) -> Topic:
     topic.client.store.keeps_blobs = False
     topic.produce(noise.randbytes(400_000).hex())
     topic.client.store.keeps_blobs = True
+    return topic
+
+
+def _held(client: Client) -> Topic:
+    """Transactions that are undecided, committed and rolled back."""
+    topic = client.topic("held", queues=2)
+    topic.group("outcome")
+    large = {"body": Random(7).randbytes(1000).hex(), "queue": 1}
+    begun = [begin(topic, "one", "two") for _ in range(3)] + [begin(topic, large, "small")]
+    commit(topic, begun[0])
+    roll_back(topic, begun[1])
+    commit(topic, begin(topic, large, {"body": "brief", "ttl_ms": DAY_MS}))
+    return topic
+
+
+def _questions(client: Client) -> Topic:
+    """Six requests: three have a reply, one timed out while its caller waited, one when nobody did, and one waits."""
+    topic = client.topic("questions")
+    group = topic.group("answers")
+    taken, bare, large, waited, *_ = [asked(topic, timeout_ms=5000) for _ in range(5)]
+    client.clock.sleep(40)
+    message = group.take_one()
+    client.clock.sleep(60)
+    assert reply(client, taken, receipt=message["receipt"]).status == 201
+    assert reply(client, bare).status == 201
+    assert reply(client, large, Random(7).randbytes(300_000).hex()).status == 201
+    assert fetch(client, waited, wait_ms=5000).status == 504
+    client.clock.sleep(120_000)
+    asked(topic, timeout_ms=3_600_000)
     return topic
 
 

@@ -14,6 +14,7 @@ from tests.spark.rows import (
     OLD,
     Row,
     cursor,
+    decided,
     decision,
     dedup,
     delayed,
@@ -25,8 +26,10 @@ from tests.spark.rows import (
     letter,
     page,
     payload,
+    reply,
     segment,
     topic,
+    transaction,
 )
 
 Found = set[tuple[str, str]]
@@ -204,6 +207,40 @@ WRONG: dict[str, tuple[list[Row], Found]] = {
         _grouped("dead-without-cursor", 9, letter("dead-without-cursor", 3, dead_at_ms=RECENT)),
         {("letters", DOUBT)},
     ),
+    "reply-late": ([topic("reply-late"), reply("reply-late", 1, OLD, OLD + 3000)], {("reply_late", VIOLATION)}),
+    "reply-piece": (
+        [topic("reply-piece"), reply("reply-piece", 1, OLD, OLD + 5, pieces=2), payload("reply-piece", 1)],
+        {("reply_payload_missing", VIOLATION)},
+    ),
+    "half-piece": (
+        [topic("half-piece"), transaction("half-piece", 1, LATER, pieces=1)],
+        {("transaction_payload_missing", DOUBT)},
+    ),
+    "half-and-decided": (
+        [topic("half-and-decided"), transaction("half-and-decided", 1, LATER), decided("half-and-decided", 1)],
+        {("half_and_decided", VIOLATION)},
+    ),
+    "half-decided-just-now": (
+        [
+            topic("half-decided-just-now"),
+            transaction("half-decided-just-now", 1, LATER),
+            decided("half-decided-just-now", 1, at=RECENT),
+        ],
+        {("half_and_decided", DOUBT)},
+    ),
+    "commit-lost": (
+        [topic("commit-lost"), delayed("commit-lost", 2, OLD), decided("commit-lost", 1, 2, 3)],
+        {("commit_lost", DOUBT)},
+    ),
+    "commit-twice": (
+        [
+            *_log("commit-twice", 1),
+            decided("commit-twice", 9, 8),
+            decision("commit-twice", 1, ((OLD, 8),), entry(1)),
+            decision("commit-twice", 2, ((OLD, 8),), entry(1)),
+        ],
+        {("decided_twice", VIOLATION)},
+    ),
     "pointer": ([*_log("pointer", 3), index("pointer", 1, 4)], {("pointer", VIOLATION)}),
     "pointer-inside": ([*_log("pointer-inside", 3), dedup("pointer-inside", entry(1), 2)], {("pointer", VIOLATION)}),
 }
@@ -274,6 +311,24 @@ RIGHT: dict[str, list[Row]] = {
         decision("waits", 1, ((OLD, 6), (OLD, 5)), entry(1)),
         decision("waits", 2, ((LATER, 7),)),
         decision("waits", 3, ((OLD, 8),), entry(10)),
+    ],
+    "replies": [
+        topic("replies"),
+        reply("replies", 1, OLD, OLD + 2999, pieces=1),
+        payload("replies", 1),
+        reply("replies", 2, OLD, OLD + 3001, entry=None),
+        reply("replies", 3, AGO, AGO + 5, pieces=1),
+    ],
+    "transactions": [
+        *_log("transactions", 1),
+        transaction("transactions", 4, LATER, pieces=1),
+        payload("transactions", 4),
+        transaction("transactions", 5, NOW, pieces=1),
+        decided("transactions", 6),
+        decided("transactions", 7, 8, 9),
+        delayed("transactions", 8, OLD),
+        decision("transactions", 1, ((OLD, 9),), entry(1)),
+        decided("transactions", 10, 11, at=AGO),
     ],
     "deleted": [segment("deleted", 7, entry(1), entry(1)), payload("deleted", 2)],
 }

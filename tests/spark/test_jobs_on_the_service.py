@@ -121,6 +121,14 @@ def test_traffic_counts_the_messages_of_each_queue_and_tag_and_their_bytes(ran: 
     assert sorted(hottest) == ["k0", "k1", "k2"]
 
 
+def test_requests_are_answered_or_timed_out_as_their_callers_heard(ran: Pipeline) -> None:
+    of_topic, *minutes = sorted(ran.rows("requests"), key=lambda row: row["minute_ms"] or 0)
+    names = ("topic", "calls", "replied", "timed_out", "waiting", "late", "orphaned")
+    assert [of_topic[name] for name in names] == ["questions", 6, 3, 2, 1, 0, 0]
+    assert [of_topic[f"{step}_max_ms"] for step in ("taken", "handled", "replied")] == [40, 60, 100]
+    assert [row["calls"] for row in minutes] == [5, 1]
+
+
 def test_delays_are_those_of_what_came_and_what_waits_still_waits(ran: Pipeline, world: World) -> None:
     by_topic = {row["topic"]: row for row in ran.rows("delays")}
     late = by_topic["delayed"]

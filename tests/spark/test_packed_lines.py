@@ -16,6 +16,7 @@ from spark.unpacking.message_lines import PackedLines
 SECOND = {"b": "2026-01-31T12:00:00Z", "k": 'é\n"', "t": "new", "p": {"at": "2026-01-31", "n": "1"}, "i": "00t1"}
 FIRST = {"b": "{}", "p": {"n": "2", "region": "eu"}}
 BINARY = {"B": base64.b64encode(b"\0\xff").decode(), "p": {"": "empty name"}}
+REQUEST = {"b": "what is it?", "l": 5000, "q": "AbC_-", "u": 1_767_225_600_000}
 
 
 def block(*messages: dict[str, Any]) -> bytes:
@@ -37,6 +38,9 @@ def expected(message: dict[str, Any]) -> dict[str, Any]:
         "is_text": "b" in message,
         "body": body,
         "properties": sorted(message.get("p", {}).items()),
+        "ttl_ms": message.get("l"),
+        "correlation_id": message.get("q"),
+        "reply_by_ms": message.get("u"),
     }
 
 
@@ -47,9 +51,9 @@ def sorted_maps(parsed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 def test_lines_are_read_the_same_before_and_after_their_names_are_known(rounds: int) -> None:
     parsing = PackedLines()
-    messages = [FIRST, SECOND, BINARY, {"b": "plain"}]
+    messages = [FIRST, SECOND, BINARY, REQUEST, {"b": "plain"}]
     for _ in range(rounds):
-        parsed = rows(parsing, block(FIRST, SECOND), block(BINARY), block({"b": "plain"}))
+        parsed = rows(parsing, block(FIRST, SECOND), block(BINARY, REQUEST), block({"b": "plain"}))
     assert sorted_maps(parsed) == [expected(message) for message in messages]
 
 
@@ -80,7 +84,8 @@ def test_both_parsers_return_the_same() -> None:
 def _any_message(random: Random, names: list[str]) -> dict[str, Any]:
     text = "".join(random.choices('aé\n"\\\u2028\U0001f600\0', k=random.randrange(5)))
     body = {"b": text} if random.random() < 0.8 else {"B": base64.b64encode(text.encode()).decode()}
-    others = {name: text for name in ("k", "t", "i") if random.random() < 0.5}
+    others: dict[str, Any] = {name: text for name in "ktiq" if random.random() < 0.5}
+    others |= {name: random.randrange(2**45) for name in "lu" if random.random() < 0.5}
     properties = {name: text for name in names if random.random() < 0.3}
     return {**body, **others, **({"p": properties} if properties else {})}
 
@@ -98,6 +103,8 @@ def _any_message(random: Random, names: list[str]) -> dict[str, Any]:
         b'{"b":"\xff"}',
         b'{"b":"a","p":{"n":"\xff"}}',
         b'{"b":"a"}{"b":"b"}',
+        b'{"b":"a","l":"5"}',
+        b'{"b":"a","u":true}',
     ],
 )
 @pytest.mark.parametrize("is_warm", [False, True])

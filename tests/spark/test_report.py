@@ -38,6 +38,13 @@ TABLES: dict[str, tuple[StructType, list[tuple[Any, ...]]]] = {
         schemas.TRAFFIC,
         [("orders", "T", 0, AT // 60_000 * 60_000 + 60_000 * minute, "eu", 40 + minute, 9000) for minute in range(20)],
     ),
+    "requests": (
+        schemas.REQUESTS,
+        [
+            ("orders", "T", minute, 60, 50, 9, 1, 0, 0, *(5, 6, 7, 8), *(20, 30, 40, 50), *(26, 36, slowest, 60))
+            for minute, slowest in ((None, 1900), (AT // 60_000 * 60_000, 900), (AT // 60_000 * 60_000 + 60_000, 2100))
+        ],
+    ),
     "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 3, 1, 0)]),
     "dead_letters": (schemas.DEAD_LETTERS, [("orders", "T", "billing", f"no route {EVIL}", AT, 2, 16)]),
 }
@@ -76,9 +83,16 @@ def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
 
 def test_the_report_shows_every_number_in_a_chart_and_in_a_table(report: str) -> None:
     read = _Reader(report)
-    assert read.tags.count("svg") == 5
-    assert read.tags.count("table") == 5
-    for said in ("orders / billing", formats.count(1244), formats.span(90_000), formats.span(2500), "1 violation"):
+    assert read.tags.count("svg") == 6
+    assert read.tags.count("table") == 6
+    for said in (
+        "orders / billing",
+        formats.count(1244),
+        formats.span(90_000),
+        formats.span(2500),
+        "1 violation",
+        formats.span(1900),
+    ):
         assert said in read.text
     assert f"messages in {formats.span(60_000)}" in read.text
     assert formats.count(sum(40 + minute for minute in range(20))) in read.text
@@ -118,6 +132,18 @@ def test_early_messages_come_first_and_cost_sums_storage_writes_and_reads(spark:
     assert costs.headline == "$8.00 a month"
     assert "writing it has cost at least $3.00 and reading it at least $5.00" in costs.verdict
     assert [row[-3:] for row in costs.rows] == [("$4.00", "$1.50", "$2.50")] * 2
+
+
+def test_replies_that_must_not_be_come_before_time_outs(spark: SparkSession) -> None:
+    latencies = (*(5, 6, 7, 8), *(20, 30, 40, 50), *(26, 36, 46, 60))
+    topics = [("orders", "T", None, 9, 7, 2, 0, 1, 2, *latencies), ("empty", "E", None, 4, 0, 3, 1, 0, 0, *[None] * 12)]
+    minutes = [(name, topic_id, 60_000, *rest) for name, topic_id, _, *rest in topics]
+    section = sections.requests(spark.createDataFrame([*topics, *minutes], schemas.REQUESTS))
+    assert (section.headline, section.tone, section.rows[0][-2:]) == ("99 % within 46\u202fms", "bad", ("1", "2"))
+    assert section.verdict.startswith("3 replies too late")
+    unanswered = sections.requests(spark.createDataFrame([topics[1], minutes[1]], schemas.REQUESTS))
+    assert (unanswered.headline, unanswered.tone, unanswered.chart) == ("0 replies", "odd", "")
+    assert unanswered.verdict == "Timed out: 3 calls."
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,15 @@ def test_a_message_that_waited_keeps_its_id_which_says_when_it_was_due() -> None
     assert (other["message_id"], other["due_ms"], other["offset"]) == ("01" * 8 + "031", None, 1)
 
 
+def test_delivery_ends_with_the_time_to_live_or_the_deadline() -> None:
+    lines = [{"l": 5000}, {"q": "id", "u": AT_MS + 700}, {"q": "id", "u": AT_MS + 700, "l": 100}, {}]
+    data = b"\n".join(orjson.dumps({"b": "x", **line}) for line in lines)
+    rows = unpacked({"codec": "json", "count": 4, "data": data})
+    assert [row["expires_at_ms"] for row in rows] == [AT_MS + 5000, AT_MS + 700, AT_MS + 100, None]
+    assert [row["ttl_ms"] for row in rows] == [5000, None, 100, None]
+    assert [row["correlation_id"] for row in rows] == [None, "id", "id", None]
+
+
 @pytest.mark.parametrize("states_size", [True, False])
 def test_what_is_compressed_is_inflated(states_size: bool) -> None:
     assert [row["body"] for row in unpacked(GOOD, zstd(b'{"b":"x"}', states_size))] == [b"good", b"x"]

@@ -15,10 +15,13 @@ _PREFIXES = {
     "payload": "payload",
     "retry": "retry_page",
     "delay": "delayed",
+    "transactions": "transaction",
+    "decided": "decided_transaction",
     "promotions": "decision",
     "dedup": "dedup",
     "index": "index",
     "dead": "dead_letter",
+    "reply": "reply",
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},

@@ -11,7 +11,7 @@ from spark.reading.items.attributes import Attributes, Malformed, as_attributes,
 from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
-_SLOT_BYTES, _DUE_BYTES = 14, 6
+_SLOT_BYTES, _DUE_BYTES, _PLACE_BYTES = 14, 6, 9
 
 
 def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
@@ -118,6 +118,7 @@ def entry(item: Attributes) -> dict[str, Any]:
         "wire_bytes": item.number("w"),
         "data": item.binary("d") if "d" in item else None,
         "pieces": None if "d" in item else item.number("p"),
+        "least_ttl_ms": item.maybe_number("l"),
     }
 
 
@@ -167,6 +168,30 @@ def _delayed(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
+def _transaction(_: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "entry": entry(item),
+        "check_after_ms": item.number("after"),
+        "until_ms": item.number("until"),
+        "checks": item.number("checks"),
+    }
+
+
+def _decided_transaction(key: Key, item: Attributes) -> dict[str, Any]:
+    state = item.text("state")
+    if state not in ("committed", "rolled_back"):
+        raise Malformed(f"unknown state {state[:40]!r}")
+    return {
+        "entry_id": bytes_of(part_of(key.parts, 2), key),
+        "state": state,
+        "at_ms": item.number("at"),
+        "places": [
+            {"queue": place[0], "entry_id": place[1:]}
+            for place in _parts_of(item.binary("m") if "m" in item else b"", "m", _PLACE_BYTES)
+        ],
+    }
+
+
 def _decision(key: Key, item: Attributes) -> dict[str, Any]:
     return {
         "queue": number_of(part_of(key.parts, 2), key),
@@ -180,11 +205,14 @@ def _decision(key: Key, item: Attributes) -> dict[str, Any]:
 
 
 def _slots(packed: bytes) -> Iterator[dict[str, Any]]:
-    if len(packed) % _SLOT_BYTES:
-        raise Malformed(f"attribute 's' has {len(packed)} bytes, not a multiple of {_SLOT_BYTES}")
-    for at in range(0, len(packed), _SLOT_BYTES):
-        slot = packed[at : at + _SLOT_BYTES]
+    for slot in _parts_of(packed, "s", _SLOT_BYTES):
         yield {"due_ms": int.from_bytes(slot[:_DUE_BYTES], "big"), "entry_id": slot[_DUE_BYTES:]}
+
+
+def _parts_of(packed: bytes, name: str, size: int) -> Iterator[bytes]:
+    if len(packed) % size:
+        raise Malformed(f"attribute {name!r} has {len(packed)} bytes, not a multiple of {size}")
+    return (packed[at : at + size] for at in range(0, len(packed), size))
 
 
 def _dedup(_: Key, item: Attributes) -> dict[str, Any]:
@@ -222,6 +250,21 @@ def _dead_letter(key: Key, item: Attributes) -> dict[str, Any]:
     }
 
 
+def _reply(key: Key, item: Attributes) -> dict[str, Any]:
+    return {
+        "nonce": bytes_of(part_of(key.parts, 2), key),
+        "asked_at_ms": item.number("asked_at"),
+        "reply_by_ms": item.number("reply_by"),
+        "at_ms": item.number("at"),
+        "entry": entry(as_attributes({"M": item.mapped("entry")}, "entry")) if "entry" in item else None,
+        "group": item.maybe_text("group"),
+        "queue": item.maybe_number("queue"),
+        "offset": item.maybe_number("offset"),
+        "attempt": item.maybe_number("attempt"),
+        "taken_at_ms": item.maybe_number("taken_at"),
+    }
+
+
 _READERS: dict[str, Callable[[Key, Attributes], dict[str, Any]]] = {
     "topic": _topic,
     "grave": _grave,
@@ -231,8 +274,11 @@ _READERS: dict[str, Callable[[Key, Attributes], dict[str, Any]]] = {
     "payload": _payload,
     "retry_page": _retry_page,
     "delayed": _delayed,
+    "transaction": _transaction,
+    "decided_transaction": _decided_transaction,
     "decision": _decision,
     "dedup": _dedup,
     "index": _index,
     "dead_letter": _dead_letter,
+    "reply": _reply,
 }

@@ -23,12 +23,14 @@ from spark.transforms.audit.entry_ids import of_entries
 from spark.transforms.audit.findings import COST, DOUBT, VIOLATION, Moment, finding, findings
 from spark.transforms.audit.log import of_logs, topics
 from spark.transforms.audit.owed_messages import of_letters, of_offsets, of_pages
+from spark.transforms.audit.replies import of_replies
 from spark.transforms.audit.segment_pointers import of_pointers
+from spark.transforms.audit.transactions import of_transactions
 
 __all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "violations", "worst_first"]
 
-_WHOLE = ("topic", "group", "cursor", "retry_page", "index", "dead_letter")
-_ENTRIES = ("delayed", "decision", "dedup")
+_WHOLE = ("topic", "group", "cursor", "retry_page", "index", "dead_letter", "decided_transaction")
+_ENTRIES = ("delayed", "decision", "dedup", "transaction", "reply")
 """Kinds of item that hold one entry."""
 KINDS = (*_WHOLE, *_ENTRIES, "segment", "payload")
 """Kinds of item that the audit looks at."""
@@ -44,6 +46,8 @@ _CHECKS = (
     of_decisions,
     of_waiting,
     of_pointers,
+    of_transactions,
+    of_replies,
 )
 
 

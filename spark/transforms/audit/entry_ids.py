@@ -11,32 +11,45 @@ from spark.transforms.audit.log import topics
 
 
 def of_entries(items: DataFrame, moment: Moment) -> DataFrame:
-    """`entry_twice`: no entry is in a topic's logs twice. `payload_missing`, `delayed_payload_missing`: all pieces of
-    an entry's payload exist. `orphan_payload`: each payload has an item that points to it. `undelivered`: an entry that
-    a decision delivers is in the log once the next decision is made."""
+    """`entry_twice`: no entry is in a topic's logs twice. `undelivered`: an entry that a decision delivers is in the
+    log once the next decision is made. `payload_missing`, and the same of what waits, of transactions and replies: all
+    pieces of an entry's payload exist. `orphan_payload`: each payload has an item that points to it."""
     in_log, offset = F.col("in_log"), F.col("offset")
     seen = _side_by_side(items).join(F.broadcast(topics(items)), "topic_id")
-    is_gone = moment.has_expired(F.col("at_ms"), F.col("ttl"))
     was_gone = moment.has_expired(F.col("decided_at_ms"), F.lit(None).cast("long"))
-    is_partial = (in_log > 0) & ~is_gone & _is_partial("wanted")
-    is_kept = F.coalesce(F.col("payload_ttl") * 1000 > moment.now_ms, F.lit(True))
-    is_orphan = (F.col("pointers") == 0) & (F.size("pieces") > 0) & is_kept
-    waits = (F.col("due_ms") > moment.after_ms) & _is_partial("delayed_wanted")
     is_lost = (in_log == 0) & F.col("next_at_ms").isNotNull() & ~was_gone
     twice = _said("entry %s is in the log %d times", in_log)
-    orphan = _said("nothing points to the payload of entry %s, of %d pieces", F.size("pieces"))
     lost = _said("entry %s of decision %d is not in the log", F.col("number"))
-    severity, severity_of_delayed, severity_of_lost = (
-        proved(moment.has_seen(F.col(at_ms))) for at_ms in ("at_ms", "waits_since_ms", "next_at_ms")
-    )
     return findings(
         seen,
         finding("entry_twice", in_log > 1, offset, twice),
-        finding("payload_missing", is_partial, offset, _missing("wanted"), severity),
-        finding("delayed_payload_missing", waits, None, _missing("delayed_wanted"), severity_of_delayed),
-        finding("orphan_payload", is_orphan, None, orphan, COST),
-        finding("undelivered", is_lost, None, lost, severity_of_lost),
+        finding("undelivered", is_lost, None, lost, proved(moment.has_seen(F.col("next_at_ms")))),
+        *_of_payloads(moment),
     )
+
+
+def _of_payloads(moment: Moment) -> list[Column]:
+    is_kept = F.coalesce(F.col("payload_ttl") * 1000 > moment.now_ms, F.lit(True))
+    is_orphan = (F.col("pointers") == 0) & (F.size("pieces") > 0) & is_kept
+    orphan = _said("nothing points to the payload of entry %s, of %d pieces", F.size("pieces"))
+    is_logged = (F.col("in_log") > 0) & ~moment.has_expired(F.col("at_ms"), F.col("ttl"))
+    waits, is_undecided = (F.col(name) > moment.after_ms for name in ("due_ms", "until_ms"))
+    is_replied = F.col("reply_ttl") * 1000 > moment.after_ms
+    severity, of_delayed, of_reply = (
+        proved(moment.has_seen(F.col(name))) for name in ("at_ms", "waits_since_ms", "replied_at_ms")
+    )
+    of_half = proved(moment.is_still(F.col("begun_at_ms")))
+
+    def missing(invariant: str, is_needed: Column, wanted: str, offset: Column | None, severity: Column) -> Column:
+        return finding(invariant, is_needed & _is_partial(wanted), offset, _missing(wanted), severity)
+
+    return [
+        missing("payload_missing", is_logged, "wanted", F.col("offset"), severity),
+        missing("delayed_payload_missing", waits, "delayed_wanted", None, of_delayed),
+        missing("transaction_payload_missing", is_undecided, "half_wanted", None, of_half),
+        missing("reply_payload_missing", is_replied, "reply_wanted", None, of_reply),
+        finding("orphan_payload", is_orphan, None, orphan, COST),
+    ]
 
 
 def _said(text: str, number: Column) -> Column:
@@ -59,8 +72,8 @@ def _is_partial(wanted: str) -> Column:
 def _side_by_side(items: DataFrame) -> DataFrame:
     """A row for each entry id: its place in the log, the pieces of its payload, and the other items that name it."""
     rows = _logged(items)
-    for others in (_payloads(items), _waiting(items), _deciding(items), _deduplicating(items)):
-        rows = rows.unionByName(others, allowMissingColumns=True)
+    for others in (_payloads, _waiting, _deciding, _deduplicating, _undecided, _replying):
+        rows = rows.unionByName(others(items), allowMissingColumns=True)
     role = F.col("role")
     return rows.groupBy("topic_id", "entry_id").agg(
         F.count_if(role == "log").alias("in_log"),
@@ -81,6 +94,12 @@ def _side_by_side(items: DataFrame) -> DataFrame:
                 "decided_at_ms",
                 "next_at_ms",
                 "number",
+                "begun_at_ms",
+                "until_ms",
+                "half_wanted",
+                "replied_at_ms",
+                "reply_ttl",
+                "reply_wanted",
             )
         ),
     )
@@ -150,4 +169,26 @@ def _deciding(items: DataFrame) -> DataFrame:
 def _deduplicating(items: DataFrame) -> DataFrame:
     return items.where("kind = 'dedup'").select(
         "topic_id", F.col("dedup.entry.id").alias("entry_id"), F.lit("dedup").alias("role"), "dedup.queue"
+    )
+
+
+def _undecided(items: DataFrame) -> DataFrame:
+    return items.where("kind = 'transaction'").select(
+        "topic_id",
+        F.col("transaction.entry.id").alias("entry_id"),
+        F.lit("transaction").alias("role"),
+        F.col("transaction.entry.stored_at_ms").alias("begun_at_ms"),
+        "transaction.until_ms",
+        _wanted(F.col("transaction.entry")).alias("half_wanted"),
+    )
+
+
+def _replying(items: DataFrame) -> DataFrame:
+    return items.where("kind = 'reply' and reply.entry is not null").select(
+        "topic_id",
+        F.col("reply.entry.id").alias("entry_id"),
+        F.lit("reply").alias("role"),
+        F.col("reply.at_ms").alias("replied_at_ms"),
+        F.col("ttl").alias("reply_ttl"),
+        _wanted(F.col("reply.entry")).alias("reply_wanted"),
     )

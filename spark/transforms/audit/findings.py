@@ -41,6 +41,11 @@ class Moment:
         """Whether every item was read after this instant; false where it is not known."""
         return F.coalesce(at_ms < self.before_ms, F.lit(False))
 
+    def is_still(self, at_ms: Column) -> Column:
+        """Like `has_seen`, where what was written then may be removed at any time: false unless nothing has changed
+        while the items were read."""
+        return self.has_seen(at_ms) & F.lit(self.slack_ms == 0)
+
     def has_expired(self, stored_at_ms: Column, ttl: Column) -> Column:
         """Whether an entry stored then may be gone: past the retention of the row's topic, or past the time when
         DynamoDB may remove it."""
