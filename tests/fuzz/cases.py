@@ -83,6 +83,8 @@ def _likely(draw: st.DrawFn, operation_id: str) -> Case:
         case.path_parameters["message_id"] = draw(st.sampled_from(known().message_ids))
     if "transaction_id" in case.path_parameters:
         case.path_parameters["transaction_id"] = draw(st.sampled_from(known().transaction_ids))
+    if "correlation_id" in case.path_parameters:
+        case.path_parameters["correlation_id"] = draw(st.sampled_from(known().correlation_ids))
     case.query = draw(_real_query(operation_id, case.query))
     if isinstance(case.body, dict):
         case.body = draw(_real_body(case.body))
@@ -109,9 +111,11 @@ def _real_body(draw: st.DrawFn, body: dict[str, Any]) -> dict[str, Any]:
     for name in ("receipts", "ack"):
         if real.get(name):
             real[name] = draw(st.lists(st.sampled_from(known().receipts), min_size=1, max_size=6))
+    if real.get("receipt"):
+        real["receipt"] = draw(st.sampled_from(known().receipts))
     if real.get("message_ids"):
         real["message_ids"] = draw(st.lists(st.sampled_from(known().message_ids), min_size=1, max_size=6))
-    for part in (real.get("to"), *(real.get("messages") or ())):
+    for part in (real, real.get("to"), *(real.get("messages") or ())):
         if isinstance(part, dict) and part.get("queue") is not None:
             part["queue"] %= QUEUES
     if isinstance(real.get("to"), dict) and real["to"].get("offset") is not None:

@@ -71,7 +71,9 @@ def answered(world: World, operation: str, case: Case) -> Answer:
     request = prepared(case)
     answer = world.ask(str(request.method), request.path_url, _bytes(request), dict(request.headers))
     judge(document_of(operation), answer)
-    case.validate_response(_as_seen(request, answer), checks=CHECKS)
+    expected = [not_a_server_error] if answer.status == 504 else []  # a request that nobody answers
+    checks = [check for check in CHECKS if check not in expected]
+    case.validate_response(_as_seen(request, answer), checks=checks)
     return answer
 
 

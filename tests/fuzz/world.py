@@ -25,12 +25,13 @@ _gateway = Gateway(app, Config.create())
 
 @dataclass(frozen=True)
 class Known:
-    """What a client of the service could know. `transaction_ids`: undecided, committed, rolled back. `receipts`: of
-    messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of topics, groups and
-    messages."""
+    """What a client of the service could know. `transaction_ids`: undecided, committed, rolled back.
+    `correlation_ids`: of a request that is answered, and of one that is not. `receipts`: of messages in flight, acked,
+    nacked, extended, and of another group. `tokens`: of pages of topics, groups and messages."""
 
     message_ids: tuple[str, ...]
     transaction_ids: tuple[str, ...]
+    correlation_ids: tuple[str, ...]
     receipts: tuple[str, ...]
     tokens: tuple[str, ...]
 
@@ -65,7 +66,15 @@ def _furnished() -> tuple[Client, Known]:
     halves = tuple(_begun(client, topic.path, number) for number in range(3))
     client.ask("POST", f"{topic.path}/transactions/{halves[1]}/commit")
     client.ask("POST", f"{topic.path}/transactions/{halves[2]}/rollback")
-    return client, Known(ids, halves, receipts, (*tokens, topic.read(limit=1)["next"]))
+    requests = _asked(client, topic.path)
+    return client, Known(ids, halves, requests, receipts, (*tokens, topic.read(limit=1)["next"]))
+
+
+def _asked(client: Client, topic_path: str) -> tuple[str, ...]:
+    path = f"{topic_path}/requests"
+    answered, unanswered = (client.post(path, body="a", wait_ms=0).json["correlation_id"] for _ in range(2))
+    client.post(f"/requests/{answered}/reply", body="b")
+    return answered, unanswered
 
 
 def _begun(client: Client, topic_path: str, number: int) -> str:
