@@ -38,6 +38,18 @@ def check(_event: Any) -> dict[str, Any]:
     return wiring.api().service.sweeps.check().as_json()
 
 
+@app.schedule("rate(1 minute)")
+def push_all(_event: Any) -> dict[str, Any]:
+    service = wiring.api().service
+    return service.sweeps.push(service.outside.wake).as_json()
+
+
+@app.lambda_function()
+def push(event: dict[str, Any], _context: Any) -> None:
+    """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
+    wiring.api().service.pushing.run(event["topic"], event["is_staying"])
+
+
 @app.schedule("cron(0 3 * * ? *)")
 def export(_event: Any) -> dict[str, Any]:
     return wiring.export()

@@ -16,11 +16,14 @@ from chalicelib.delays import Delays
 from chalicelib.log import Log
 from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
+from chalicelib.push.outside import NOWHERE, Outside
+from chalicelib.push.wakes import Wakes
 from chalicelib.reading import Reading
 from chalicelib.store import Store
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
+    from chalicelib.push.pushing import Pushing
     from chalicelib.requests import Requests
     from chalicelib.upkeep.sweeps import Sweeps
 
@@ -29,7 +32,12 @@ class Service:
     """One instance of the service: it owns its caches, everything else is in the store."""
 
     def __init__(
-        self, store: Store, runtime: Runtime, signing_key: bytes | None = None, hooks: SendHooks | None = None
+        self,
+        store: Store,
+        runtime: Runtime,
+        signing_key: bytes | None = None,
+        hooks: SendHooks | None = None,
+        outside: Outside = NOWHERE,
     ) -> None:
         self.env = env = Env(store, runtime, Catalogue(store, runtime))
         self.signing_key = key = SigningKey(env, signing_key)
@@ -38,7 +46,8 @@ class Service:
         self.delays = Delays(env, log)
         self.admin = Admin(env, log, self.cursors)
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
-        self.producing = Producing(env, log, self.delays, hooks or SendHooks())
+        self.outside, self.wakes = outside, Wakes(runtime, outside)
+        self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.wakes.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
         self.reading = Reading(env, log, self.delays)
@@ -49,6 +58,13 @@ class Service:
         from chalicelib.requests import Requests
 
         return Requests(self.env, self.signing_key, self.log, self.producing, self.consuming)
+
+    @cached_property
+    def pushing(self) -> Pushing:
+        """Imported by the first call that needs it: few groups are pushed."""
+        from chalicelib.push.pushing import Pushing
+
+        return Pushing(self.env, self.consuming, self.outside)
 
     @cached_property
     def sweeps(self) -> Sweeps:

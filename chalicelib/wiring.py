@@ -3,8 +3,8 @@ imports the application too.
 
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
-in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not), and what boto3
-reads.
+in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
+`DECANT_PUSH_FUNCTION` (the function that runs the push), and what boto3 reads.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
+from chalicelib.push.outside import Outside, Wake
 from chalicelib.service import Service
 from chalicelib.store import Store
 
@@ -33,12 +34,13 @@ class _Instance:
     lock = threading.Lock()
     api: Api | None = None
     start_embedded: Callable[[], None] | None = None
+    push_here: Wake | None = None
 
 
 def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
-            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS))
+            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()))
         return _Instance.api
 
 
@@ -69,6 +71,32 @@ def use(api: Api | None) -> None:
 def embed_with(start: Callable[[], None]) -> None:
     """Sets how to start the embedded store, which is not deployed. `app.py` calls it once."""
     _Instance.start_embedded = start
+
+
+def push_here(wake: Wake) -> None:
+    """Sets what runs the push in this process, on this machine, whose own addresses webhooks may have. Call it before
+    the first request."""
+    _Instance.push_here = wake
+
+
+def outside() -> Outside:
+    from chalicelib.push.functions import Functions
+    from chalicelib.push.webhooks import Webhooks
+    from chalicelib.store.dynamodb import client
+
+    is_here = _Instance.push_here is not None
+    functions = Functions(lambda timeout_ms: client.connect("lambda", timeout_ms), push_function())
+    webhooks = Webhooks(system(), allows_loopback=is_here)
+    wake = _Instance.push_here or functions.wake
+    return Outside(webhooks.post, functions.invoke, wake, allows_loopback=is_here)
+
+
+def push_function() -> str | None:
+    """The name of the function that runs the push: the one set, or in Lambda the `push` of the same stage, whose name
+    Chalice begins with that of the app and the stage. None: only the schedule runs it."""
+    own = os.environ.get("AWS_LAMBDA_FUNCTION_NAME")
+    derived = "-".join([*own.split("-")[:2], "push"]) if own else None
+    return os.environ.get("DECANT_PUSH_FUNCTION", derived)
 
 
 def table_name() -> str:

@@ -11,7 +11,7 @@ from errno import EADDRINUSE
 
 from app import app
 from chalicelib import wiring
-from local import endpoint, server, sweeping
+from local import endpoint, pushing, server, sweeping
 from local.connections import HOST, Server
 from local.endpoint import Endpoint
 from local.store import StoreUnusable, open_store
@@ -66,6 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve() -> None:
+    wiring.push_here(pushing.wake)
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.port

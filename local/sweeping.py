@@ -47,9 +47,16 @@ def pause_seconds(round_seconds: float) -> float:
 def sweep_all() -> bool:
     """Runs all sweeps once. Errors are printed, and do not stop later rounds. Returns whether the store responded: a
     round that waited for it in vain took long but used nothing."""
-    sweeps = wiring.api().service.sweeps
+    service = wiring.api().service
+    sweeps = service.sweeps
     is_answered = True
-    for sweep in (sweeps.forward, sweeps.revive, sweeps.expire, sweeps.check):
+    for sweep in (
+        sweeps.forward,
+        sweeps.revive,
+        sweeps.expire,
+        sweeps.check,
+        lambda: sweeps.push(service.outside.wake),
+    ):
         try:
             sweep()
         except StoreUnavailable as trouble:

@@ -8,10 +8,12 @@ from random import Random
 from typing import Any
 
 from chalicelib.base.limits import DAY_MS
+from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
 from tests.spark.service import busy_world
 from tests.support.client import Client, Topic
+from tests.support.consumer import Consumer
 from tests.support.data_dictionary import ATTRIBUTES, ITEMS, kind_of
 
 _TYPES = {bool: "BOOL", int: "N", str: "S", bytes: "B", list: "L", dict: "M"}
@@ -67,6 +69,7 @@ def _everything() -> Written:
         assert client.post(decision).status == 200
     _ask(client)
     assert client.delete("/topics/delayed").status == 204
+    _push(client)
     return store.written
 
 
@@ -78,6 +81,18 @@ def _ask(client: Client) -> None:
     request = group.take_one()
     path = f"/requests/{request['correlation_id']}/reply"
     assert client.post(path, body="b", receipt=request["receipt"]).json["acked"] == 1
+
+
+def _push(client: Client) -> None:
+    """A consumer fails once, and is then called again."""
+    consumer = Consumer([Answer(500)])
+    pushing = Client(client.store, client.clock, seed=2, outside=consumer.outside())
+    topic = pushing.topic("pushed")
+    group = topic.group("called", push={"url": "https://shop.example/"}, backoff_ms=[1_000])
+    assert pushing.post(f"{group.path}/push/secrets").status == 201
+    topic.produce("a")
+    pushing.api.service.pushing.run("pushed")
+    assert len(consumer.calls) == 2
 
 
 def test_the_data_dictionary_names_what_is_written_and_nothing_else() -> None:

@@ -29,6 +29,7 @@ ROOMS = (
     "dead_letters",
     "consuming",
     "requests",
+    "push",
     "reading",
     "admin",
     "upkeep",
@@ -47,10 +48,11 @@ ADAPTERS = ("local.memory.store", "chalicelib.store.dynamodb", "local.embedded")
 
 TECHNOLOGIES = {
     "boto3": ("chalicelib.store.dynamodb", "local"),
-    "botocore": ("chalicelib.store.dynamodb", "local"),
+    "botocore": ("chalicelib.store.dynamodb", "chalicelib.push.functions", "local"),  # there, its errors alone
     "mypy_boto3_dynamodb": ("chalicelib.store.dynamodb",),
     "mypy_boto3_s3": ("chalicelib.store.dynamodb",),
     "moto": ("local.embedded",),
+    "urllib3": ("chalicelib.push.webhooks",),
     "chalice": ("chalicelib.protocols", "app", "local"),
     "zstandard": ("chalicelib.log.packing",),
     "jmespath": ("chalicelib.catalogue.filter_expressions",),

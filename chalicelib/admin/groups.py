@@ -10,13 +10,13 @@ from itertools import islice
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import InvalidField, StoreUnavailable
+from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
-from chalicelib.catalogue import group, settings
+from chalicelib.catalogue import group, push, settings
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import Topic, begin_pushes
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, all_cursors_of
 from chalicelib.cursors.progress import QueueProgress, of_group
@@ -72,23 +72,37 @@ class Groups:
             existing = self._catalogue.groups_named(topic, [name])
             try:
                 if existing:
-                    return self._change(existing[0], given), False
+                    return self._change(topic, existing[0], given), False
                 return self._create(topic, name, given), True
             except Refused:
                 continue  # another caller created or deleted it since it was read
 
-    def _change(self, current: Group, given: Mapping[str, Any]) -> Group:
+    def _change(self, topic: Topic, current: Group, given: Mapping[str, Any]) -> Group:
         fixed = {field: getattr(current, field) for field in group.FIXED}
         settings.demand_unchanged("group", current.name, fixed, given)
+        push.demand_pushable(given.get("push"), current.is_broadcast, current.secrets)
+        self._begin_pushes(topic, given)
         if not given.keys() - {"start", *group.FIXED}:
             return current
         return Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
+        push.demand_pushable(given.get("push"), given.get("mode") == group.BROADCAST, ())
+        self._begin_pushes(topic, given)
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
         self._store.write_together(group.create(made))
         return made
+
+    def _begin_pushes(self, topic: Topic, given: Mapping[str, Any]) -> None:
+        """Lets sends to the topic wake the push, before there is a group that needs it. Raises TopicNotFound."""
+        if topic.pushes or not (given.get("push") and given["push"].given):
+            return
+        try:
+            self._store.write(begin_pushes(topic))
+        except Refused:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
+        self._catalogue.forget(topic.name)
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and its progress, queue by queue. Raises GroupNotFound."""

@@ -15,6 +15,7 @@ from chalicelib.api.dead_letters import DEAD_LETTERS
 from chalicelib.api.groups import GROUPS
 from chalicelib.api.messages import DELAYS, MESSAGES
 from chalicelib.api.operation import Json, Operation
+from chalicelib.api.push import PUSH
 from chalicelib.api.requests import REQUESTS
 from chalicelib.api.topics import TOPICS
 from chalicelib.api.transactions import TRANSACTIONS
@@ -22,7 +23,7 @@ from chalicelib.base.deadline import one_call
 from chalicelib.service import Service
 from chalicelib.table.writes import Item
 
-FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, DEAD_LETTERS, REQUESTS, ABOUT)
+FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, PUSH, DEAD_LETTERS, REQUESTS, ABOUT)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family.operations}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from chalicelib.api.messages import Message
 from chalicelib.api.operation import GROUP, Family, Json
+from chalicelib.base.errors import GroupIsPushed
 from chalicelib.base.fields import Answer, Sometimes, optional, request, required
 from chalicelib.base.limits import INVISIBLE_MS_MAX, NACK_DELAY_MS_MAX, REASON_CHARS_MAX
 from chalicelib.base.schema import array, batch, flag, integer, string
@@ -122,7 +123,7 @@ class ExtendResult(_Failures):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@CONSUMING.operation("POST", GROUP + "/pop", "consume", PopResult, Pop, is_frequent=True)
+@CONSUMING.operation("POST", GROUP + "/pop", "consume", PopResult, Pop, errors=(GroupIsPushed,), is_frequent=True)
 def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
@@ -131,7 +132,7 @@ def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     these."""
     popped = service.consuming.pop(topic, group_name, request)
     answer: Json = {
-        "messages": [{**delivery.stored.as_json(topic.name), **delivery.as_json()} for delivery in popped.deliveries],
+        "messages": [delivery.in_topic(topic.name) for delivery in popped.deliveries],
         **_outcome("acked", request.ack, popped.failed),
     }
     if popped.is_paused:

@@ -107,7 +107,11 @@ def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -
     """Create or change a group.
 
     Changes the settings that are given, and only those."""
-    _, is_new = service.admin.groups.put(topic, group_name, settings)
+    if "push" in settings:
+        service.pushing.demand_reachable(settings["push"])
+    group, is_new = service.admin.groups.put(topic, group_name, settings)
+    if group.is_pushed:
+        service.outside.wake(topic.name, False)
     return 201 if is_new else 200, _details(topic, service.admin.groups.details(topic, group_name))
 
 
@@ -135,7 +139,9 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
     queue is moved, this applies to that queue."""
     if isinstance(request.to, tuple):
         parse_queue(request.to[0], topic.queues, Label("to.queue"))
-    return _details(topic, service.admin.groups.reset(topic, group_name, request.to))
+    details = service.admin.groups.reset(topic, group_name, request.to)
+    service.wakes.stored(topic)
+    return _details(topic, details)
 
 
 def _totals(topic: Topic, details: GroupDetails) -> Json:

@@ -92,8 +92,12 @@ class QueueFull(DecantError):
     """The message's queue, or every queue it could go to, has `max_depth` messages that some group has not consumed."""
 
 
+class GroupIsPushed(DecantError):
+    """The group has a `push`: the queue calls its consumer, and nobody pops."""
+
+
 class NotFound(DecantError):
-    """No route has this path."""
+    """No route has this path, or there is nothing of this name."""
 
 
 class MethodNotAllowed(DecantError):

@@ -93,6 +93,20 @@ IN_FLIGHT_DEFAULT = 1_000
 IN_FLIGHT_MAX = 20_000
 """Each can add a mark to the cursor, which is one item, of 400 KB at most."""
 
+URL_CHARS_MAX = 2_048
+"""A webhook's URL: what servers and proxies take without a word."""
+FUNCTION_CHARS_MAX = 170
+"""The longest ARN of a Lambda function."""
+
+PUSH_CONCURRENCY_MAX = 100
+"""Calls of one consumer at once: each is a thread of the dispatcher."""
+PUSH_TIMEOUT_MS_MIN = 100
+PUSH_TIMEOUT_MS_DEFAULT = 10 * SECOND_MS
+PUSH_TIMEOUT_MS_MAX = MINUTE_MS
+"""How long one call of a consumer may take: the dispatcher itself is a function, which must end."""
+PUSH_SECRETS_MAX = 10
+"""Secrets of a group: every pop reads them with its settings."""
+
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
 GROUP_DETAILS_MAX = 100

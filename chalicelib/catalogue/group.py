@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 from chalicelib.base import limits
 from chalicelib.base.fields import defaults, optional
 from chalicelib.base.schema import flag, instant, integer, one_of, string
-from chalicelib.catalogue import alarm, backoff, filters, rate, settings
+from chalicelib.catalogue import alarm, backoff, filters, push, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
 from chalicelib.catalogue.backoff import Backoff
 from chalicelib.catalogue.filters import Filter, FilterForms
+from chalicelib.catalogue.push import Push, PushTarget, Secret
 from chalicelib.catalogue.rate import Rate
 from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table import keys
@@ -59,20 +60,27 @@ class GroupSettings:
     rate_limit: Rate | None = optional(rate.RATE, rate.parse)
     filter: Filter | None = optional(FilterForms, filters.parse)
     alarm: Alarm | None = optional(Thresholds, alarm.parse)
+    push: Push | None = optional(PushTarget, push.parse)
 
 
 DEFAULTS = defaults(GroupSettings)
 FIXED = ("mode", "ordered")
 """Settings that cannot be changed after creation, since existing leases depend on them."""
 
-_TEXTS: dict[str, type[AsGiven]] = {"backoff_ms": Backoff, "rate_limit": Rate, "filter": Filter, "alarm": Alarm}
+_TEXTS: dict[str, type[AsGiven]] = {
+    "backoff_ms": Backoff,
+    "rate_limit": Rate,
+    "filter": Filter,
+    "alarm": Alarm,
+    "push": Push,
+}
 """Settings stored as JSON text."""
 
 
 @dataclass(frozen=True)
 class Group(GroupSettings):
     """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
-    counts changes."""
+    counts changes. `secrets`: what signs pushed messages, the oldest first."""
 
     topic_id: str
     name: str
@@ -80,13 +88,15 @@ class Group(GroupSettings):
     starts: list[int]
     created_at_ms: int
     version: int = 0
+    secrets: tuple[Secret, ...] = ()
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
         given = {field: item[field] for field in DEFAULTS if field in item}
         given |= {field: kind.of(given[field]) for field, kind in _TEXTS.items() if field in given}
         about = (item["id"], item["starts"], item["created_at_ms"], item["version"])
-        return cls(topic_id, name, *about, **given)
+        secrets = push.of_stored(item.get("secrets", ()))
+        return cls(topic_id, name, *about, secrets, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
@@ -114,6 +124,11 @@ class Group(GroupSettings):
     def has_alarm(self) -> bool:
         return self.alarm is not None and bool(self.alarm.given)
 
+    @property
+    def is_pushed(self) -> bool:
+        """Whether the queue calls the consumer, and pops are refused."""
+        return self.push is not None and bool(self.push.given)
+
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
         return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)
 
@@ -134,6 +149,11 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
     """Changes the given settings. `start` counts at creation only."""
     new = {field: value for field, value in given.items() if field != "start"}
     return settings.change(group.key, group.id, group.version, new)
+
+
+def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:
+    """Replaces the secrets, unless a setting or a secret has changed since."""
+    return settings.change(group.key, group.id, group.version, {"secrets": push.as_stored(secrets)})
 
 
 def remove(group: Group) -> list[Write]:

@@ -61,7 +61,8 @@ DEFAULTS = defaults(TopicSettings)
 class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
-    which messages that were stored until then keep, since it was raised after that."""
+    which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
+    groups, so sends wake the push."""
 
     name: str
     id: str
@@ -69,12 +70,13 @@ class Topic(TopicSettings):
     version: int = 0
     delays: bool = False
     past_retentions: tuple[tuple[int, int], ...] = ()
+    pushes: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         given = {field: item[field] for field in DEFAULTS if field in item}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
-        about = (item["id"], item["created_at_ms"], item["version"], "delays" in item, past)
+        about = (item["id"], item["created_at_ms"], item["version"], "delays" in item, past, "pushes" in item)
         return cls(item["sk"], *about, **given)
 
     def as_json(self) -> dict[str, Any]:
@@ -143,6 +145,11 @@ def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int
 def begin_delays(topic: Topic) -> Write:
     """Records permanently that this incarnation may have delayed messages. A repeat changes nothing."""
     return Write(topic.key, (Equals(("id",), topic.id),), (Set(("delays",), True),))
+
+
+def begin_pushes(topic: Topic) -> Write:
+    """Records permanently that this incarnation may have pushed groups. A repeat changes nothing."""
+    return Write(topic.key, (Equals(("id",), topic.id),), (Set(("pushes",), True),))
 
 
 def remove(topic: Topic) -> Write:

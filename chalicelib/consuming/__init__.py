@@ -20,5 +20,6 @@ class Consuming:
         views = ViewReader(env, log.reader, cursors, delays.promoter)
         claimer = Claimer(env, log, cursors, dead_letters.burial)
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
-        self.pop = Popper(env, views, claimer, deliverer, settler).pop
+        self.popper, self.settler = Popper(env, views, claimer, deliverer, settler), settler
+        self.pop = self.popper.pop
         self.ack, self.nack, self.bury, self.extend = settler.ack, settler.nack, settler.bury, settler.extend

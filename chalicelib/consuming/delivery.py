@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
@@ -42,6 +43,10 @@ class Delivery(Answer):
     attempt: int = required(integer(1))
     invisible_until_ms: int = required(LEASE_END)
     receipt: str = required(RECEIPT)
+
+    def in_topic(self, name: str) -> dict[str, Any]:
+        """The message and its lease as clients see them."""
+        return {**self.stored.as_json(name), **self.as_json()}
 
 
 class Deliverer:

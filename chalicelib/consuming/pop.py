@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from chalicelib.base import deadline
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
@@ -54,7 +54,7 @@ class Popper:
         """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
         `wait_ms`.
 
-        Raises GroupNotFound, and StoreUnavailable: leases made by then expire by themselves."""
+        Raises GroupNotFound, GroupIsPushed, and StoreUnavailable: leases made by then expire by themselves."""
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         give_up_at = self._runtime.uptime() + ask.wait_ms
         pause_ms = POLL_MS_MIN
@@ -90,8 +90,15 @@ class Popper:
         return popped
 
     def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
+        """The group now, for its consumers."""
+        view = self.look(topic, group_name, ask, promoted, strong)
+        if view.group.is_pushed:
+            raise GroupIsPushed(f"group '{group_name}' has a push: the queue calls its consumer, and nobody pops")
+        return view
+
+    def look(self, topic: Topic, group_name: str, ask: Pop, promoted: set[int], strong: bool = False) -> GroupView:
         """The group now. Promotes the first due messages of one queue, since a pop takes from one. Prefers a queue not
-        in `promoted`, and starts over when all have had their turn."""
+        in `promoted`, and starts over when all have had their turn. Raises GroupNotFound."""
         view = self._views.read(topic, group_name, ask, strong)
         if not view.due() or view.group.paused:
             return view

@@ -78,6 +78,15 @@ class Settler:
             self.lighten(batches)
         return failed
 
+    def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
+        """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
+        batches, failed = self.open(topic, group_name, texts)
+
+        def undelivered(lease: Lease, offsets: range) -> Lease:
+            return parked(self._runtime, offsets, self._runtime.now(), lease.attempt - 1)
+
+        return failed + self._move(topic, group_name, batches, lambda batch: batch.moves(undelivered))
+
     def lighten(self, batches: Sequence[ReceiptBatch]) -> None:
         """Moves retries with a long wait into pages."""
         for batch in batches:

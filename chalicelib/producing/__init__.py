@@ -6,12 +6,12 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.delays import Delays
 from chalicelib.log import Log
 from chalicelib.producing.hooks import SendHooks
-from chalicelib.producing.produce import Producer
+from chalicelib.producing.produce import Notice, Producer
 
 
 class Producing:
-    def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks) -> None:
-        producer = Producer(env, log, delays.writer, hooks)
+    def __init__(self, env: Env, log: Log, delays: Delays, hooks: SendHooks, notice: Notice) -> None:
+        producer = Producer(env, log, delays.writer, hooks, notice)
         self.produce, self.send_parsed, self.send = producer.produce, producer.send_parsed, producer.send
         self.outbox_item, self.choose_queues = producer.outbox_item, producer.choose_queues
         self.hooks = hooks

@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 HOPS_MAX = 3
 """Other queues on which an unkeyed message is tried. If four queues fail, the store does."""
 
+Notice = Callable[[Topic], None]
+"""Is told that messages were stored in the topic. Never raises."""
+
 
 class Producer:
-    def __init__(self, env: Env, log: Log, delays: DelayWriter, hooks: SendHooks) -> None:
+    def __init__(self, env: Env, log: Log, delays: DelayWriter, hooks: SendHooks, notice: Notice) -> None:
         self._runtime, self._catalogue = env.runtime, env.catalogue
-        self._writer, self._delays, self._hooks = log.writer, delays, hooks
+        self._writer, self._delays, self._hooks, self._notice = log.writer, delays, hooks, notice
         self._deduplication = Deduplication(env, log, delays)
         self._env, self._log = env, log
         self._choices: BoundedCache[QueueChoice] = BoundedCache()
@@ -95,6 +98,7 @@ class Producer:
         if topic.max_depth:
             self._depths.note(topic, results)
         _raise_if_none_stored(results)
+        self._notice(topic)
         return results
 
     def outbox_item(self, topic: Topic, message: object) -> Item:

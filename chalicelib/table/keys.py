@@ -93,6 +93,18 @@ def alarm(topic_id: str, group_name: str, group_id: str) -> Key:
     return Key(group_partition(topic_id, group_name), f"alarm#{group_id}")
 
 
+def push_partition(topic_id: str, group_id: str) -> str:
+    return f"push#{topic_id}#{group_id}"
+
+
+def push_slot(topic_id: str, group_id: str, number: int) -> Key:
+    return Key(push_partition(topic_id, group_id), f"slot#{number:03d}")
+
+
+def push_pause(topic_id: str, group_id: str) -> Key:
+    return Key(push_partition(topic_id, group_id), "pause")
+
+
 def log(topic_id: str, queue: int) -> str:
     return f"log#{topic_id}#{queue}"
 

@@ -4,7 +4,7 @@ has no deadline of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -151,6 +151,17 @@ class Sweeps:
         for page in self._rounds.pages("check", self._until()):
             concerned = [stored for stored in self._groups(page) if is_concerned(stored)]
             swept += Swept(len(concerned), self._alarms.check(concerned))
+        return swept
+
+    def push(self, wake: Callable[[str, bool], None]) -> Swept:
+        """Wakes the push of the topics that may have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
+        topics."""
+        swept = Swept()
+        for page in self._rounds.pages("push", self._until()):
+            for topic in page:
+                if topic.pushes:
+                    wake(topic.name, True)
+                    swept += Swept(1, 1)
         return swept
 
     def _until(self) -> int:

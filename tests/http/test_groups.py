@@ -23,6 +23,7 @@ DEFAULTS = {
     "filter": None,
     "alarm": None,
     "alarm_state": None,
+    "push": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
 

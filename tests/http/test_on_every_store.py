@@ -12,6 +12,7 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.push.outside import Answer
 from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import outbox_put
@@ -19,6 +20,7 @@ from chalicelib.table.writes import Item, Write
 from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
+from tests.support.consumer import Consumer
 from tests.support.hooks import refuse_secrets
 from tests.support.troubled_store import Trouble, throttled_queue, unavailable
 
@@ -352,3 +354,18 @@ def test_bad_requests_have_no_effect(client: Client, topic: Topic, group: Group)
     assert (waiting(topic), group.pop()["messages"]) == ([], [])
     unknown = client.post(f"{group.path}/dead/redrive", message_ids=["unknown"])
     assert unknown.problem == (404, "MessageNotFound")
+
+
+def test_a_group_is_pushed_and_a_failing_consumer_slows_down(client: Client, topic: Topic, clock: Clock) -> None:
+    consumer = Consumer([Answer(500)])
+    pushing = Client(client.store, clock, uuid4().int, consumer.outside())
+    group = Topic(pushing, topic.name).group("called", push={"url": "https://a.example/", "batch": 2}, backoff_ms=[900])
+    secret_id = pushing.post(f"{group.path}/push/secrets").json["secret_id"]
+    topic.produce("a", "b", "c")
+    began_ms = clock.ms
+    pushing.api.service.pushing.run(topic.name)
+    assert consumer.bodies == [["a", "b"], ["a", "b"], ["c"]]
+    assert clock.ms >= began_ms + 900
+    assert all("webhook-signature" in call.headers for call in consumer.calls)
+    assert group.totals() == (0, 0, 0, 0)
+    assert pushing.delete(f"{group.path}/push/secrets/{secret_id}").status == 204

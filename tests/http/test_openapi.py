@@ -117,7 +117,7 @@ def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
 FIELDS = {
     "TopicSettings": "queues retention_ms index_keys max_depth",
     "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered rate_limit filter"
-    " alarm",
+    " alarm push",
     "NewMessage": "body body_base64 key tag properties queue ttl_ms delay_ms deliver_at_ms dedup_id",
     "HalfMessage": "body body_base64 key tag properties queue ttl_ms",
     "TransactionRequest": "messages check_after_ms rollback_after_ms",
@@ -210,7 +210,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "getGroup": "200 400 404 405 413 500 503",
         "deleteGroup": "204 400 404 405 413 500 503",
         "resetGroup": "200 400 404 405 413 500 503",
-        "pop": "200 400 404 405 413 500 503",
+        "pop": "200 400 404 405 409 413 500 503",
         "ack": "200 400 404 405 413 500 503",
         "nack": "200 400 404 405 413 500 503",
         "bury": "200 400 404 405 413 500 503",
@@ -221,6 +221,9 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "request": "200 202 400 404 405 413 429 500 503 504",
         "getReply": "200 202 400 404 405 413 500 503 504",
         "reply": "201 400 404 405 409 410 413 500 503",
+        "makePushSecret": "201 400 404 405 413 500 503",
+        "listPushSecrets": "200 400 404 405 413 500 503",
+        "deletePushSecret": "204 400 404 405 413 500 503",
         "getHealth": "200 400 405 413 500 503",
         "getOpenapi": "200 400 405 413 500",
     }

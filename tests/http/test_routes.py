@@ -105,7 +105,7 @@ def asked(method: str, path: str) -> tuple[int, str] | None:
 def test_every_documented_answer_can_be_provoked(operation: str, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)
     if status == 409:
-        provoked.decide_otherwise(operation)
+        provoked.make_too_late(operation)
     provoked.prepare(operation, status)
     answer = provoked.answer(operation, status)
     assert answer.status == status
@@ -139,6 +139,7 @@ class Provoked:
         half = f"{halves}/{self.client.post(halves, messages=[{'body': 'd'}]).json['transaction_id']}"
         self.correlation_id = self.client.post(f"{topic.path}/requests", body="a", wait_ms=0).json["correlation_id"]
         path = "/topics/orders/groups/billing"
+        secret_id = self.client.post(f"{path}/push/secrets").json["secret_id"]
         self.requests: dict[str, tuple[str, str, Any]] = {
             "listTopics": ("GET", "/topics", None),
             "putTopic": ("PUT", "/topics/orders", {}),
@@ -166,6 +167,9 @@ class Provoked:
             "listDead": ("GET", f"{path}/dead", None),
             "redriveDead": ("POST", f"{path}/dead/redrive", {}),
             "purgeDead": ("DELETE", f"{path}/dead", None),
+            "makePushSecret": ("POST", f"{path}/push/secrets", None),
+            "listPushSecrets": ("GET", f"{path}/push/secrets", None),
+            "deletePushSecret": ("DELETE", f"{path}/push/secrets/{secret_id}", None),
             "resetGroup": ("POST", f"{path}/reset", {"to": "earliest"}),
             "request": ("POST", "/topics/orders/requests", {"body": "a", "wait_ms": 0}),
             "getReply": ("GET", f"/requests/{self.correlation_id}", None),
@@ -174,13 +178,15 @@ class Provoked:
             "getOpenapi": ("GET", "/openapi.json", None),
         }
 
-    def decide_otherwise(self, operation: str) -> None:
-        """A delivered message is too late to cancel, and a transaction is decided once."""
+    def make_too_late(self, operation: str) -> None:
+        """A delivered message is too late to cancel, a group with a push to pop; a transaction is decided once."""
         opposite = {"commitTransaction": "rollbackTransaction", "rollbackTransaction": "commitTransaction"}
         if operation in opposite:
             self.client.ask(*self.requests[opposite[operation]])
         self.client.clock.sleep(1_000)
         self.client.post("/topics/orders/groups/billing/pop")
+        if operation == "pop":
+            self.client.put("/topics/orders/groups/billing", push={"function": "bill"})
 
     def prepare(self, operation: str, status: int) -> None:
         """Replies to the request, or lets it time out. A new one waits for that."""

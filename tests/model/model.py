@@ -25,6 +25,7 @@ DEFAULTS: Json = {
     "filter": None,
     "alarm": None,
     "alarm_state": None,
+    "push": None,
 }
 
 

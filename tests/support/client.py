@@ -12,6 +12,7 @@ from chalice.test import Client as ChaliceClient
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
+from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
 from tests.support import documented
@@ -61,14 +62,21 @@ class Answer:
 class Client:
     """One instance of the service. `another` is a second one over the same store."""
 
-    def __init__(self, store: MemoryStore | None = None, clock: Clock | None = None, seed: int = 1) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        clock: Clock | None = None,
+        seed: int = 1,
+        outside: Outside = NOWHERE,
+    ) -> None:
         self.store = store or MemoryStore()
         self.clock = clock or Clock()
         self.seed = seed
-        self.api = Api(Service(self.store, self.clock.runtime(seed)))
+        self.outside = outside
+        self.api = Api(Service(self.store, self.clock.runtime(seed), outside=outside))
 
     def another(self) -> Client:
-        return Client(self.store, self.clock, self.seed + 1)
+        return Client(self.store, self.clock, self.seed + 1, self.outside)
 
     def ask(
         self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str

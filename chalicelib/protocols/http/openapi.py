@@ -20,6 +20,7 @@ from chalicelib.api.operation import (
     described,
     filled,
 )
+from chalicelib.api.push import SECRET_ID
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Answer, Sometimes, declarations
@@ -35,6 +36,7 @@ _IN_PATH = {
     "message_id": MESSAGE_ID,
     "transaction_id": TRANSACTION_ID,
     "correlation_id": CORRELATION_ID,
+    "secret_id": SECRET_ID,
 }
 _IN_HEADERS = {
     "traceparent": string(
@@ -139,6 +141,7 @@ _NAMED: dict[str, type[DecantError]] = {
     "message_id": errors.MessageNotFound,
     "transaction_id": errors.TransactionNotFound,
     "correlation_id": errors.RequestNotFound,
+    "secret_id": errors.NotFound,
 }
 _DETAILS = {
     400: "parameter 'limt' is not known here; known are: limit, next",

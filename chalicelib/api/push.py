@@ -1,0 +1,70 @@
+"""A group with a `push` is not popped: the queue calls its consumer, a webhook or a function. It sends `{"topic",
+"group", "messages"}`, the messages as a pop answers them, without receipts. A 2xx, or a normal return, acks them; a
+body of `{"batchItemFailures": [{"itemIdentifier": message_id, "reason": text, "delay_ms": n}]}` nacks those, and acks
+the others. Any other answer, or none in time, nacks all, and the calls slow down. `Retry-After` delays the retry. 410
+pauses the group.
+
+Calls of a webhook are signed as Standard Webhooks are, with each of the group's secrets, so that one can be replaced
+while calls arrive."""
+
+from __future__ import annotations
+
+from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC_NAME, Family, Json, Page, page_of
+from chalicelib.base.fields import Answer
+from chalicelib.base.schema import instant, string
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
+
+PUSH = Family("Push", __doc__)
+
+SECRET_ID = string(minLength=1, examples=["5c0a7f3e91d2b846"], description="The secret's id.")
+_SECRETS = GROUP + "/push/secrets"
+
+
+class NewSecret(Answer):
+    """A secret, shown this once.
+
+    secret: The key in base64 behind `whsec_`, as libraries of Standard Webhooks take it."""
+
+    secret_id = SECRET_ID
+    secret = string(examples=["whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"])
+
+
+class Secret(Answer):
+    """A secret that signs calls, without the key.
+
+    created_at_ms: When it was made."""
+
+    secret_id = SECRET_ID
+    topic = TOPIC_NAME
+    group = GROUP_NAME
+    created_at_ms = instant()
+
+
+@PUSH.operation("POST", _SECRETS, "admin", {201: NewSecret})
+def make_push_secret(service: Service, topic: Topic, group_name: str) -> tuple[int, Json]:
+    """Make a secret.
+
+    It signs calls from then on, beside older ones, unless `push.secret_id` names another. A group has at most
+    {PUSH_SECRETS_MAX}. Without any, calls are not signed."""
+    made = service.pushing.secrets.make(topic, group_name)
+    return 201, {"secret_id": made.id, "secret": service.pushing.secret_text(made)}
+
+
+@PUSH.operation("GET", _SECRETS, "read", page_of("secrets", Secret), Page)
+def list_push_secrets(service: Service, topic: Topic, group_name: str, request: Page) -> Json:
+    """List the secrets of a group.
+
+    Their ids, never the keys."""
+    secrets, rest = service.pushing.secrets.page(topic, group_name, request.limit, request.next)
+    place = {"topic": topic.name, "group": group_name}
+    listed = [{"secret_id": secret.id, **place, "created_at_ms": secret.created_at_ms} for secret in secrets]
+    return {"secrets": listed, "next": rest}
+
+
+@PUSH.operation("DELETE", _SECRETS + "/{secret_id}", "admin", DELETED)
+def delete_push_secret(service: Service, topic: Topic, group_name: str, secret_id: str) -> None:
+    """Delete a secret.
+
+    It signs no call that begins later. The one that `push.secret_id` names cannot be deleted."""
+    service.pushing.secrets.delete(topic, group_name, secret_id)

@@ -1,0 +1,67 @@
+"""Makes the call of a batch: the body, and for a webhook the headers of the Standard Webhooks convention.
+
+<https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md>
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+import orjson
+
+from chalicelib import VERSION
+from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.push import Push, Secret, signing
+from chalicelib.consuming.delivery import Delivery
+from chalicelib.push.outside import Answer, Outside
+
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
+
+
+def secret_text(secret: Secret) -> str:
+    """The secret as its receiver gets it."""
+    return _SECRET_PREFIX + base64.b64encode(secret.value).decode()
+
+
+class Courier:
+    def __init__(self, runtime: Runtime, outside: Outside) -> None:
+        self._runtime, self._outside = runtime, outside
+
+    def send(self, topic_name: str, group: Group, push: Push, deliveries: Sequence[Delivery]) -> Answer:
+        body = body_of(topic_name, group.name, deliveries)
+        if push.function is not None:
+            return self._outside.invoke(push.function, body, push.timeout_ms)
+        message_ids = [delivery.stored.message_id for delivery in deliveries]
+        headers = {"content-type": "application/json", "user-agent": f"Decant/{VERSION}"}
+        secrets = signing(group.secrets, push)
+        headers |= signed(webhook_id(group.id, message_ids), self._runtime.now() // SECOND_MS, body, secrets)
+        return self._outside.post(push.url or "", headers, body, push.timeout_ms)
+
+
+def body_of(topic_name: str, group_name: str, deliveries: Sequence[Delivery]) -> bytes:
+    """The messages as a pop answers them, but without receipts: the answer to the call settles them."""
+    messages = [delivery.in_topic(topic_name) for delivery in deliveries]
+    for message in messages:
+        del message["receipt"]
+    return orjson.dumps({"topic": topic_name, "group": group_name, "messages": messages})
+
+
+def webhook_id(group_id: str, message_ids: Sequence[str]) -> str:
+    """The same whenever exactly these messages are sent to the group again, and different for any others. A receiver
+    that remembers ids therefore skips what it has had, and nothing else."""
+    return "msg_" + hashlib.blake2b("\0".join([group_id, *message_ids]).encode(), digest_size=16).hexdigest()
+
+
+def signed(webhook_id: str, seconds: int, body: bytes, secrets: Sequence[Secret]) -> dict[str, str]:
+    """The headers of a call. Each secret's signature stands in one header, with spaces between."""
+    headers = {"webhook-id": webhook_id, "webhook-timestamp": str(seconds)}
+    content = f"{webhook_id}.{seconds}.".encode() + body
+    signatures = [hmac.digest(secret.value, content, hashlib.sha256) for secret in secrets]
+    if signatures:
+        headers["webhook-signature"] = " ".join(f"v1,{base64.b64encode(made).decode()}" for made in signatures)
+    return headers

@@ -1,0 +1,263 @@
+"""Calls the consumers of pushed groups: pops a batch, makes the call, settles by its answer.
+
+Each caller holds a slot of the group, so at most `concurrency` calls are under way; see `slots`. What keeps a message
+from being in two calls is its lease, as in any pop. `docs/push.md` goes through the failures.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import SECOND_MS
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group, change
+from chalicelib.catalogue.push import Push
+from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming import Consuming
+from chalicelib.consuming.delivery import Delivery
+from chalicelib.consuming.request import Pop
+from chalicelib.consuming.view import GroupView
+from chalicelib.push.courier import Courier
+from chalicelib.push.outcome import Outcome, judge
+from chalicelib.push.outside import Crew, Outside
+from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
+from chalicelib.push.wakes import WAKE_EVERY_MS
+from chalicelib.table.writes import Refused
+
+RUN_MS = 50 * SECOND_MS
+"""How long a run begins calls: the schedule starts one every minute."""
+LOOKING_MS = WAKE_EVERY_MS + SECOND_MS // 2
+"""How long a run looks for messages at least: it may miss none that came while wakes were held back."""
+LOOK_EVERY_MS = SECOND_MS // 4
+GUARD_MS = SECOND_MS // 2
+"""A call is made only if its messages and its slot are held for this much longer than it may take, since clocks
+differ."""
+CONSUMER_ID = "push"
+"""What the progress of a group shows as its consumer."""
+
+_log = logging.getLogger("decant")
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run for a group, which is as it was read last. `began_ms`: by `Runtime.uptime`. `is_staying`: it waits for
+    what is due before it ends. `helpers`: further callers that it has started. `limited_until_ms`: when the group's
+    rate allows more."""
+
+    topic: Topic
+    group: Group
+    crew: Crew
+    began_ms: int
+    is_staying: bool
+    helpers: int = 0
+    limited_until_ms: int = 0
+
+
+class Dispatcher:
+    def __init__(self, env: Env, consuming: Consuming, outside: Outside) -> None:
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._popper, self._settler = consuming.popper, consuming.settler
+        self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside), outside.crew
+
+    def run(self, topic_name: str, is_staying: bool = False) -> None:
+        """Calls the consumers of a topic's pushed groups until nothing is ready. `is_staying`: also for what is due
+        within `RUN_MS`."""
+        try:
+            topic = self._catalogue.current_topic(topic_name)
+            groups = self._catalogue.groups(topic)
+        except (TopicNotFound, StoreUnavailable) as trouble:
+            _log.warning("no push in topic %s: %s", topic_name, trouble.detail)
+            return
+        crew = self._crew()
+        for group in groups:
+            if group.is_pushed:
+                run = _Run(topic, group, crew, self._runtime.uptime(), is_staying)
+                crew.start(partial(self._guarded, self._attend, run))
+        crew.join()
+
+    def _guarded(self, task: Callable[[_Run], object], run: _Run) -> None:
+        """A task that goes wrong ends alone: others serve other groups."""
+        try:
+            task(run)
+        except (GroupNotFound, TopicNotFound):
+            pass  # deleted meanwhile
+        except StoreUnavailable as trouble:
+            _log.warning("the push to group %s stops for now: %s", run.group.name, trouble.detail)
+        except Exception:  # noqa: BLE001 - a defect must not end the pushes of other groups
+            _log.exception("the push to group %s has failed", run.group.name)
+
+    def _attend(self, run: _Run) -> None:
+        """Serves the group until nothing is worth waiting for."""
+        while (wait_ms := self._wait_ms(run, self._serve(run))) is not None:
+            self._runtime.sleep(wait_ms)
+
+    def _wait_ms(self, run: _Run, next_ms: int | None) -> int | None:
+        """How long to wait before the next look; None: the run is over. `next_ms`: when something is known to be
+        due."""
+        ran_ms = self._runtime.uptime() - run.began_ms
+        until_due_ms = RUN_MS if next_ms is None else max(1, next_ms - self._runtime.now())
+        if ran_ms < LOOKING_MS:
+            return min(LOOK_EVERY_MS, until_due_ms)
+        return until_due_ms if run.is_staying and ran_ms + until_due_ms < RUN_MS else None
+
+    def _serve(self, run: _Run) -> int | None:
+        """Makes calls until nothing is ready or no slot is free. Returns when more is due, as far as is known. The look
+        that follows each release finds what came when others were told that no slot is free."""
+        while self._is_on(run):
+            view = self._look(run)
+            push = _push_of(view)
+            if push is None:
+                return None
+            if not _has_ready(view, self._runtime.now()):
+                return view.at_ms + LOOK_EVERY_MS if view.due() else view.next_ready_at_ms()
+            slot, pause = self._slots.take(view.group, push)
+            if slot is None:
+                return pause.until_ms if pause.holds(self._runtime.now()) else None
+            has_called = self._work(run, slot, pause, view)
+            if run.limited_until_ms > self._runtime.now():
+                return run.limited_until_ms
+            if not has_called:  # the cap on messages in flight or the order of a queue holds back what is ready
+                return view.next_ready_at_ms()
+        return None
+
+    def _is_on(self, run: _Run) -> bool:
+        return self._runtime.uptime() - run.began_ms < RUN_MS
+
+    def _look(self, run: _Run) -> GroupView:
+        push = run.group.push or Push({})
+        ask = Pop(max_messages=push.batch, invisible_ms=push.timeout_ms + LEASE_SPARE_MS, consumer_id=CONSUMER_ID)
+        view = self._popper.look(self._catalogue.refreshed(run.topic), run.group.name, ask, set())
+        run.group = view.group
+        return view
+
+    def _work(self, run: _Run, slot: Slot, pause: Pause, view: GroupView) -> bool:
+        """Makes calls with the slot, and releases it. Returns whether it made any. What the store fails to settle comes
+        back when its lease ends."""
+        receipts: list[str] = []
+        try:
+            has_called = self._make_calls(run, slot, pause, view, receipts)
+        except StoreUnavailable:
+            self._close(view, slot, receipts)
+            raise
+        self._close(view, slot, receipts)
+        return has_called
+
+    def _close(self, view: GroupView, slot: Slot, receipts: Sequence[str]) -> None:
+        with suppress(StoreUnavailable):
+            if receipts:
+                self._settler.ack(view.topic, view.group.name, receipts)
+        with suppress(StoreUnavailable):
+            self._slots.release(slot)
+
+    def _make_calls(self, run: _Run, slot: Slot, pause: Pause, view: GroupView, receipts: list[str]) -> bool:
+        """Calls as long as something is ready. The acks of one call ride on the pop of the next; `receipts` has those
+        that are left."""
+        held, has_called = slot, False
+        while (push := _push_of(view)) and (deliveries := self._popped(run, view, receipts)):
+            has_called = True
+            if not pause.failures:
+                self._grow(run, view, push)
+            outcome = self._call(held, view, push, deliveries)
+            if outcome is None:
+                break
+            receipts += self._settle(view, deliveries, outcome)
+            if not self._goes_on(run, pause, outcome):
+                break
+            kept = self._slots.kept(held, push) if self._is_on(run) else None
+            if kept is None:
+                break
+            held, pause, view = kept, Pause(pause.key), self._look(run)
+        return has_called
+
+    def _popped(self, run: _Run, view: GroupView, receipts: list[str]) -> Sequence[Delivery]:
+        """Leases a batch, and settles these receipts on the way."""
+        acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
+        popped = self._popper.pop_once(view, acks)
+        if acks:
+            self._settler.acknowledge(view.topic, view.group.name, acks)
+        receipts.clear()
+        if popped.retry_after_ms is not None:
+            run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True
+        return popped.deliveries
+
+    def _grow(self, run: _Run, view: GroupView, push: Push) -> None:
+        """Starts another caller if more is ready, as many as there are slots."""
+        if run.helpers < push.concurrency - 1 and _has_ready(view, self._runtime.now()):
+            run.helpers += 1
+            run.crew.start(partial(self._guarded, self._help, run))
+
+    def _help(self, run: _Run) -> None:
+        try:
+            self._serve(run)
+        finally:
+            run.helpers -= 1
+
+    def _call(self, slot: Slot, view: GroupView, push: Push, deliveries: Sequence[Delivery]) -> Outcome | None:
+        """Makes the call, and judges the answer. None: messages and slot are not held for as long as it may take, and
+        the messages are given back."""
+        ends_ms = min(slot.until_ms, *(delivery.invisible_until_ms for delivery in deliveries))
+        if ends_ms - self._runtime.now() < push.timeout_ms + GUARD_MS:
+            self._give_back(view, deliveries)
+            return None
+        answer = self._courier.send(view.topic.name, view.group, push, deliveries)
+        return judge(answer, [delivery.stored.message_id for delivery in deliveries], self._runtime.now())
+
+    def _settle(self, view: GroupView, deliveries: Sequence[Delivery], outcome: Outcome) -> list[str]:
+        """Nacks what failed. Returns the receipts to ack with the next pop."""
+        if outcome.is_gone:
+            self._pause_group(view.topic, view.group)
+            self._give_back(view, deliveries)
+            return []
+        acked = [each.receipt for each in deliveries if each.stored.message_id not in outcome.failed]
+        if acked and outcome.failed:
+            self._settler.ack(view.topic, view.group.name, acked)
+        together: dict[tuple[int | None, str], list[str]] = {}
+        for delivery in deliveries:
+            if failed := outcome.failed.get(delivery.stored.message_id):
+                is_last = delivery.attempt >= view.group.max_attempts
+                reason = failed.reason if is_last else ""  # only a dead letter keeps it
+                together.setdefault((failed.delay_ms, reason), []).append(delivery.receipt)
+        for (delay_ms, reason), receipts in together.items():
+            self._settler.nack(view.topic, view.group.name, receipts, delay_ms, reason)
+        return [] if outcome.failed else acked
+
+    def _goes_on(self, run: _Run, pause: Pause, outcome: Outcome) -> bool:
+        """Whether the consumer can be called again at once. A failed call makes all instances wait, and this run for
+        the end of that."""
+        if outcome.has_failed:
+            wait_ms = run.group.backoff_ms.wait_ms(pause.failures + 1)
+            if outcome.retry_after_ms is not None:
+                wait_ms = max(outcome.retry_after_ms, SECOND_MS)
+            self._slots.pause(pause, wait_ms)
+            run.is_staying = True
+        elif pause.failures and not outcome.is_gone:
+            self._slots.resume(pause)
+        return not (outcome.has_failed or outcome.is_gone)
+
+    def _give_back(self, view: GroupView, deliveries: Sequence[Delivery]) -> None:
+        receipts = [delivery.receipt for delivery in deliveries]
+        self._settler.give_back(view.topic, view.group.name, receipts)
+
+    def _pause_group(self, topic: Topic, pushed: Group) -> None:
+        """Pauses the group, unless somebody has changed its push meanwhile."""
+        group = pushed
+        while group.id == pushed.id and group.push == pushed.push and not group.paused:
+            try:
+                self._store.write(change(group, {"paused": True}))
+                return
+            except Refused:
+                group = self._catalogue.group(topic, group.name)
+
+
+def _push_of(view: GroupView) -> Push | None:
+    """The group's push, unless it is off or paused."""
+    return view.group.push if view.group.is_pushed and not view.group.paused else None
+
+
+def _has_ready(view: GroupView, now: int) -> bool:
+    return any(queue.waiting_since(now) is not None for queue in view.queues)

@@ -1,0 +1,68 @@
+"""Invokes Lambda functions: the consumers of groups, which are waited for, and the push itself, which is not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import READ_TIMEOUT_MS
+from chalicelib.push.outside import ANSWER_BYTES_MAX, Answer
+
+_CLIENTS_MAX = 64
+"""Clients kept: each has a time-out of its own."""
+
+_log = logging.getLogger("decant")
+
+
+class Functions:
+    """`connect`: makes a client of Lambda whose reads wait for so many ms. `push_function`: the name of the function
+    that runs the push; without one, only the schedule does."""
+
+    def __init__(self, connect: Callable[[int], Any], push_function: str | None) -> None:
+        self._client = lru_cache(_CLIENTS_MAX)(connect)
+        self._push_function = push_function
+
+    def invoke(self, function: str, body: bytes, timeout_ms: int) -> Answer:
+        """Waits for what the function returns. Never raises."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            response = self._client(timeout_ms).invoke(
+                FunctionName=function, InvocationType="RequestResponse", Payload=body
+            )
+            returned = response["Payload"].read(ANSWER_BYTES_MAX + 1)
+        except (BotoCoreError, ClientError, OSError) as error:
+            return Answer.missing(f"no answer: {error}")
+        if len(returned) > ANSWER_BYTES_MAX:
+            return Answer.missing(f"the function returned more than {ANSWER_BYTES_MAX} bytes")
+        if response.get("FunctionError"):
+            return Answer.missing(f"the function failed: {_message(returned)}")
+        return Answer(200, returned)
+
+    def wake(self, topic_name: str, is_staying: bool) -> None:
+        """Never raises: the schedule runs the push anyway."""
+        if self._push_function is None:
+            return
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        event = orjson.dumps({"topic": topic_name, "is_staying": is_staying})
+        try:
+            self._client(READ_TIMEOUT_MS).invoke(
+                FunctionName=self._push_function, InvocationType="Event", Payload=event
+            )
+        except (BotoCoreError, ClientError) as error:
+            _log.warning("the push of topic %s was not woken: %s", topic_name, error)
+
+
+def _message(returned: bytes) -> str:
+    """What Lambda tells of an exception."""
+    try:
+        error = orjson.loads(returned)
+        return str(error["errorMessage"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return shown(returned.decode(errors="replace"))

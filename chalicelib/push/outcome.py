@@ -1,0 +1,92 @@
+"""What the answer of a consumer says about the messages of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import mktime_tz, parsedate_tz
+from typing import Any
+
+import orjson
+
+from chalicelib.base.fields import shown
+from chalicelib.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
+from chalicelib.push.outside import Answer
+
+GONE = 410
+_FAILURES = "batchItemFailures"
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a message is nacked. `delay_ms`: when it is delivered again; None: by the group's backoff."""
+
+    reason: str
+    delay_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`failed`: by message id; the others are acked. `is_gone`: the consumer is there no more. `has_failed`: the call
+    itself has, and so all of its messages. `retry_after_ms`: when the consumer wants the next call."""
+
+    failed: Mapping[str, Failed] = field(default_factory=dict)
+    is_gone: bool = False
+    has_failed: bool = False
+    retry_after_ms: int | None = None
+
+
+def judge(answer: Answer, message_ids: Sequence[str], now: int) -> Outcome:
+    """A 2xx acks all messages but those that its body reports. Any other answer, none, and a report that cannot be
+    understood nack all of them; a 410 nacks none."""
+    if answer.status == GONE:
+        return Outcome(is_gone=True)
+    reason = answer.trouble or f"status {answer.status}"
+    if answer.status is not None and 200 <= answer.status < 300 and not answer.trouble:
+        try:
+            return Outcome(_reported(answer.body, message_ids))
+        except ValueError as wrong:
+            reason = f"status {answer.status}, but {wrong}"
+    delay_ms = retry_after_ms(answer.retry_after, now)
+    failed = Failed(reason[:REASON_CHARS_MAX], delay_ms)
+    return Outcome(dict.fromkeys(message_ids, failed), has_failed=True, retry_after_ms=delay_ms)
+
+
+def _reported(body: bytes, message_ids: Sequence[str]) -> dict[str, Failed]:
+    """The messages that failed. Raises ValueError, since acking a message that failed would lose it."""
+    if _FAILURES.encode() not in body:
+        return {}
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ValueError(f"its body with {_FAILURES} is not JSON") from error
+    reports = answer.get(_FAILURES) if isinstance(answer, dict) else None
+    if reports is None:
+        return {}
+    if not isinstance(reports, list):
+        raise ValueError(f"{_FAILURES} is {shown(reports)}, not a list")
+    return dict(_failure(report, message_ids) for report in reports)
+
+
+def _failure(report: Any, message_ids: Sequence[str]) -> tuple[str, Failed]:
+    known = report if isinstance(report, dict) else {}
+    message_id, reason, delay_ms = str(known.get("itemIdentifier")), known.get("reason"), known.get("delay_ms")
+    if message_id not in message_ids:
+        raise ValueError(f"{_FAILURES} names no message of the call: {shown(report)}")
+    if reason is not None and not isinstance(reason, str):
+        raise ValueError(f"a 'reason' in {_FAILURES} is {shown(reason)}, not text")
+    if delay_ms is not None and not (type(delay_ms) is int and 0 <= delay_ms <= NACK_DELAY_MS_MAX):
+        raise ValueError(f"a 'delay_ms' in {_FAILURES} is {shown(delay_ms)}, not from 0 to {NACK_DELAY_MS_MAX}")
+    return message_id, Failed((reason or "")[:REASON_CHARS_MAX], delay_ms)
+
+
+def retry_after_ms(header: str | None, now: int) -> int | None:
+    """The wait that a `Retry-After` asks for, in seconds or as a date. None without one that can be read."""
+    text = (header or "").strip()
+    if text.isascii() and text.isdecimal():
+        return min(int(text[:12]) * SECOND_MS, NACK_DELAY_MS_MAX)
+    try:
+        date = parsedate_tz(text)
+        return None if date is None else min(max(0, int(mktime_tz(date)) * SECOND_MS - now), NACK_DELAY_MS_MAX)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,82 @@
+"""What a push needs of the world outside the table, injected so that it runs in a simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Thread
+from typing import Protocol
+
+from chalicelib.base.limits import MIB
+
+ANSWER_BYTES_MAX = MIB
+"""How much of an answer is read: a report on 256 messages, each with a reason, is a tenth of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a consumer. `status`: that of HTTP; 200 for a function that returns. None: there was no answer, and
+    `trouble` says why. `retry_after`: the header."""
+
+    status: int | None
+    body: bytes = b""
+    retry_after: str | None = None
+    trouble: str = ""
+
+    @classmethod
+    def missing(cls, trouble: str) -> Answer:
+        return cls(None, trouble=trouble)
+
+
+class Crew(Protocol):
+    """Runs tasks side by side. A task can start others."""
+
+    def start(self, task: Callable[[], None]) -> None: ...
+
+    def join(self) -> None:
+        """Returns when all of them are done."""
+
+
+class Threads:
+    def __init__(self) -> None:
+        self._threads: list[Thread] = []
+
+    def start(self, task: Callable[[], None]) -> None:
+        thread = Thread(target=task, name="decant-push", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:  # a thread adds those that it starts before it ends
+            thread.join()
+
+
+Post = Callable[[str, Mapping[str, str], bytes, int], Answer]
+"""Takes a URL, headers, a body and a time-out in ms."""
+
+Invoke = Callable[[str, bytes, int], Answer]
+"""Takes a function's name or ARN, a payload and a time-out in ms."""
+
+Wake = Callable[[str, bool], None]
+"""Has `Dispatcher.run` run for a topic, here or in another instance, and does not wait for it. Takes the topic's name,
+and whether the run stays for what is due later. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """`post`, `invoke`: call a consumer; they never raise. `allows_loopback`: webhooks may be on this machine, and need
+    no TLS."""
+
+    post: Post
+    invoke: Invoke
+    wake: Wake
+    crew: Callable[[], Crew] = Threads
+    allows_loopback: bool = False
+
+
+def _unreachable(*_call: object) -> Answer:
+    return Answer.missing("this instance calls no consumers")
+
+
+NOWHERE = Outside(post=_unreachable, invoke=_unreachable, wake=lambda _topic_name, _is_staying: None)
+"""For an instance that calls nobody."""

@@ -1,0 +1,23 @@
+"""All parts of the push of one instance."""
+
+from __future__ import annotations
+
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.push import Push
+from chalicelib.consuming import Consuming
+from chalicelib.push import addresses
+from chalicelib.push.courier import secret_text
+from chalicelib.push.dispatcher import Dispatcher
+from chalicelib.push.outside import Outside
+from chalicelib.push.secrets import Secrets
+
+
+class Pushing:
+    def __init__(self, env: Env, consuming: Consuming, outside: Outside) -> None:
+        self._outside = outside
+        self.run = Dispatcher(env, consuming, outside).run
+        self.secrets, self.secret_text = Secrets(env), secret_text
+
+    def demand_reachable(self, push: Push | None) -> None:
+        """Raises InvalidField for a URL that would be refused at each call."""
+        addresses.demand_reachable(push, self._outside.allows_loopback)

@@ -1,0 +1,66 @@
+"""The secrets of a group: made, listed and deleted. They stand in the group's item, so each change demands that neither
+a setting nor a secret has changed since it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chalicelib.base.errors import InvalidField, NotFound
+from chalicelib.base.fields import quoted
+from chalicelib.base.limits import PUSH_SECRETS_MAX
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group, keep_secrets
+from chalicelib.catalogue.push import Secret
+from chalicelib.catalogue.topic import Topic
+from chalicelib.store.paging import place_of, token_of
+from chalicelib.table.writes import Refused
+
+_ID_BYTES = 8
+_ID_PATTERN = f"[0-9a-f]{{{2 * _ID_BYTES}}}"
+_SECRET_BYTES = 32
+"""The convention asks for 24 to 64."""
+
+
+class Secrets:
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+
+    def make(self, topic: Topic, group_name: str) -> Secret:
+        """Raises GroupNotFound, and InvalidField if the group has as many as it can have."""
+        made = Secret(self._runtime.entropy(_ID_BYTES).hex(), self._runtime.entropy(_SECRET_BYTES), self._runtime.now())
+
+        def changed(group: Group) -> Sequence[Secret]:
+            if len(group.secrets) >= PUSH_SECRETS_MAX:
+                raise InvalidField(f"group '{group_name}' has {PUSH_SECRETS_MAX} secrets, the most; delete one first")
+            return (*group.secrets, made)
+
+        self._change(topic, group_name, changed)
+        return made
+
+    def page(self, topic: Topic, group_name: str, limit: int, token: str | None) -> tuple[Sequence[Secret], str | None]:
+        """Up to `limit` secrets by id, and the token of the next page (None: no more)."""
+        after = "" if token is None else place_of(token, _ID_PATTERN)
+        left = sorted(secret for secret in self._catalogue.group(topic, group_name).secrets if secret.id > after)
+        return left[:limit], token_of(left[limit - 1].id) if len(left) > limit else None
+
+    def delete(self, topic: Topic, group_name: str, secret_id: str) -> None:
+        """Raises GroupNotFound, NotFound, and InvalidField for the secret that the group's `push` names."""
+
+        def changed(group: Group) -> Sequence[Secret]:
+            left = [secret for secret in group.secrets if secret.id != secret_id]
+            if len(left) == len(group.secrets):
+                raise NotFound(f"group '{group_name}' has no secret {quoted(secret_id)}")
+            if group.push is not None and group.push.secret_id == secret_id:
+                raise InvalidField(f"field 'push.secret_id' of group '{group_name}' names this secret: change it first")
+            return left
+
+        self._change(topic, group_name, changed)
+
+    def _change(self, topic: Topic, group_name: str, changed: Callable[[Group], Sequence[Secret]]) -> None:
+        while True:
+            group = self._catalogue.group(topic, group_name)
+            try:
+                self._store.write(keep_secrets(group, changed(group)))
+                return
+            except Refused:
+                continue  # another caller has changed or deleted the group since it was read

@@ -1,0 +1,143 @@
+"""The slots of a pushed group: whoever holds one makes calls, one at a time, so at most `concurrency` are under way.
+
+A slot is an item that names its holder and until when it holds. A take demands the slot as it was read; whatever the
+holder writes later demands its own token. So a late take meets a slot that has changed since, and a late renewal or
+release one that another holds. A pause is an item beside the slots: calls have failed, and no instance makes another
+before it is over; then one slot alone tries.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from chalicelib.base.limits import DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.push import Push
+from chalicelib.store import Range
+from chalicelib.table import keys
+from chalicelib.table.writes import Absent, Equals, Guard, Item, Key, Refused, RemoveItem, Set, Write
+
+LEASE_SPARE_MS = 15 * SECOND_MS
+"""How much longer than its call a batch is leased: it is read before and settled after."""
+SLOT_SPARE_MS = LEASE_SPARE_MS + 10 * SECOND_MS
+"""How much longer than a call a slot is held. It is renewed once it is not held for a further batch: every ten
+seconds."""
+PAUSE_MS_MAX = MINUTE_MS
+_HELD_MS_MAX = PUSH_TIMEOUT_MS_MAX + SLOT_SPARE_MS
+"""What is held for longer was written by a clock that was ahead, and does not count. So are pauses."""
+_TOKEN_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot that this caller holds until `until_ms`."""
+
+    key: Key
+    number: int
+    token: str
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Calls have failed `failures` times one after another, and there are none until `until_ms`."""
+
+    key: Key
+    failures: int = 0
+    until_ms: int = 0
+
+    @classmethod
+    def of(cls, key: Key, item: Item | None) -> Pause:
+        return cls(key, item["failures"], item["until"]) if item else cls(key)
+
+    def holds(self, now: int) -> bool:
+        return now < self.until_ms <= now + _HELD_MS_MAX
+
+    def failed(self, wait_ms: int, now: int) -> Write:
+        """One more failure. Calls that fail at once count once."""
+        same: Guard = Equals(("failures",), self.failures) if self.failures else Absent(("failures",))
+        until_ms = now + min(wait_ms, PAUSE_MS_MAX)
+        made = (Set(("failures",), self.failures + 1), Set(("until",), until_ms), Set(("ttl",), _ttl(until_ms)))
+        return Write(self.key, (same,), made, landed=lambda before: before is not None and before["until"] == until_ms)
+
+    def over(self) -> Write:
+        return Write(self.key, (Equals(("failures",), self.failures),), (RemoveItem(),))
+
+
+class Slots:
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
+
+    def take(self, group: Group, push: Push) -> tuple[Slot | None, Pause]:
+        """A free slot, and the group's pause. None: calls pause, or all slots are held. While calls fail, one slot is
+        all there is."""
+        partition = keys.push_partition(group.topic_id, group.id)
+        items = {item["sk"]: item for item in self._store.read([Range(partition, keys.FIRST, keys.LAST)])[0]}
+        pause_key = keys.push_pause(group.topic_id, group.id)
+        pause, now = Pause.of(pause_key, items.get(pause_key.sk)), self._runtime.now()
+        if pause.holds(now):
+            return None, pause
+        until_ms = now + push.timeout_ms + SLOT_SPARE_MS
+        for number in range(1 if pause.failures else push.concurrency):
+            key = keys.push_slot(group.topic_id, group.id, number)
+            held_ms = items[key.sk]["until"] if key.sk in items else 0
+            if held_ms <= now or held_ms > now + _HELD_MS_MAX:
+                taken = Slot(key, number, self._runtime.name(_TOKEN_CHARS), until_ms)
+                with suppress(Refused):
+                    self._store.write(take(taken, items.get(key.sk)))
+                    return taken, pause
+        return None, pause
+
+    def kept(self, slot: Slot, push: Push) -> Slot | None:
+        """The slot, held long enough for another batch. None: another caller holds it, or it is one too many now."""
+        if slot.number >= push.concurrency:
+            return None
+        now = self._runtime.now()
+        if slot.until_ms - now >= push.timeout_ms + LEASE_SPARE_MS:
+            return slot
+        renewed = replace(slot, until_ms=now + push.timeout_ms + SLOT_SPARE_MS)
+        try:
+            self._store.write(hold(renewed))
+        except Refused:
+            return None
+        return renewed
+
+    def release(self, slot: Slot) -> None:
+        with suppress(Refused):
+            self._store.write(hold(replace(slot, until_ms=self._runtime.now())))
+
+    def pause(self, pause: Pause, wait_ms: int) -> None:
+        """Has all instances wait before their next call to the group."""
+        with suppress(Refused):
+            self._store.write(pause.failed(wait_ms, self._runtime.now()))
+
+    def resume(self, pause: Pause) -> None:
+        with suppress(Refused):
+            self._store.write(pause.over())
+
+
+def take(slot: Slot, before: Item | None) -> Write:
+    """Takes the slot if it is as it was read."""
+    same: Guard = Equals(("until",), before["until"]) if before else Absent(("until",))
+    return Write(slot.key, (same,), (Set(("by",), slot.token), *_until(slot)), landed=lambda item: _is_held(slot, item))
+
+
+def hold(slot: Slot) -> Write:
+    """Changes until when the holder holds it."""
+    same = (Equals(("by",), slot.token),)
+    return Write(slot.key, same, _until(slot), landed=lambda item: _is_held(slot, item))
+
+
+def _until(slot: Slot) -> tuple[Set, ...]:
+    return Set(("until",), slot.until_ms), Set(("ttl",), _ttl(slot.until_ms))
+
+
+def _is_held(slot: Slot, item: Item | None) -> bool:
+    return item is not None and item["by"] == slot.token and item["until"] == slot.until_ms
+
+
+def _ttl(until_ms: int) -> int:
+    """A day later, in seconds: no caller writes that late what it has read before."""
+    return (until_ms + DAY_MS) // SECOND_MS

@@ -1,0 +1,29 @@
+"""Wakes the push of a topic that gets messages: at most once a second for each topic and instance."""
+
+from __future__ import annotations
+
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.topic import Topic
+from chalicelib.push.outside import Outside
+
+WAKE_EVERY_MS = SECOND_MS
+"""A run looks for longer than this, so it sees what is stored while no other wake is sent."""
+
+
+class Wakes:
+    def __init__(self, runtime: Runtime, outside: Outside) -> None:
+        self._runtime, self._outside = runtime, outside
+        self._woken_ms: BoundedCache[int] = BoundedCache()
+        """When (`Runtime.uptime`) each topic was woken last."""
+
+    def stored(self, topic: Topic) -> None:
+        """Messages were stored in the topic, or are ready again. Costs nothing in a topic that never had a pushed
+        group."""
+        if not topic.pushes:
+            return
+        now, woken_ms = self._runtime.uptime(), self._woken_ms.get(topic.id)
+        if woken_ms is None or now - woken_ms >= WAKE_EVERY_MS:
+            self._woken_ms.keep(topic.id, now)
+            self._outside.wake(topic.name, False)

@@ -1,0 +1,55 @@
+"""The cost of a push, counted as in `test_hot_path`: a topic of 4 queues, warm instances."""
+
+from __future__ import annotations
+
+from chalicelib.api import Api
+from chalicelib.service import Service
+from local.memory.meter import Meter
+from tests.budgets.shop import Shop
+from tests.support.consumer import Consumer
+
+
+class PushingShop(Shop):
+    """A shop with a pushed group and an instance that runs the push, which has called the consumer before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = Consumer()
+        self.producer.put_group("t", "g", {"push": {"url": "https://a.example/"}})
+        self.clock.ms += 6_000
+        self.pusher = Api(Service(self.store, self.clock.runtime(3), outside=self.calls.outside()))
+        self.produce(["warm"])
+        self.run()
+
+    def run(self) -> Meter:
+        return self.cost(lambda: self.pusher.service.pushing.run("t"))
+
+
+def test_a_produce_in_a_topic_with_a_pushed_group_costs_no_more() -> None:
+    shop = PushingShop()
+    cost = shop.produce(["a"])
+    assert (cost.write_units, cost.read_units, cost.round_trips) == (1, 0, 1)
+
+
+def test_a_single_message_costs_four_writes() -> None:
+    """A slot, the lease, the ack, and the slot again."""
+    shop = PushingShop()
+    shop.produce(["a"])
+    cost = shop.run()
+    assert len(shop.calls.calls) == 2
+    assert cost.write_units == 4
+    assert cost.read_units <= 30
+
+
+def test_each_further_call_costs_a_write_since_acks_ride() -> None:
+    shop = PushingShop()
+    shop.produce([str(number) for number in range(100)], queue=0)
+    cost = shop.run()
+    assert len(shop.calls.calls) == 11
+    assert cost.write_units == 13
+
+
+def test_a_run_that_finds_nothing_writes_nothing() -> None:
+    cost = PushingShop().run()
+    assert cost.write_units == 0
+    assert cost.read_units <= 25

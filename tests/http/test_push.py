@@ -1,0 +1,461 @@
+"""Pushed groups: the setting, what a call carries, and how its answer settles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.base.limits import PUSH_SECRETS_MAX
+from chalicelib.push.outside import Answer
+from tests.support.client import Client, Group, Topic, bodies
+from tests.support.clock import START_MS, Clock
+from tests.support.consumer import Consumer, failing
+from tests.support.troubled_store import TroubledStore
+
+URL = "https://shop.example/hooks"
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+@pytest.fixture
+def client(store: TroubledStore, consumer: Consumer) -> Client:
+    return Client(store, outside=consumer.outside())
+
+
+@pytest.fixture
+def group(topic: Topic) -> Group:
+    return topic.group("billing", push={"url": URL})
+
+
+def run(group: Group, is_staying: bool = False) -> None:
+    group.client.api.service.pushing.run(group.topic.name, is_staying)
+
+
+def refusal(group: Group, push: Any, **settings: Any) -> str:
+    """The detail of the error, after which nothing has changed."""
+    before = group.progress()
+    answer = group.client.put(group.path, push=push, **settings)
+    assert answer.problem[0] == 400
+    assert group.progress() == before
+    return str(answer.json["detail"])
+
+
+# -- the setting -------------------------------------------------------------------------------------------------------
+
+
+def test_a_push_is_answered_as_given_and_an_empty_one_removes_it(topic: Topic) -> None:
+    push = {"url": URL, "batch": 256, "concurrency": 100, "timeout_ms": 60_000}
+    group = topic.group("billing", push=push)
+    assert group.progress()["push"] == push
+    group.change(push={"function": "bill"})
+    assert group.progress()["push"] == {"function": "bill"}
+    group.change(paused=False)
+    assert group.progress()["push"] == {"function": "bill"}
+    group.change(push={})
+    assert group.progress()["push"] is None
+    topic.produce("a")
+    assert bodies(group.take(1)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("push", "wrong"),
+    [
+        ({"url": URL, "function": "f"}, "'push.url' and field 'push.function' must be given; both are"),
+        ({"batch": 5}, "'push.url' and field 'push.function' must be given; neither is"),
+        ({"url": URL, "batch": 0}, "'push.batch'"),
+        ({"url": URL, "batch": 257}, "257"),
+        ({"url": URL, "concurrency": 101}, "'push.concurrency'"),
+        ({"url": URL, "timeout_ms": 99}, "'push.timeout_ms'"),
+        ({"url": URL, "timeout_ms": 60_001}, "60001"),
+        ({"url": URL, "retries": 1}, "'push.retries'"),
+        ({"url": URL, "secret_id": "none"}, "'push.secret_id'"),
+        ({"function": "f", "secret_id": "x"}, "'push.secret_id'"),
+        ({"function": "no such name"}, "'push.function'"),
+        ("https://shop.example", "'push'"),
+        ({"url": ""}, "'push.url'"),
+        ({"url": "shop.example/hooks"}, "shop.example/hooks"),
+        ({"url": "ftp://shop.example/"}, "ftp://"),
+        ({"url": "https:///hooks"}, "'push.url'"),
+        ({"url": "https://user:word@shop.example/"}, "'push.url'"),
+        ({"url": "https://shop.example/#there"}, "'push.url'"),
+        ({"url": "https://shop.example/a b"}, "'push.url'"),
+        ({"url": "https://shop.example:99999/"}, "'push.url'"),
+        ({"url": "https://[::1/"}, "'push.url'"),
+        ({"url": "https://schön.example/"}, "'push.url'"),
+        ({"url": "http://shop.example/"}, "an https URL"),
+    ],
+)
+def test_an_invalid_push_is_refused_by_its_field(topic: Topic, push: Any, wrong: str) -> None:
+    assert wrong in refusal(topic.group("billing"), push)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),  # noqa: S104
+        *("224.0.1.1", "127.1", "2130706433", "0x7f000001", "localhost", "a.localhost", "localhost."),
+        *("[::1]", "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::]"),
+    ],
+)
+def test_an_address_that_is_not_public_is_refused(topic: Topic, host: str) -> None:
+    assert "a public address" in refusal(topic.group("billing"), {"url": f"https://{host}/hooks"})
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "[2606:4700::1111]", "shop.example"])
+def test_a_public_address_or_a_name_is_taken(topic: Topic, host: str) -> None:
+    topic.group("billing", push={"url": f"https://{host}:8443/hooks?a=b"})
+
+
+def test_only_where_it_is_allowed_a_url_may_be_on_this_machine(store: TroubledStore, consumer: Consumer) -> None:
+    client = Client(store, outside=consumer.outside(allows_loopback=True))
+    group = client.topic("orders").group("billing", push={"url": "http://localhost:8080/hooks"})
+    group.change(push={"url": "http://127.0.0.1:8080/hooks"})
+    assert "a public address" in refusal(group, {"url": "http://10.0.0.1/"})
+
+
+def test_a_broadcast_group_cannot_be_pushed(topic: Topic) -> None:
+    answer = topic.client.put(f"{topic.path}/groups/all", mode="broadcast", push={"url": URL})
+    assert answer.problem == (400, "InvalidField")
+    assert topic.details()["groups"] == []
+    group = topic.group("all", mode="broadcast")
+    assert "'push' needs a clustering group" in refusal(group, {"url": URL})
+
+
+def test_a_pushed_group_refuses_to_be_popped(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    answer = topic.client.post(f"{group.path}/pop", wait_ms=20_000)
+    assert answer.problem == (409, "GroupIsPushed")
+    assert group.totals() == (1, 0, 0, 0)
+
+
+def test_what_was_popped_before_the_push_can_still_be_settled(topic: Topic) -> None:
+    topic.produce("a", "b")
+    group = topic.group("billing")
+    first, second = group.take(2)
+    group.change(push={"url": URL})
+    assert group.ack(first)["acked"] == 1
+    assert group.nack(second)["nacked"] == 1
+
+
+# -- a call ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_carries_messages_as_a_pop_does_without_receipts(topic: Topic, group: Group, consumer: Consumer) -> None:
+    [sent] = topic.produce({"body": "a", "key": "k", "tag": "t", "properties": {"p": "q"}})
+    run(group)
+    [call] = consumer.calls
+    assert (call.url, call.timeout_ms, call.headers["content-type"]) == (URL, 10_000, "application/json")
+    assert call.json == {
+        "topic": "orders",
+        "group": "billing",
+        "messages": [
+            {
+                "message_id": sent["message_id"],
+                "topic": "orders",
+                "queue": 0,
+                "offset": 0,
+                "body": "a",
+                "key": "k",
+                "tag": "t",
+                "properties": {"p": "q"},
+                "attempt": 1,
+                "stored_at_ms": START_MS,
+                "invisible_until_ms": START_MS + 25_000,
+            }
+        ],
+    }
+
+
+def test_an_answer_in_the_two_hundreds_acks_all(topic: Topic, group: Group, consumer: Consumer) -> None:
+    topic.produce(*map(str, range(25)))
+    consumer.answers = [Answer(200, b"thanks"), Answer(204), Answer(299, b'{"batchItemFailures": []}')]
+    run(group)
+    assert [len(batch) for batch in consumer.bodies] == [10, 10, 5]
+    assert group.totals() == (0, 0, 0, 0)
+    assert group.queue()["last_consumer_id"] == "push"
+
+
+def test_a_function_gets_the_same_and_acks_by_returning(topic: Topic, consumer: Consumer) -> None:
+    group = topic.group("billing", push={"function": "bill", "batch": 2, "timeout_ms": 500})
+    topic.produce("a", "b", "c")
+    run(group)
+    assert [(call.url, call.bodies, call.timeout_ms) for call in consumer.calls] == [
+        ("bill", ["a", "b"], 500),
+        ("bill", ["c"], 500),
+    ]
+    assert group.totals() == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (Answer(500, b"oops"), "status 500"),
+        (Answer(302), "status 302"),
+        (Answer(404), "status 404"),
+        (Answer.missing("no answer within 10000 ms"), "no answer within 10000 ms"),
+        (Answer(200, b'{"batchItemFailures": 1}'), "status 200, but batchItemFailures is 1, not a list"),
+        (Answer(200, b'{"batchItemFailures": ['), "status 200, but its body with batchItemFailures is not JSON"),
+        (failing({"itemIdentifier": "other"}), "names no message of the call"),
+        (failing({"itemIdentifier": ""}), "names no message of the call"),
+        (failing({"messageId": "other"}), "names no message of the call"),
+    ],
+)
+def test_any_other_answer_nacks_all_with_its_reason(
+    topic: Topic, group: Group, consumer: Consumer, answer: Answer, reason: str
+) -> None:
+    group.change(max_attempts=1)
+    topic.produce("a", "b")
+    consumer.otherwise = answer
+    run(group)
+    dead = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert bodies(dead) == ["a", "b"]
+    assert all(reason in letter["reason"] for letter in dead)
+
+
+def test_a_nacked_message_waits_for_the_backoff_of_its_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    group = topic.group("billing", push={"url": URL}, backoff_ms=[5_000])
+    topic.produce("a")
+    consumer.answers = [Answer(500)]
+    run(group)
+    assert [call.messages[0]["attempt"] for call in consumer.calls] == [1, 2]
+    assert clock.now() >= START_MS + 5_000
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_a_report_nacks_what_it_names_and_acks_the_others(topic: Topic, group: Group, consumer: Consumer) -> None:
+    group.change(max_attempts=1)
+    _, b, c = topic.produce("a", "b", "c")
+    reports = [{"itemIdentifier": b["message_id"], "reason": "no stock"}, {"itemIdentifier": c["message_id"]}]
+    consumer.answers = [failing(*reports)]
+    run(group)
+    dead = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert [(letter["body"], letter["reason"]) for letter in dead] == [("b", "no stock"), ("c", "")]
+    assert group.totals() == (0, 0, 0, 2)
+
+
+def test_a_report_says_when_a_message_is_tried_again(topic: Topic, group: Group, consumer: Consumer) -> None:
+    _, b = topic.produce("a", "b")
+    consumer.answers = [failing({"itemIdentifier": b["message_id"], "delay_ms": 700})]
+    run(group)
+    assert consumer.bodies == [["a", "b"], ["b"]]
+    assert consumer.calls[1].messages[0]["attempt"] == 2
+    assert group.totals() == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("header", ["20", " 20 ", "Thu, 01 Jan 2026 00:00:20 GMT"])
+def test_a_retry_after_delays_the_next_call(
+    topic: Topic, group: Group, consumer: Consumer, clock: Clock, header: str
+) -> None:
+    topic.produce("a")
+    consumer.answers = [Answer(503, retry_after=header)]
+    run(group)
+    assert len(consumer.calls) == 2
+    assert START_MS + 20_000 <= clock.now() < START_MS + 21_000
+
+
+def test_a_410_pauses_the_group_and_counts_no_attempt(topic: Topic, group: Group, consumer: Consumer) -> None:
+    topic.produce("a", "b")
+    consumer.answers = [Answer(410)]
+    run(group)
+    assert (group.progress()["paused"], group.totals()) == (True, (2, 0, 0, 0))
+    run(group)
+    assert len(consumer.calls) == 1
+    group.change(paused=False)
+    run(group)
+    assert [message["attempt"] for message in consumer.calls[1].messages] == [1, 1]
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_a_410_of_an_old_url_does_not_pause_a_new_one(topic: Topic, group: Group, consumer: Consumer) -> None:
+    def moved(_call: Any) -> Answer:
+        consumer.react = None
+        group.change(push={"url": "https://new.example/"})
+        return Answer(410)
+
+    topic.produce("a")
+    consumer.react = moved
+    run(group)
+    assert group.progress()["paused"] is False
+    assert [call.url for call in consumer.calls] == [URL, "https://new.example/"]
+
+
+def test_filters_rates_and_delays_are_those_of_the_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    group = topic.group("billing", push={"url": URL}, rate_limit=1, filter={"tags": ["x"]})
+    topic.produce("a", "b", "c", tag="x")
+    topic.produce("no", tag="y")
+    topic.produce("later", tag="x", delay_ms=8_000)
+    run(group, is_staying=True)
+    assert consumer.bodies == [["a"], ["b"], ["c"], ["later"]]
+    assert clock.now() < START_MS + 10_000
+
+
+def test_an_ordered_group_calls_with_no_later_message_before_a_failed_one(
+    topic: Topic, consumer: Consumer, clock: Clock
+) -> None:
+    group = topic.group("billing", push={"url": URL, "batch": 1, "concurrency": 5}, ordered=True, backoff_ms=[1_000])
+    topic.produce("a", "b", "c")
+    consumer.answers = [Answer(200), Answer(500)]
+    run(group)
+    assert consumer.bodies == [["a"], ["b"], ["b"], ["c"]]
+
+
+def test_a_consumer_that_fails_is_called_less_and_less(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    group = topic.group("billing", push={"url": URL, "concurrency": 9}, backoff_ms=[10_000, 20_000, 90_000])
+    topic.produce(*map(str, range(100)))
+    at: list[int] = []
+
+    def fail(_call: Any) -> Answer:
+        at.append(clock.now() - START_MS)
+        return Answer(500)
+
+    consumer.react = fail
+    while clock.now() < START_MS + 200_000:
+        run(group, is_staying=True)
+    assert [later - sooner for sooner, later in zip(at, at[1:], strict=False)] == [
+        *(10_000, 20_000),
+        *(60_000, 60_000, 60_000),
+    ]
+
+
+def test_a_consumer_that_recovers_is_called_at_once_again(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    group = topic.group("billing", push={"url": URL, "batch": 1}, backoff_ms=[2_000])
+    topic.produce("a", "b", "c")
+    consumer.answers = [Answer(500)]
+    run(group)
+    assert consumer.bodies == [["a"], ["a"], ["b"], ["c"]]
+    assert clock.now() < START_MS + 4_000
+
+
+def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, consumer: Consumer) -> None:
+    other = topic.group("shipping", push={"url": "https://ship.example/"})
+    consumer.react = lambda call: Answer(500 if call.url == URL else 200)
+    topic.produce("a", "b")
+    run(group)
+    assert other.totals() == (0, 0, 0, 0)
+    assert group.totals()[2] == 2
+
+
+# -- waking ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_produce_wakes_the_push_at_most_once_a_second(
+    topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    consumer.woken.clear()
+    topic.produce("a")
+    topic.produce("b")
+    clock.sleep(999)
+    topic.produce("c")
+    assert consumer.woken == [("orders", False)]
+    clock.sleep(1)
+    topic.produce("d")
+    assert consumer.woken == [("orders", False)] * 2
+
+
+def test_a_produce_without_pushed_groups_wakes_nobody(topic: Topic, consumer: Consumer) -> None:
+    topic.group("popped")
+    topic.produce("a")
+    assert consumer.woken == []
+
+
+def test_a_push_that_is_set_is_woken_at_once(topic: Topic, consumer: Consumer) -> None:
+    topic.produce("a")
+    group = topic.group("billing", push={"url": URL})
+    assert consumer.woken == [("orders", False)]
+    group.change(push={"url": URL})
+    assert consumer.woken == [("orders", False)] * 2
+
+
+def test_the_sweep_wakes_every_topic_that_may_have_pushed_groups(client: Client, consumer: Consumer) -> None:
+    client.topic("quiet")
+    client.topic("orders").group("billing", push={"url": URL})
+    consumer.woken.clear()
+    service = client.api.service
+    assert service.sweeps.push(service.outside.wake).as_json() == {"seen": 1, "done": 1}
+    assert consumer.woken == [("orders", True)]
+
+
+def test_a_run_sees_what_came_while_wakes_were_held_back(
+    topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    clock.at(START_MS + 1_000, lambda: topic.produce("late"))
+    run(group)
+    assert consumer.bodies == [["late"]]
+
+
+def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
+    topic.delete()
+    run(group)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+
+def make_secret(group: Group) -> Any:
+    answer = group.client.post(f"{group.path}/push/secrets")
+    assert answer.status == 201
+    return answer.json
+
+
+def test_secrets_are_shown_once_and_listed_by_id(topic: Topic, group: Group, clock: Clock) -> None:
+    first = make_secret(group)
+    clock.sleep(5)
+    second = make_secret(group)
+    assert first["secret"].startswith("whsec_")
+    assert first["secret"] != second["secret"]
+    listed = group.client.get(f"{group.path}/push/secrets").json
+    place = {"topic": "orders", "group": "billing"}
+    expected = [
+        {"secret_id": first["secret_id"], **place, "created_at_ms": START_MS},
+        {"secret_id": second["secret_id"], **place, "created_at_ms": START_MS + 5},
+    ]
+    assert sorted(listed["secrets"], key=lambda each: each["created_at_ms"]) == expected
+    assert listed["next"] is None
+    assert "secrets" not in group.progress()
+
+
+def test_a_list_of_secrets_is_paged(topic: Topic, group: Group) -> None:
+    made = {make_secret(group)["secret_id"] for _ in range(3)}
+    path = f"{group.path}/push/secrets"
+    page = group.client.get(path, limit=2).json
+    rest = group.client.get(path, limit=2, next=page["next"]).json
+    assert [len(page["secrets"]), len(rest["secrets"]), rest["next"]] == [2, 1, None]
+    assert {each["secret_id"] for each in page["secrets"] + rest["secrets"]} == made
+    assert group.client.get(path, next="garbage").problem == (400, "InvalidField")
+
+
+def test_a_deleted_secret_is_gone_and_deleting_it_twice_is_404(topic: Topic, group: Group) -> None:
+    path = f"{group.path}/push/secrets/{make_secret(group)['secret_id']}"
+    assert group.client.delete(path).status == 204
+    assert group.client.delete(path).problem == (404, "NotFound")
+    assert group.client.get(f"{group.path}/push/secrets").json["secrets"] == []
+
+
+def test_a_group_has_only_so_many_secrets(topic: Topic, group: Group) -> None:
+    for _ in range(PUSH_SECRETS_MAX):
+        make_secret(group)
+    answer = group.client.post(f"{group.path}/push/secrets")
+    assert answer.problem == (400, "InvalidField")
+    assert str(PUSH_SECRETS_MAX) in answer.json["detail"]
+
+
+def test_the_secret_that_the_push_names_cannot_be_deleted(topic: Topic, group: Group) -> None:
+    secret_id = make_secret(group)["secret_id"]
+    group.change(push={"url": URL, "secret_id": secret_id})
+    path = f"{group.path}/push/secrets/{secret_id}"
+    assert group.client.delete(path).problem == (400, "InvalidField")
+    group.change(push={"url": URL})
+    assert group.client.delete(path).status == 204
+
+
+def test_secrets_outlive_changes_of_settings_but_not_their_group(topic: Topic, group: Group) -> None:
+    make_secret(group)
+    group.change(max_attempts=3, push={"url": URL, "batch": 1})
+    assert len(group.client.get(f"{group.path}/push/secrets").json["secrets"]) == 1
+    group.delete()
+    again = topic.group("billing", push={"url": URL})
+    assert again.client.get(f"{again.path}/push/secrets").json["secrets"] == []
