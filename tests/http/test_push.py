@@ -356,6 +356,30 @@ def test_a_produce_wakes_the_push_at_most_once_a_second(
     assert consumer.woken == [("orders", False)] * 2
 
 
+def test_whatever_makes_messages_ready_wakes_the_push(
+    topic: Topic, group: Group, consumer: Consumer, clock: Clock
+) -> None:
+    half = topic.client.post(f"{topic.path}/transactions", messages=[{"body": "a"}]).json["transaction_id"]
+    for path, body in {
+        f"{topic.path}/transactions/{half}/commit": {},
+        f"{topic.path}/requests": {"body": "a", "wait_ms": 0},
+        f"{group.path}/dead/redrive": {},
+        f"{group.path}/reset": {"to": "earliest"},
+    }.items():
+        clock.sleep(1_000)
+        consumer.woken.clear()
+        assert topic.client.post(path, **body).status < 300
+        assert consumer.woken == [("orders", False)], path
+
+
+def test_a_pushed_request_has_what_its_reply_needs(topic: Topic, group: Group, consumer: Consumer) -> None:
+    asked = topic.client.post(f"{topic.path}/requests", body="a", wait_ms=0).json
+    run(group)
+    [message] = consumer.calls[0].messages
+    assert message["correlation_id"] == asked["correlation_id"]
+    assert message["reply_by_ms"] == START_MS + 3_000
+
+
 def test_a_produce_without_pushed_groups_wakes_nobody(topic: Topic, consumer: Consumer) -> None:
     topic.group("popped")
     topic.produce("a")
