@@ -232,6 +232,8 @@ class Caller:
                 number,
                 asked_ms,
                 first,
+                delivered.stored.message.correlation_id or "",
+                delivered.stored.message.reply_by_ms or 0,
             )
             for number, delivered in enumerate(popped.deliveries)
         ]

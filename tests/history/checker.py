@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops, transactions
+from tests.history import alarms, deaths, expiry, lateness, pops, requests, transactions
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -632,6 +632,22 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
+    yield from requests.a_request_has_one_reply_for_ever(case.history)
+
+
+def _a_time_out_is_final(case: Case) -> Iterator[str]:
+    yield from requests.a_time_out_is_final(case.history)
+
+
+def _a_reply_comes_in_time_or_never(case: Case) -> Iterator[str]:
+    yield from requests.a_reply_comes_in_time_or_never(case.history, SKEW_MS)
+
+
+def _an_accepted_reply_is_there(case: Case) -> Iterator[str]:
+    yield from requests.an_accepted_reply_is_there(case.history)
+
+
 def _a_transaction_is_all_or_none(case: Case) -> Iterator[str]:
     yield from transactions.a_transaction_is_all_or_none(case.history)
 
@@ -704,6 +720,10 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _a_request_has_one_reply_for_ever,
+    _a_time_out_is_final,
+    _a_reply_comes_in_time_or_never,
+    _an_accepted_reply_is_there,
     _a_transaction_is_all_or_none,
     _a_decision_stands,
     _half_messages_stay_hidden,

@@ -67,6 +67,9 @@ class Delivered:
     """The earliest end that was asked for; 0: the group decides."""
     first_ms: int = 0
     """When a pop with this attempt id was first called; without one, when this was."""
+    correlation_id: str = ""
+    """Of a request."""
+    reply_by_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -131,6 +134,32 @@ class Checked:
     number: int
     began_ms: int
     at_ms: int
+
+
+@dataclass(slots=True)
+class Fetched:
+    """A call that asks for a reply: the request itself, or a later one. `id` None: its caller never learned it.
+    `outcome`: "reply", "waiting", "ReplyTimeout", "RequestNotFound" or "unknown"."""
+
+    id: str | None
+    body: str
+    """Of the request."""
+    began_ms: int
+    at_ms: int = NEVER_MS
+    outcome: str = "unknown"
+    reply: str | None = None
+
+
+@dataclass(slots=True)
+class Replied:
+    """A reply that somebody sent. `outcome`: "ok", "AlreadyReplied", "RequestExpired" or "unknown"."""
+
+    id: str
+    reply: str
+    began_ms: int
+    reply_by_ms: int
+    at_ms: int = NEVER_MS
+    outcome: str = "unknown"
 
 
 @dataclass(slots=True)
@@ -271,6 +300,8 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    fetched: list[Fetched] = field(default_factory=list)
+    replied: list[Replied] = field(default_factory=list)
     begun: list[Begun] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     checked: list[Checked] = field(default_factory=list)

@@ -13,6 +13,7 @@ from chalicelib.service import Service
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.simulation.expiring import CONSUMERS_LULL
+from tests.simulation.requesting import Replier
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -39,6 +40,7 @@ class Consumer(Actor):
         self._left = world.pops
         self._acks: list[Delivered] = []
         self._old: list[Delivered] = []
+        self._replier = Replier(world, name, random)
 
     def work(self, service: Service) -> None:
         random, caller = self._random, self._world.caller(service)
@@ -56,6 +58,9 @@ class Consumer(Actor):
                 got = caller.pop(self._group, ask, riding) or got
             if random.random() < 0.3:
                 self._world.sleep(random.randrange(2_500))
+            for request in got or []:
+                if request.correlation_id and random.random() < 0.7:
+                    self._replier.reply(service, request)
             self._settle(caller, got or [])
             if self._old and random.random() < 0.2:
                 caller.ack([random.choice(self._old)])

@@ -59,6 +59,8 @@ class Plan:
     """The share of delayed messages."""
     ttls: float = 0.0
     """The share of messages that live for a while only."""
+    requests: int = 0
+    """Of each of two requesters."""
     transactions: int = 0
     arbiters: int = 2
     """Callers that ask which transactions are undecided, if there are transactions."""
@@ -110,7 +112,8 @@ class Plan:
             plan = replace(plan, **EXPIRING)
         elif random.random() < 0.1:
             plan = replace(plan, faults=replace(ALL, stall=0.03))
-        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)), transactions=random.choice((0, 0, 0, 0, 4)))
+        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
+        plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
 
 
@@ -154,6 +157,8 @@ RISEN = Plan(
 """For bugs that show where much comes back from the dead while claims are on their way."""
 HALVES = Plan(consumers=1, producers=1, transactions=10, arbiters=4, faults=replace(ALL, latency_ms_max=60))
 """For bugs that show where much is decided."""
+CALLS = Plan(producers=1, messages=4, consumers=4, pops=8, groups=2, requests=6)
+"""For bugs that show where much is asked and replied."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

@@ -12,12 +12,14 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_pops,
     mutants_producing,
     mutants_reading,
+    mutants_requests,
     mutants_transactions,
 )
 from tests.simulation.faulty_store import ALL, NONE, Faults
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.plans import (
     AFTERLIFE,
+    CALLS,
     CROWD,
     EXPIRING,
     GRAVES,
@@ -72,6 +74,10 @@ PLANS = {
         faults=replace(NONE, latency_ms_max=50),
     ),
     "deaths_that_count_twice": replace(AFTERLIFE, resets=4, burials=0.25),
+    "replies_that_overwrite": CALLS,
+    "late_replies_that_are_taken": CALLS,
+    "time_outs_that_do_not_last": CALLS,
+    "waits_that_end_early": CALLS,
     "decisions_that_are_made_twice": HALVES,
     "checks_that_are_given_twice": HALVES,
     "checks_that_come_at_once": HALVES,

@@ -12,6 +12,7 @@ import pytest
 from tests.simulation.faulty_store import NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
+    CALLS,
     CROWD,
     GRAVES,
     HALVES,
@@ -86,6 +87,7 @@ def test_a_history_has_something_of_everything() -> None:
         "unknown",
         "LeaseLost",
         "ReceiptInvalid",
+        "not asked",
     }
     assert any(history.resets for history in histories)
     assert any(dead for history in histories for dead in history.dead.values())
@@ -100,10 +102,22 @@ def test_a_history_has_something_of_everything() -> None:
         "AlreadyDelivered",
         "MessageNotFound",
     }
+    assert {fact.outcome for history in histories for fact in history.fetched} >= {"reply", "waiting", "ReplyTimeout"}
+    assert {fact.outcome for history in histories for fact in history.replied} == {
+        "ok",
+        "unknown",
+        "AlreadyReplied",
+        "RequestExpired",
+    }
+    assert {fact.outcome for history in histories for fact in history.decisions} == {
+        "ok",
+        "unknown",
+        "TransactionEnded",
+    }
 
 
 @pytest.mark.parametrize(
-    ("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60)]
+    ("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60), (CALLS, 60)]
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
     assert _bad(seeds, plan) == {}

@@ -22,6 +22,7 @@ from tests.history import checker
 from tests.history.aftermath import messages_of, read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
+from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
@@ -31,6 +32,7 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
+from tests.simulation.requesting import Requester, at_last
 from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.support.scheduler import Endless, Killed, Scheduler
@@ -99,6 +101,8 @@ class World:
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
         self._spawn_some(bool(plan.transactions), lambda random: Sender(self, plan.transactions, random))
         self._spawn_some(plan.arbiters * bool(plan.transactions), lambda random: Arbiter(self, random))
+        for number in range(2 * bool(plan.requests)):
+            self._spawn(lambda random, number=number: Requester(self, f"q{number}", plan.requests, random))
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
@@ -151,6 +155,9 @@ class World:
     @property
     def pops(self) -> int:
         return self._plan.pops
+
+    def requester(self, service: Service) -> RequestCaller:
+        return RequestCaller(service, self._topic, self.history, lambda: self._scheduler.now)
 
     @property
     def _may_wait(self) -> bool:
@@ -306,6 +313,8 @@ class World:
         else:
             read_log(service, self._topic, self.history)
             self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
+        if self._plan.requests:
+            at_last(service, self)
         if self._plan.transactions:
             self._last_check(service)
         if self._plan.alarm_ready:
