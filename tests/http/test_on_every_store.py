@@ -22,6 +22,7 @@ from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
 from tests.support.hooks import refuse_secrets
+from tests.support.orders import noise
 from tests.support.troubled_store import Trouble, throttled_queue, unavailable
 
 __all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
@@ -369,3 +370,35 @@ def test_a_group_is_pushed_and_a_failing_consumer_slows_down(client: Client, top
     assert all("webhook-signature" in call.headers for call in consumer.calls)
     assert group.totals() == (0, 0, 0, 0)
     assert pushing.delete(f"{group.path}/push/secrets/{secret_id}").status == 204
+
+
+def test_a_request_is_answered_through_another_instance_or_times_out(topic: Topic, group: Group, clock: Clock) -> None:
+    other = group.seen_by(topic.client.another())
+    answers: list[Any] = []
+
+    def answer() -> None:
+        request = other.take_one()
+        path = f"/requests/{request['correlation_id']}/reply"
+        answers.extend(other.client.post(path, body=body, receipt=request["receipt"]) for body in ("4", "4", "5"))
+
+    clock.at(clock.ms + 300, answer)
+    asked = topic.client.post(f"{topic.path}/requests", body="2 + 2?")
+    assert asked.json["reply"]["body"] == "4"
+    assert asked.json["reply"]["replied_at_ms"] <= clock.ms <= asked.json["reply"]["replied_at_ms"] + 30
+    assert [each.json.get("acked", each.json.get("code")) for each in answers] == [1, 1, "AlreadyReplied"]
+    assert group.totals() == (0, 0, 0, 0)
+    late = topic.client.post(f"{topic.path}/requests", body="and now?", timeout_ms=500)
+    assert late.problem == (504, "ReplyTimeout")
+    path = f"/requests/{late.json['correlation_id']}"
+    clock.set_back_ms = 500
+    assert other.client.post(f"{path}/reply", body="late").problem == (410, "RequestExpired")
+    assert other.client.get(path).problem == (504, "ReplyTimeout")
+
+
+def test_a_reply_of_any_size_comes_out_as_it_went_in(topic: Topic) -> None:
+    for size in (1, 300_000, 1_000_000):
+        correlation_id = topic.client.post(f"{topic.path}/requests", body="a", wait_ms=0).json["correlation_id"]
+        body = noise(1, size, size)[0]
+        assert topic.client.post(f"/requests/{correlation_id}/reply", body=body, properties={"é": ""}).status == 201
+        reply = topic.client.another().get(f"/requests/{correlation_id}").json["reply"]
+        assert (reply["body"], reply["properties"]) == (body, {"é": ""})

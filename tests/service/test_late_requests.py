@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.api import Api
+from chalicelib.base.errors import ReplyTimeout
+from chalicelib.base.message import Message
+from chalicelib.log.segment import Entry
+from chalicelib.requests import reply
 from chalicelib.table.writes import Refused
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -67,3 +71,22 @@ def test_units_of_a_rate_are_given_back_once(api: Api, store: RecordingStore) ->
     arrive_again(store)
     api.produce("t", {"messages": [{"body": "b", "tag": "x"}] * 20})
     assert len(api.pop("t", "slow", {"max_messages": 20})["messages"]) == 5
+
+
+def test_no_late_write_changes_what_a_caller_was_told(api: Api, store: RecordingStore) -> None:
+    """Neither a reply after the time-out, nor a time-out after the reply, nor a second reply after the first."""
+    clock = api.service.env.runtime
+    answered, timed_out = (api.request("t", {"body": "a", "wait_ms": 0})["correlation_id"] for _ in range(2))
+    api.reply(answered, {"body": "first"})
+    clock.sleep(3_000)
+    with pytest.raises(ReplyTimeout):
+        api.get_reply(timed_out)
+    one, other = (api.service.requests.correlation(each) for each in (answered, timed_out))
+    entry = Entry.packed(b"12345678", [Message("late", None, None, None, {})], clock.now())
+    store.sent += [reply.store(each, entry, b"late", None) for each in (one, other)] + [
+        reply.time_out(one, clock.now())
+    ]
+    arrive_again(store)
+    assert api.get_reply(answered)["reply"]["body"] == "first"
+    with pytest.raises(ReplyTimeout):
+        api.get_reply(timed_out)
