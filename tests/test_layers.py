@@ -139,6 +139,9 @@ def _name(path: Path) -> str:
 PIPELINE = [Module(_name(path), path) for path in sorted(ROOT.glob("spark/**/*.py"))]
 """It stands beside the layers: what the store writes, it reads, and one contract test joins them."""
 
+CLIENT = [Module(_name(path), path) for path in sorted(ROOT.glob("client/**/*.py"))]
+"""What programs that use the service can copy."""
+
 TESTS = sorted(ROOT.glob("tests/**/test_*.py"))
 
 NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.py"), *ROOT.glob("local/**/*.py")]}
@@ -268,10 +271,20 @@ def _packages(module: Module) -> set[str]:
     return {name.split(".")[0] for name in module.imports}
 
 
+# -- the client -------------------------------------------------------------------------------------------------------
+
+
+def test_the_client_imports_nothing_but_the_standard_library() -> None:
+    for module in CLIENT:
+        assert _packages(module) - {"client"} <= sys.stdlib_module_names, module.name
+    for module in MODULES:
+        assert "client" not in _packages(module), module.name
+
+
 # -- size -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [*MODULES, *PIPELINE], ids=lambda module: module.name)
+@pytest.mark.parametrize("module", [*MODULES, *PIPELINE, *CLIENT], ids=lambda module: module.name)
 def test_functions_stay_small(module: Module) -> None:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.FunctionDef):
@@ -279,7 +292,7 @@ def test_functions_stay_small(module: Module) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("module", [*MODULES, *PIPELINE], ids=lambda module: module.name)
+@pytest.mark.parametrize("module", [*MODULES, *PIPELINE, *CLIENT], ids=lambda module: module.name)
 def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Module) -> None:
     assert ast.get_docstring(module.tree)
     if module.name == "chalicelib.store":
