@@ -154,8 +154,10 @@ class Decisions:
         return offsets
 
     def _demand_decided(self, topic: Topic, undecided: Undecided) -> None:
-        """The payload is removed after the decision. Raises StoreUnavailable if it is missing before."""
-        if self._store.read([Keys([undecided.id.key(topic.id)], strong=True)])[0]:
+        """A payload is removed after the decision. Raises StoreUnavailable if it is missing before."""
+        keys = [undecided.id.key(topic.id), undecided.id.decided_key(topic.id)]
+        waiting, records = self._store.read([Keys([key], strong=True) for key in keys])
+        if waiting and not records:
             raise StoreUnavailable(f"the messages of transaction '{undecided.id}' cannot be read")
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable, TransactionEnded
 from chalicelib.push.outside import Answer
 from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb.store import DynamoStore
@@ -327,6 +327,94 @@ def test_a_message_sent_in_a_callers_transaction_is_delivered_on_commit(
     assert (message["body"], message["key"], message["attempt"]) == ("paid", "k", 1)
     group.ack(message)
     assert group.totals() == (0, 0, 0, 0)
+
+
+def begun(topic: Topic, *messages: Json, **fields: Any) -> str:
+    answer = topic.client.post(f"{topic.path}/transactions", messages=list(messages), **fields)
+    assert answer.status == 201, answer.json
+    transaction_id: str = answer.json["transaction_id"]
+    return transaction_id
+
+
+def decided(topic: Topic, transaction_id: str, verb: str) -> Any:
+    answer = topic.client.post(f"{topic.path}/transactions/{transaction_id}/{verb}")
+    return answer.json if answer.status == 200 else answer.problem
+
+
+def undecided(topic: Topic) -> list[str]:
+    return [each["transaction_id"] for each in topic.client.get(f"{topic.path}/transactions").json["transactions"]]
+
+
+def test_a_full_transaction_comes_whole_when_it_is_committed(client: Client) -> None:
+    topic = client.topic(f"t{uuid4().hex}", queues=3)
+    group = topic.group("billing")
+    batch: list[Json] = [{"body": f"{number}".ljust(3_000, "x"), "queue": number % 3} for number in range(32)]
+    half = begun(topic, *batch)
+    assert (group.pop()["messages"], undecided(topic)) == ([], [half])
+    placed = decided(topic, half, "commit")["messages"]
+    assert [(each["queue"], each["offset"]) for each in placed] == [(number % 3, number // 3) for number in range(32)]
+    came = [each for _ in range(3) for each in group.pop(max_messages=32)["messages"]]
+    assert sorted(bodies(came)) == sorted(bodies(batch))
+    assert decided(topic, half, "commit") == {"messages": placed}
+    assert decided(topic, half, "rollback") == (409, "TransactionEnded")
+    assert undecided(topic) == []
+
+
+def test_a_transaction_that_is_rolled_back_or_forgotten_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
+    dropped, late = begun(topic, {"body": "a" * 3_000}), begun(topic, {"body": "b"}, rollback_after_ms=1_000)
+    assert decided(topic, dropped, "rollback") == {}
+    clock.sleep(1_000)
+    assert undecided(topic) == []
+    assert decided(topic, late, "commit") == decided(topic, dropped, "commit") == (409, "TransactionEnded")
+    assert (decided(topic, late, "rollback"), group.pop()["messages"]) == ({}, [])
+    assert decided(topic, "unknown", "commit") == (404, "TransactionNotFound")
+
+
+def test_checks_of_two_instances_share_what_is_undecided(client: Client, topic: Topic, clock: Clock) -> None:
+    halves = [begun(topic, {"body": "a", "queue": 0}, check_after_ms=1_000) for _ in range(4)]
+    clock.sleep(1_000)
+    apis = [client.api, Client(client.store, clock, client.seed + 3).api]
+    told: list[str] = []
+    threads = [
+        Thread(
+            target=lambda api=api: told.extend(
+                each["transaction_id"] for each in api.check_transactions(topic.name, {"max": 2})["transactions"]
+            )
+        )
+        for api in apis
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == sorted(halves)
+    assert client.api.check_transactions(topic.name)["transactions"] == []
+
+
+def test_of_a_commit_and_a_rollback_at_once_one_wins(client: Client, topic: Topic, group: Group) -> None:
+    apis = [Client(client.store, client.clock, client.seed + number).api for number in range(1, 4)]
+    for _ in range(5):
+        half = begun(topic, {"body": "a"}, {"body": "b"})
+        verbs = [apis[0].commit_transaction, apis[1].rollback_transaction, apis[2].commit_transaction]
+        told: list[Any] = []
+
+        def decide(act: Any, half: str = half, told: list[Any] = told) -> None:
+            try:
+                told.append(act(topic.name, half))
+            except TransactionEnded:
+                told.append(None)
+
+        threads = [Thread(target=decide, args=(verb,)) for verb in verbs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        committed = [answer for answer in told if answer]
+        came = group.pop()["messages"]
+        group.ack(*came) if came else None
+        assert bodies(came) == (["a", "b"] if committed else [])
+        assert told.count(None) == (1 if committed else 2)
+        assert all(answer == committed[0] for answer in committed)
 
 
 BAD_GROUPS: list[Json] = [
