@@ -12,13 +12,14 @@ _log = logging.getLogger("decant")
 
 BeforeSend = Callable[[str, Sequence[Message]], None]
 """`before(topic, messages)`: called with the topic's name and the valid messages of one request before any of them is
-stored. To reject the request, raise one of `chalicelib.base.errors`, which becomes the response. Any other exception
-is a defect (500)."""
+stored; for a transaction, when it begins. To reject the request, raise one of `chalicelib.base.errors`, which becomes
+the response. Any other exception is a defect (500)."""
 
 AfterSend = Callable[[str, Sequence[Message], Sequence[Produced] | Exception], None]
 """`after(topic, messages, outcome)`: called once for every request whose `before` hooks were called. `outcome` is the
-result of each message in the same order (its place, or its `error`), or the exception with which the whole request
-failed, rejections included. Exceptions that the hook raises are logged and change nothing."""
+result of each message in the same order (its place, or its `error`; neither id nor offset when a transaction begins),
+or the exception with which the whole request failed, rejections included. Exceptions that the hook raises are logged
+and change nothing."""
 
 
 @dataclass(slots=True)
