@@ -44,11 +44,11 @@ class Service:
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
-        self.admin = Admin(env, log, self.cursors)
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
         self.outside, self.wakes = outside, Wakes(runtime, outside)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.wakes.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
+        self.admin = Admin(env, log, self.cursors, self.transactions)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
         self.reading = Reading(env, log, self.delays)
 

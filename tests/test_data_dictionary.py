@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from chalicelib.base.limits import DAY_MS
+from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS
 from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
@@ -70,6 +70,10 @@ def _everything() -> Written:
     _ask(client)
     assert client.delete("/topics/delayed").status == 204
     _push(client)
+    client.topic("elastic", queues=2)
+    assert client.put("/topics/elastic", queues=1).status == 200
+    client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
+    client.api.service.sweeps.check()
     return store.written
 
 

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from chalicelib.admin.deletion import Deletion
 from chalicelib.admin.groups import Groups
 from chalicelib.admin.topics import Topics
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors import Cursors
 from chalicelib.log import Log
+from chalicelib.transactions import Transactions
+
+if TYPE_CHECKING:
+    from chalicelib.admin.draining import Draining
 
 
 class Admin:
-    def __init__(self, env: Env, log: Log, cursors: Cursors) -> None:
+    def __init__(self, env: Env, log: Log, cursors: Cursors, transactions: Transactions) -> None:
         self.deletion = Deletion(env, log.payloads)
-        self.topics = Topics(env, log.offsets, self.deletion)
+        self.topics = Topics(env, log.offsets, self.deletion, lambda: self.draining)
         self.groups = Groups(env, log, cursors, self.deletion)
+        self._parts = env, log, transactions
+
+    @cached_property
+    def draining(self) -> Draining:
+        """Imported for the first topic that has fewer queues than before, so that no other call waits for it."""
+        from chalicelib.admin.draining import Draining
+
+        return Draining(*self._parts)

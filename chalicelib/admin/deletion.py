@@ -13,7 +13,7 @@ from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Range, found_items, raise_trouble
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, key_of
+from chalicelib.table.writes import Item, Write, key_of
 
 _PAGE = 100
 
@@ -42,7 +42,7 @@ class Deletion:
 
         The logs are closed first, so that an instance with a cached topic stores nothing in them."""
         self._close(topic)
-        queues = range(topic.queues)
+        queues = range(topic.most)
         waiting = [pk(topic.id, queue) for queue in queues for pk in (keys.delays, keys.decisions)]
         waiting.append(keys.transactions(topic.id))
         is_done = (
@@ -59,9 +59,17 @@ class Deletion:
         reads = [Range(*_whole(log), limit=1, descending=True, strong=True) for log in topic.logs]
         newest = [items[0] if items else None for items in self._store.read(reads)]
         segments = dict(zip(topic.logs, newest, strict=True))
-        while bases := {log: base for log, item in segments.items() if (base := _open_base(item)) is not None}:
-            outcomes = self._store.write_each([segment.close(log, base, self._ttl()) for log, base in bases.items()])
-            segments = dict(zip(bases, found_items(outcomes), strict=True))
+        while closing := {log: write for log, item in segments.items() if (write := self._closing(log, item))}:
+            outcomes = self._store.write_each([*closing.values()])
+            segments = dict(zip(closing, found_items(outcomes), strict=True))
+
+    def _closing(self, log: str, newest: Item | None) -> Write | None:
+        """The write that closes a log with this newest segment, or None if it is closed for good."""
+        last = Segment.of(newest) if newest else None
+        if last is None or not last.is_closed:
+            base = 0 if last is None else last.end if last.is_sealed else last.base
+            return segment.close(log, base, self._ttl())
+        return None if last.left is None else segment.close_left(last, self._ttl())
 
     def _empty_logs(self, topic: Topic, until_ms: int) -> bool:
         """Empties the segments and deletes the payloads. The empty segments stay for a day, so that a writer with an
@@ -88,11 +96,11 @@ class Deletion:
     def _groups(self, topic: Topic, until_ms: int) -> bool:
         """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
         entirely. False: out of time."""
-        most = max(1, _SPANS_MAX // (topic.queues + 2))
+        most = max(1, _SPANS_MAX // (topic.most + 2))
         while listed := self._first([_whole(keys.groups(topic.id))])[:most]:
             spans = [_whole(keys.group_partition(topic.id, item["sk"])) for item in listed]
             for item in listed:
-                spans += _beside_cursors(topic.id, item["listed"], topic.queues)
+                spans += _beside_cursors(topic.id, item["listed"], topic.most)
             if not self._emptied(topic.id, spans, until_ms):
                 return False
             self._store.remove_all([key_of(item) for item in listed])
@@ -123,13 +131,3 @@ def _beside_cursors(topic_id: str, group_id: str, queues: int) -> list[_Span]:
     """Retries and dead letters of a group."""
     retries = [keys.retry_partition(topic_id, group_id, queue) for queue in range(queues)]
     return [*map(_whole, retries), _whole(keys.dead_partition(topic_id, group_id))]
-
-
-def _open_base(newest: Item | None) -> int | None:
-    """The position of the next entry of a log, by its newest segment, or None if the log is closed."""
-    if newest is None:
-        return 0
-    segment = Segment.of(newest)
-    if segment.is_closed:
-        return None
-    return segment.end if segment.is_sealed else segment.base

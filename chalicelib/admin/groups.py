@@ -18,7 +18,7 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic, begin_pushes
 from chalicelib.cursors import Cursors
-from chalicelib.cursors.cursor import Cursor, all_cursors_of
+from chalicelib.cursors.cursor import Cursor, all_cursors_of, standing_cursors_of
 from chalicelib.cursors.progress import QueueProgress, of_group
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, stored_at
@@ -40,6 +40,8 @@ class GroupDetails:
     queues: list[QueueProgress]
     alarm_state: str | None
     """None: the group has no alarm."""
+    left_dead: int
+    """Dead letters of queues that have left the topic."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,11 @@ class StoredGroup:
     @cached_property
     def cursors(self) -> list[Cursor]:
         return all_cursors_of(self.group, self.topic, self.items)
+
+    @cached_property
+    def stored_cursors(self) -> list[Cursor]:
+        """All that exist, also those in queues that are no longer read."""
+        return standing_cursors_of(self.group, self.items)
 
     @cached_property
     def alarm_state(self) -> AlarmState:
@@ -89,7 +96,7 @@ class Groups:
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         push.demand_pushable(given.get("push"), given.get("mode") == group.BROADCAST, ())
         self._begin_pushes(topic, given)
-        starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]))
+        starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]), topic.most)
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
         self._store.write_together(group.create(made))
         return made
@@ -120,7 +127,7 @@ class Groups:
         with suppress(Refused):  # another caller was faster
             self._store.write_together(group.remove(deleted))
         with suppress(StoreUnavailable):
-            self._deletion.group(deleted, topic.queues, self._runtime.uptime() + PURGE_MS)
+            self._deletion.group(deleted, topic.most, self._runtime.uptime() + PURGE_MS)
 
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets or to an instant, or one of its queues to an offset.
@@ -132,7 +139,7 @@ class Groups:
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
         if not isinstance(to, tuple):
-            starts = self._offsets(topic, to) or [0] * topic.queues
+            starts = self._offsets(topic, to, topic.readers) or [0] * topic.readers
             return dict(enumerate(starts))
         queue, offset = to
         first = self._log_offsets.firsts(topic, self._runtime.now())[queue]
@@ -141,11 +148,13 @@ class Groups:
             raise InvalidField(f"field 'to.offset' must be from {first} to {end} in queue {queue}; it is {offset}")
         return {queue: offset}
 
-    def _offsets(self, topic: Topic, start: str | int) -> list[int]:
-        """The offset in each queue for this start; an empty list: the beginning."""
+    def _offsets(self, topic: Topic, start: str | int, queues: int) -> list[int]:
+        """The offset in each of the first queues for this start; an empty list: the beginning."""
         if start == "earliest":
             return []
-        return self._log_offsets.ends(topic) if start == "latest" else self._log_offsets.offsets_at(topic, int(start))
+        if start == "latest":
+            return self._log_offsets.ends(topic, queues)
+        return self._log_offsets.offsets_at(topic, int(start), queues)
 
     def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
         """Details of all these groups in parallel: the number of round trips does not depend on the number of
@@ -159,7 +168,12 @@ class Groups:
         unfolded = [list(islice(cursors, len(group.cursors))) for group in stored]
         queues = [of_group(group, own, firsts, ends, now) for group, own in zip(groups, unfolded, strict=True)]
         return [
-            GroupDetails(group.group, own, group.alarm_state.state if group.group.has_alarm else None)
+            GroupDetails(
+                group.group,
+                own,
+                group.alarm_state.state if group.group.has_alarm else None,
+                left_dead=sum(cursor.dead for cursor in group.stored_cursors if cursor.queue >= topic.readers),
+            )
             for group, own in zip(stored, self._with_oldest(topic, queues), strict=True)
         ]
 

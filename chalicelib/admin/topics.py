@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import PURGE_MS
 from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import integer
-from chalicelib.catalogue import settings, topic
+from chalicelib.catalogue import topic
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import END_OFFSET
@@ -21,6 +21,9 @@ from chalicelib.log.offsets import Offsets
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
+
+if TYPE_CHECKING:
+    from chalicelib.admin.draining import Draining
 
 _ID_CHARS = 8
 
@@ -37,13 +40,15 @@ class QueueOffsets(Answer):
 
 
 class Topics:
-    def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion) -> None:
+    def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion, draining: Callable[[], Draining]) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._log_offsets, self._deletion = env.catalogue, log_offsets, deletion
+        self._catalogue, self._log_offsets = env.catalogue, log_offsets
+        self._deletion, self._draining = deletion, draining
         self.ends_of = log_offsets.ends_of
 
     def put(self, name: str, given: Mapping[str, Any]) -> tuple[Topic, bool]:
-        """Creates the topic, or changes the given settings. Returns it, and whether it is new."""
+        """Creates the topic, or changes the given settings. Returns it, and whether it is new. Raises InvalidField,
+        QueuesDraining."""
         made = Topic(name, self._runtime.name(_ID_CHARS), self._runtime.now(), **given)
         self._catalogue.forget(name)
         while True:
@@ -52,7 +57,9 @@ class Topics:
                 return made, True
             except Refused as refused:
                 current = Topic.of(refused.before or {})
-            settings.demand_unchanged("topic", name, {"queues": current.queues}, given)
+            if current.draining and given.get("queues", 0) > current.queues:
+                with suppress(TopicNotFound):  # deleted since it was read: the next write creates it
+                    current = self._draining().finished(current)
             if all(getattr(current, field) == value for field, value in given.items()):
                 return current, False
             with suppress(Refused):  # another caller changed or deleted it since it was read

@@ -47,7 +47,7 @@ class Group(Answer, GroupSettings):
 class GroupDetail(Group):
     """A group, its settings, and its progress over all queues and in each.
 
-    queues: One entry for each queue."""
+    queues: One entry for each queue, and for those that drain."""
 
     queues = array(QueueProgress)
 
@@ -138,7 +138,7 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
     Leases from before neither bring messages back nor settle anything, and waiting retries are dropped. When only one
     queue is moved, this applies to that queue."""
     if isinstance(request.to, tuple):
-        parse_queue(request.to[0], topic.queues, Label("to.queue"))
+        parse_queue(request.to[0], topic.readers, Label("to.queue"))
     details = service.admin.groups.reset(topic, group_name, request.to)
     service.wakes.stored(topic)
     return _details(topic, details)
@@ -146,6 +146,7 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
 
 def _totals(topic: Topic, details: GroupDetails) -> Json:
     totals = {name: sum(getattr(queue, name) for queue in details.queues) for name in _COUNTS}
+    totals["dead"] += details.left_dead
     return {
         "topic": topic.name,
         **details.group.as_json(),

@@ -203,9 +203,9 @@ def _positions(service: Service, topic: Topic, request: ReadRequest) -> dict[int
     """Where to read from: where a page before ended, an offset of a queue, or an instant in one queue or all."""
     queue, offset, at_ms = request.queue, request.offset, request.at_ms
     if queue is not None:
-        parse_queue(queue, topic.queues, Label("queue", "parameter"))
+        parse_queue(queue, topic.most, Label("queue", "parameter"))
     if request.next is not None:
-        positions = positions_of(request.next, topic.queues)  # goes on from there, wherever the first page began
+        positions = positions_of(request.next, topic.most)  # goes on from there, wherever the first page began
         if queue is not None and positions.keys() != {queue}:
             raise InvalidField(f"parameter 'next' belongs to another query: not to queue {queue} alone")
         return positions

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from chalicelib.admin.topics import QueueOffsets
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
-from chalicelib.base.fields import Answer
+from chalicelib.base.errors import QueuesDraining
+from chalicelib.base.fields import Answer, Sometimes
+from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import array, instant
 from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
@@ -16,9 +18,12 @@ TOPICS = Family("Topics", __doc__)
 class Topic(Answer, TopicSettings):
     """A topic.
 
+    draining: Queues that get no new messages, since the topic was given fewer, but are read until every group has
+        settled them. Only while there are some.
     created_at_ms: When the topic was created."""
 
     topic = TOPIC_NAME
+    draining = Sometimes(array(QUEUE))
     created_at_ms = instant()
 
 
@@ -26,7 +31,7 @@ class TopicDetail(Topic):
     """A topic, its groups, and the offsets of its queues.
 
     groups: The names of its groups.
-    queue_offsets: One entry for each queue."""
+    queue_offsets: One entry for each queue, and for those that drain."""
 
     groups = array(GROUP_NAME)
     queue_offsets = array(QueueOffsets)
@@ -41,11 +46,13 @@ def list_topics(service: Service, request: Page) -> Json:
     return {"topics": [topic.as_json() for topic in topics], "next": rest}
 
 
-@TOPICS.operation("PUT", TOPIC, "admin", {200: Topic, 201: Topic}, TopicSettings)
+@TOPICS.operation("PUT", TOPIC, "admin", {200: Topic, 201: Topic}, TopicSettings, errors=(QueuesDraining,))
 def put_topic(service: Service, topic_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a topic.
 
-    Changes the settings that are given, and only those; the number of queues of a topic that exists stays."""
+    Changes the settings that are given, and only those. With more `queues`, the new ones are read at once, and get
+    messages {HEARD_MS} ms later. With fewer, those that are too many get no more messages from then on, but are read
+    until every group has settled them; the topic cannot have more again before that."""
     topic, is_new = service.admin.topics.put(topic_name, settings)
     return 201 if is_new else 200, topic.as_json()
 

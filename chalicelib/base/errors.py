@@ -96,6 +96,11 @@ class GroupIsPushed(DecantError):
     """The group has a `push`: the queue calls its consumer, and nobody pops."""
 
 
+class QueuesDraining(DecantError):
+    """The topic has queues that are still read although it was given fewer: it cannot have more before they are
+    settled. The detail says what holds them."""
+
+
 class NotFound(DecantError):
     """No route has this path, or there is nothing of this name."""
 

@@ -196,6 +196,10 @@ PURGE_MS = 5 * SECOND_MS
 METADATA_AGE_MS_MAX = 5 * SECOND_MS
 """How long an instance caches a topic."""
 
+HEARD_MS = 20 * SECOND_MS
+"""How long after a change of the number of queues new messages are placed by it. By then every instance knows of it:
+the write takes up to `STORE_DEADLINE_MS` and a `READ_TIMEOUT_MS`, topics are cached, and clocks differ."""
+
 STORE_DEADLINE_MS = 10 * SECOND_MS
 """How long the store may delay one call, retries included, before the call returns 503. The last try may take a
 `READ_TIMEOUT_MS` more."""

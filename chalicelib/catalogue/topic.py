@@ -12,6 +12,7 @@ from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.schema import flag, integer, one_of
 from chalicelib.catalogue import settings
+from chalicelib.catalogue.scaling import PLACEMENTS_MAX, Scaling
 from chalicelib.table import keys
 from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
 
@@ -37,7 +38,8 @@ def _max_depth(value: object, label: Label) -> int:
 class TopicSettings:
     """The settings of a topic.
 
-    queues: How many queues (partitions) the topic has. Fixed once the topic exists: another number is refused.
+    queues: How many queues (partitions) the topic has. It can be changed while the topic is used: new messages are
+        placed by the new number {HEARD_MS} ms later, and queues that are too many are read until they are settled.
     retention_ms: How long a message can be read after it was stored, in milliseconds. A raise applies to messages
         stored from then on.
     index_keys: Whether messages can be looked up by `key`, from some seconds after this is set.
@@ -62,7 +64,7 @@ class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
     which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
-    groups, so sends wake the push."""
+    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time."""
 
     name: str
     id: str
@@ -71,17 +73,21 @@ class Topic(TopicSettings):
     delays: bool = False
     past_retentions: tuple[tuple[int, int], ...] = ()
     pushes: bool = False
+    scaling: Scaling | None = None
 
     @classmethod
     def of(cls, item: Item) -> Topic:
         given = {field: item[field] for field in DEFAULTS if field in item}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
-        about = (item["id"], item["created_at_ms"], item["version"], "delays" in item, past, "pushes" in item)
-        return cls(item["sk"], *about, **given)
+        scaling = Scaling.of(given["queues"], item) if "placements" in item else None
+        has = ("delays" in item, past, "pushes" in item, scaling)
+        return cls(item["sk"], item["id"], item["created_at_ms"], item["version"], *has, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
-        return {"topic": self.name, **values, "max_depth": self.max_depth or None, "created_at_ms": self.created_at_ms}
+        draining = {"draining": [*self.draining]} if self.draining else {}
+        shown = {**values, "max_depth": self.max_depth or None, **draining}
+        return {"topic": self.name, **shown, "created_at_ms": self.created_at_ms}
 
     @cached_property
     def key(self) -> Key:
@@ -89,8 +95,36 @@ class Topic(TopicSettings):
 
     @cached_property
     def logs(self) -> list[str]:
-        """The log of each queue."""
-        return [keys.log(self.id, queue) for queue in range(self.queues)]
+        """The log of each queue that the topic ever had."""
+        return [keys.log(self.id, queue) for queue in range(self.most)]
+
+    @property
+    def read_logs(self) -> list[str]:
+        """The logs of the queues that are read."""
+        return self.logs[: self.readers]
+
+    @property
+    def readers(self) -> int:
+        """How many queues are read: more than `queues` while some drain."""
+        return self.scaling.readers if self.scaling else self.queues
+
+    @property
+    def most(self) -> int:
+        """The most queues that the topic ever had. Those beyond `readers` have left; look-ups still read them."""
+        return self.scaling.most if self.scaling else self.queues
+
+    @property
+    def draining(self) -> range:
+        """The queues that are read but no longer written."""
+        return range(self.queues, self.readers)
+
+    def unwritten_since(self, queue: int) -> int:
+        """Since when, by the writers' clocks, no message is placed in a queue that drains."""
+        return _scaling(self).unwritten_since(queue)
+
+    def writers(self, now: int) -> int:
+        """Among how many queues a new message is placed."""
+        return self.scaling.writers(now) if self.scaling else self.queues
 
     def expired_ms(self, now: int) -> int:
         """Messages stored at this instant or before have expired."""
@@ -124,7 +158,28 @@ def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
     past = {}
     if "retention_ms" in given:
         past["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)
-    return settings.change(topic.key, topic.id, topic.version, {**given, **past})
+    scaled = _scaled(topic, given["queues"], now) if given.get("queues", topic.queues) != topic.queues else {}
+    return settings.change(topic.key, topic.id, topic.version, {**given, **past, **scaled})
+
+
+def read(topic: Topic, readers: int) -> Write:
+    """Changes how many queues of a topic are read."""
+    return settings.change(topic.key, topic.id, topic.version, _scaling(topic).reading(readers).as_attributes())
+
+
+def _scaled(topic: Topic, queues: int, now: int) -> dict[str, Any]:
+    """What a change of the number of queues adds. Raises InvalidField."""
+    scaled = _scaling(topic).resized(queues, now)
+    if len(scaled.placements) > PLACEMENTS_MAX:
+        raise InvalidField(
+            f"field 'queues' of topic {topic.name!r} cannot be changed for now: it was changed {PLACEMENTS_MAX} times"
+            " within the hour"
+        )
+    return scaled.as_attributes()
+
+
+def _scaling(topic: Topic) -> Scaling:
+    return topic.scaling or Scaling.of(topic.queues, {})
 
 
 def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int]]:
@@ -159,7 +214,7 @@ def remove(topic: Topic) -> Write:
 def bury(topic: Topic) -> Write:
     """Records that the log of a topic is to be removed. Send it in the transaction that deletes the topic, since an
     existing topic must never have such a record."""
-    return Write(keys.grave(topic.id), (), (Set(("queues",), topic.queues), Set(("delays",), topic.delays)))
+    return Write(keys.grave(topic.id), (), (Set(("queues",), topic.most), Set(("delays",), topic.delays)))
 
 
 def unbury(topic: Topic) -> Write:

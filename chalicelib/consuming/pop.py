@@ -84,8 +84,8 @@ class Popper:
             if deadline.is_abandoned():
                 break
             pause_ms = min(2 * pause_ms, POLL_MS_MAX)
-            if not topic.delays:  # another instance may just have stored the first delayed message
-                topic = self._catalogue.glanced_at(topic)
+            # another instance may just have stored the first delayed message, or the topic has more queues
+            topic = self._catalogue.refreshed(topic) if topic.delays else self._catalogue.glanced_at(topic)
         popped.failed = failed
         return popped
 

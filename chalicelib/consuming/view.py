@@ -168,7 +168,7 @@ class ViewReader:
         if known is None:
             return []
         consumer = keys.consumer(ask.consumer_id) if known.is_broadcast and ask.consumer_id is not None else ""
-        cached = [self._cursors.get(known.cursor_key(queue, consumer)) for queue in range(topic.queues)]
+        cached = [self._cursors.get(known.cursor_key(queue, consumer)) for queue in range(topic.readers)]
         return [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cached) if cursor]
 
     def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item]) -> Group:

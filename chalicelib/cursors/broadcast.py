@@ -148,14 +148,14 @@ class Consumers:
         consumer."""
         standing = self.all(topic, group)
         if not group.is_broadcast:
-            cursors = completed(group, topic.queues, standing)
+            cursors = completed(group, topic.readers, standing)
             return [(cursors[queue], offset) for queue, offset in targets.items()]
         now = self._runtime.now()
         moving: list[tuple[Cursor, int]] = []
         for own in by_consumer(standing):
             last = newest(own)
             if last and not is_idle(last, now):
-                cursors = completed(group, topic.queues, own, last.consumer)
+                cursors = completed(group, topic.readers, own, last.consumer)
                 at_ms, by = last.last_pop_at_ms, last.last_consumer_id
                 moving += [(cursors[queue].to_be_made(now, at_ms, by), offset) for queue, offset in targets.items()]
         return moving

@@ -180,15 +180,16 @@ def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = 
 def cursors_of(group: Group, topic: Topic, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
     """The cursors of all queues, in a broadcast group those of one consumer; unused ones are at the group's start.
     `items`: of the group's partition."""
-    return completed(group, topic.queues, _standing(group, items, consumer), consumer)
+    return completed(group, topic.readers, standing_cursors_of(group, items, consumer), consumer)
 
 
 def all_cursors_of(group: Group, topic: Topic, items: Iterable[Item]) -> list[Cursor]:
     """One for each queue; in a broadcast group those of all existing consumers."""
-    return _standing(group, items) if group.is_broadcast else cursors_of(group, topic, items)
+    return standing_cursors_of(group, items) if group.is_broadcast else cursors_of(group, topic, items)
 
 
-def _standing(group: Group, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
+def standing_cursors_of(group: Group, items: Iterable[Item], consumer: str = "") -> list[Cursor]:
+    """The cursors that exist, of any queue."""
     _, first, _ = keys.cursors(group.topic_id, group.name, group.id, consumer)
     return [Cursor.of(item) for item in items if item["sk"].startswith(first)]
 

@@ -12,7 +12,7 @@ from chalicelib.log import Log
 
 class Delays:
     def __init__(self, env: Env, log: Log) -> None:
-        decisions = DecisionChain(env.store, log)
+        self.decisions = decisions = DecisionChain(env.store, log)
         self.writer = DelayWriter(env, log.payloads)
         self.promoter = Promoter(env, log, decisions)
         self.messages = DelayedMessages(env, log, decisions)

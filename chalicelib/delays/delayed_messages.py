@@ -88,7 +88,7 @@ class DelayedMessages:
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
         wait, even if their item exists."""
-        queues = range(topic.queues)
+        queues = range(topic.readers)
         decided = {slot for decision in self._decisions.newest(topic, queues) for slot in decision.slots}
         while True:
             ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
@@ -116,8 +116,8 @@ def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item
 
 def _waited(topic: Topic, message_id: str) -> tuple[int, Slot] | None:
     """The queue and slot of a delayed message, or None if the topic has no such ids."""
-    entry_id, queue, due_ms = parse_delayed_id(message_id) or (b"", topic.queues, 0)
-    return (queue, Slot(due_ms, entry_id)) if queue < topic.queues else None
+    entry_id, queue, due_ms = parse_delayed_id(message_id) or (b"", topic.most, 0)
+    return (queue, Slot(due_ms, entry_id)) if queue < topic.most else None
 
 
 def _unknown(topic: Topic, message_id: str) -> MessageNotFound:

@@ -35,7 +35,7 @@ class Promoter:
         """The reads for `first_due`, of the first delayed message of each queue; none if the topic never had one."""
         if not topic.delays:
             return []
-        return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.queues)]
+        return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.readers)]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by

@@ -42,28 +42,34 @@ class Offsets:
         self._store = store
         self._reader = reader
 
-    def ends(self, topic: Topic) -> list[int]:
-        """For each queue, the offset of its next message. One round trip, one read unit per queue."""
-        return self.ends_of([topic], strong=True)[0]
+    def ends(self, topic: Topic, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its next message. One round trip, one read
+        unit per queue."""
+        return self._ends([topic.logs[: topic.readers if queues is None else queues]], strong=True)[0]
 
-    def ends_of(self, topics: Sequence[Topic], strong: bool = False) -> list[list[int]]:
-        """The same for several topics, at half a read unit per queue; an end may be stale unless `strong`."""
-        reads = newest([log for topic in topics for log in topic.logs], strong)
+    def ends_of(self, topics: Sequence[Topic]) -> list[list[int]]:
+        """The same for several topics, at half a read unit per queue; an end may be stale."""
+        return self._ends([topic.read_logs for topic in topics])
+
+    def _ends(self, logs_of_topics: Sequence[Sequence[str]], strong: bool = False) -> list[list[int]]:
+        reads = newest([log for logs in logs_of_topics for log in logs], strong)
         ends = map(end_of, self._store.read(reads) if reads else [])
-        return [list(islice(ends, topic.queues)) for topic in topics]
+        return [list(islice(ends, len(logs))) for logs in logs_of_topics]
 
-    def firsts(self, topic: Topic, now: int) -> list[int]:
-        """For each queue, the offset of its first unexpired message."""
+    def firsts(self, topic: Topic, now: int, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its first unexpired message."""
         expired_ms = topic.expired_ms(now)
         if topic.created_at_ms > expired_ms:
-            return [0] * topic.queues  # all its messages are newer
-        return self.offsets_at(topic, expired_ms + 1)
+            return [0] * (topic.readers if queues is None else queues)  # all its messages are newer
+        return self.offsets_at(topic, expired_ms + 1, queues)
 
-    def offsets_at(self, topic: Topic, at_ms: int) -> list[int]:
-        """For each queue, the offset of its first message stored at `at_ms` or later, or the end of the log.
+    def offsets_at(self, topic: Topic, at_ms: int, queues: int | None = None) -> list[int]:
+        """For each queue that is read (or the first `queues`), the offset of its first message stored at `at_ms` or
+        later, or the end of the log.
 
         Messages stored within the clock skew of that instant may be on either side."""
-        return self._searched(topic, [_Search(queue, 0, end) for queue, end in enumerate(self.ends(topic))], at_ms)
+        ends = enumerate(self.ends(topic, queues))
+        return self._searched(topic, [_Search(queue, 0, end) for queue, end in ends], at_ms)
 
     def surely_older(self, topic: Topic, queue: int, at_ms: int) -> int:
         """An offset of a queue before which every message is older than this.
@@ -71,7 +77,7 @@ class Offsets:
         If a decision is carried out much later, its entry enters the log behind younger ones, and the search may end
         after it. Only one such entry can be near, since there is one decision at a time, so it is enough to check the
         entry before the result."""
-        end = self.ends(topic)[queue]
+        end = self.ends(topic, queue + 1)[queue]
         while True:
             [first] = self._searched(topic, [_Search(queue, 0, end)], at_ms)
             last = self._entry_before(topic, queue, first)

@@ -96,12 +96,14 @@ class Segment:
     filled_bytes: int
     entries: tuple[Entry, ...]
     is_closed: bool = False
+    left: int | None = None
+    """Identifies the closing of a queue that has left its topic; None: the segment is open, or the topic deleted."""
 
     @classmethod
     def of(cls, item: Item) -> Segment:
         entries = tuple(Entry.of(entry) for entry in item["entries"])
         base = keys.number_of(item["sk"])
-        return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item)
+        return cls(item["pk"], base, item["end"], item["bytes"], entries, "closed" in item, item.get("left"))
 
     @property
     def key(self) -> writes.Key:
@@ -169,6 +171,50 @@ def close(log: str, base: int, ttl: int) -> Write:
             writes.Set(("ttl",), ttl),
         ),
         landed=lambda before: before is not None and "closed" in before,
+    )
+
+
+def leave(log: str, last: Segment | None, by: int) -> Write:
+    """Closes the log of a queue that leaves its topic, if it still ends where this last segment says. The segment then
+    counts as full for every late append. `by`: no other closing of this log has it."""
+    base = 0 if last is None else last.end if last.is_sealed else last.base
+    if last is not None and last.left is not None:  # nobody has written since the queue returned
+        return Write(last.key, (writes.Equals(("left",), last.left),), (writes.Set(("left",), by),))
+    is_at_end = writes.Equals(("end",), last.end if last else 0)
+    return Write(
+        keys.segment(log, base),
+        (writes.Absent(("closed",)), writes.Either(writes.Absent(("end",)), is_at_end)),
+        (
+            writes.Add(("end",), 0, start=base),
+            writes.Append(("entries",), []),
+            writes.Add(("bytes",), SEGMENT_FULL_BYTES),
+            writes.Set(("closed",), True),
+            writes.Set(("left",), by),
+        ),
+    )
+
+
+def reopen(closed: Segment) -> Write:
+    """Continues the log of a queue that has returned: behind a segment with messages, which stays full, so that no
+    append of before can land there; in a segment without any. Refused if the queue has left again."""
+    is_empty = closed.end == closed.base
+    return Write(
+        closed.key,
+        (writes.Equals(("left",), closed.left or 0),),
+        (
+            writes.Remove(("closed",)),
+            writes.Remove(("left",)),
+            *((writes.Set(("bytes",), 0),) if is_empty else ()),
+        ),
+    )
+
+
+def close_left(closed: Segment, ttl: int) -> Write:
+    """Ends the log of a queue that had left its topic for good, since the topic is deleted."""
+    return Write(
+        closed.key,
+        (writes.Equals(("left",), closed.left or 0),),
+        (writes.Remove(("left",)), writes.Set(("ttl",), ttl)),
     )
 
 

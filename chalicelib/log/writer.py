@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from chalicelib.base.message import Message
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
-from chalicelib.log.segment import Entry, Segment, append
+from chalicelib.log.segment import Entry, Segment, append, reopen
 from chalicelib.store import Keys, Outcome, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, Write
@@ -164,11 +165,24 @@ class LogWriter:
         return tail
 
     def met(self, topic: Topic, segment: Segment) -> Tail:
-        """The same for a segment that another writer filled. Raises TopicNotFound if it is closed."""
+        """The same for a segment that another writer filled. If it is closed, raises TopicNotFound, or StoreUnavailable
+        if the topic has lost this queue: this call began with old settings, and a repeat will know better."""
         if segment.is_closed:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+            return self._reopened(topic, segment)
         self._crowded_until.keep(segment.log, self._runtime.uptime() + CONTENDED_MS)
         return self.saw(segment)
+
+    def _reopened(self, topic: Topic, closed: Segment) -> Tail:
+        """Where the log of a queue that had left continues, now that it is read again."""
+        current = self._catalogue.current_topic(topic.name)
+        if closed.left is None or current.id != topic.id:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        queue = topic.logs.index(closed.log)
+        if queue >= current.readers:
+            raise StoreUnavailable(f"topic '{topic.name}' has no queue {queue} any more")
+        with suppress(Refused):  # another writer was faster
+            self._store.write(reopen(closed))
+        return self.saw(closed)
 
     def _round(self, topic: Topic, waiting: Sequence[_Appending], until_ms: int) -> None:
         """One attempt for each entry: first its payload, if it needs one, then the entry."""
@@ -197,7 +211,10 @@ class LogWriter:
             if outcome.before is None:  # the segment of an old tail was removed: look again
                 self._tails.forget(appending.log)
             else:
-                self.met(topic, Segment.of(outcome.before))
+                try:
+                    self.met(topic, Segment.of(outcome.before))
+                except StoreUnavailable as trouble:
+                    return StoreUnavailable(trouble.detail)  # a closed log has not taken the entry
             return None
         segment = Segment.of(outcome)
         self.saw(segment)

@@ -83,7 +83,7 @@ class Depths:
     def _look(self, topic: Topic, known: _Known) -> None:
         """One round trip, and one more where groups are new. If the store fails, the last look stands; before the first
         one, messages pass."""
-        of_ends = newest(topic.logs)
+        of_ends = newest(topic.read_logs)
         try:
             with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
                 listed, *answers = self._store.read([_directory(topic), *of_ends, *_partitions(topic, known.groups)])
@@ -101,7 +101,7 @@ class Depths:
     def _slowest(self, topic: Topic, known: _Known, partitions: Mapping[str, Sequence[Item]]) -> dict[int, Slowest]:
         """By queue; empty without groups. Expired messages are not waiting any more, which is looked up only where it
         could make a difference."""
-        ends, nothing = [known.ends[queue] for queue in range(len(topic.logs))], [0] * len(topic.logs)
+        ends, nothing = [known.ends[queue] for queue in range(topic.readers)], [0] * topic.readers
         now = self._runtime.now()
         slowest: dict[int, Slowest] = {}
         for name, items in partitions.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
-from chalicelib.base.errors import QueueFull, StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import InvalidField, QueueFull, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Produced
 from chalicelib.catalogue.catalogue import Env
@@ -41,7 +41,7 @@ class Producer:
         self._deduplication = Deduplication(env, log, delays)
         self._env, self._log = env, log
         self._choices: BoundedCache[QueueChoice] = BoundedCache()
-        """By topic id."""
+        """By topic id and number of queues."""
 
     @cached_property
     def _depths(self) -> Depths:
@@ -61,8 +61,12 @@ class Producer:
 
     def send_parsed(self, topic: Topic, parse: Callable[[Topic], list[Sending]]) -> list[Produced]:
         """Sends the messages that a request has for this topic, between the hooks. `parse` is called again, with the
-        topic as it is now, if it was made again a moment ago."""
-        sendings = parse(topic)
+        topic as it is now, if it was made again or has got more queues a moment ago."""
+        try:
+            sendings = parse(topic)
+        except InvalidField:  # perhaps it names a queue that was added
+            topic = self._catalogue.current_topic(topic.name)
+            sendings = parse(topic)
 
         def send() -> list[Produced]:
             try:
@@ -111,9 +115,10 @@ class Producer:
 
     def choose_queues(self, topic: Topic, sendings: Iterable[Sending], full: Collection[int] = ()) -> None:
         """Gives each message the queue that it would be stored in now. `full`: the queues that refuse messages."""
-        unkeyed = self._choice(topic).unkeyed(topic.logs, full)
+        choice = self._choice(topic)
+        unkeyed = choice.unkeyed(topic.logs, full)
         for sending in sendings:
-            sending.queue = _queue(topic, sending, unkeyed)
+            sending.queue = _queue(sending, unkeyed, choice.count)
 
     def _admitted(self, topic: Topic, own: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
         """The messages to append now. Those whose queue is full get their result: of an earlier call with their
@@ -126,8 +131,10 @@ class Producer:
         return [sending for sending in plain if sending.queue not in full]
 
     def _choice(self, topic: Topic) -> QueueChoice:
-        choice = self._choices.get(topic.id) or QueueChoice(self._runtime, self._writer.is_crowded, topic.queues)
-        self._choices.keep(topic.id, choice)
+        writers = topic.writers(self._runtime.now())
+        choice = self._choices.get((topic.id, writers))
+        choice = choice or QueueChoice(self._runtime, self._writer.is_crowded, writers)
+        self._choices.keep((topic.id, writers), choice)
         return choice
 
     def _delay(self, topic: Topic, delayed: Sequence[Sending]) -> None:
@@ -195,11 +202,11 @@ class Producer:
         return now < deadline.give_up_at_ms(now)
 
 
-def _queue(topic: Topic, sending: Sending, unkeyed: int) -> int:
+def _queue(sending: Sending, unkeyed: int, queues: int) -> int:
     if sending.asked is not None:
         return sending.asked
     key = sending.message.key
-    return unkeyed if key is None else queue_of_key(key, topic.queues)
+    return unkeyed if key is None else queue_of_key(key, queues)
 
 
 def _without_repeats(sendings: Iterable[Sending]) -> list[Sending]:

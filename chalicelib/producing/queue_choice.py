@@ -35,6 +35,7 @@ class QueueChoice:
     def __init__(self, runtime: Runtime, is_crowded: Callable[[str], bool], queues: int) -> None:
         self._runtime = runtime
         self._is_crowded = is_crowded
+        self.count = queues
         self._queues = range(queues)
         self._queue: int | None = None
         self._isolated: dict[int, _Isolation] = {}

@@ -36,8 +36,8 @@ class Lookup:
 
     def _place(self, topic: Topic, message_id: str) -> tuple[bytes, int, int, list[Segment]]:
         """The place that the message's id contains, and the segment there, if there is one."""
-        entry_id, queue, offset = parse_message_id(message_id) or (b"", topic.queues, 0)
-        if queue >= topic.queues:
+        entry_id, queue, offset = parse_message_id(message_id) or (b"", topic.most, 0)
+        if queue >= topic.most:
             return entry_id, queue, offset, []
         chain = self._reader.chains([Want(topic.logs[queue], offset, 1, None)], strong=True)[0]
         return entry_id, queue, offset, chain
@@ -45,12 +45,12 @@ class Lookup:
     def positions_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """Queue -> the offset of its first message stored at `at_ms` or later that has not expired."""
         since_ms = max(at_ms, topic.expired_ms(self._runtime.now()) + 1)
-        return dict(enumerate(self._log_offsets.offsets_at(topic, since_ms)))
+        return dict(enumerate(self._log_offsets.offsets_at(topic, since_ms, topic.most)))
 
     def read(self, topic: Topic, positions: Mapping[int, int], limit: int) -> tuple[list[Stored], str | None]:
         """Up to `limit` unexpired messages from these positions on, by time of storing and in order within each queue;
         fewer if a response would not hold them; and the token of the next page (None: no more)."""
-        firsts = self._log_offsets.firsts(topic, self._runtime.now())
+        firsts = self._log_offsets.firsts(topic, self._runtime.now(), topic.most)
         positions = {queue: max(offset, firsts[queue]) for queue, offset in positions.items()}
         wants = [Want(topic.logs[queue], offset, limit + 1, None) for queue, offset in positions.items()]
         chains = dict(zip(positions, self._reader.chains(wants, strong=True), strict=True))

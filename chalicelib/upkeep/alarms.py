@@ -77,7 +77,7 @@ class Alarms:
                 self._store.write(changing)
                 return True
             alarms = self._topic()
-            queue = queue_of_key(told.key or "", alarms.queues)
+            queue = queue_of_key(told.key or "", alarms.writers(self._runtime.now()))
             [entry] = self._delays.entries(alarms, self._delays.waiting([(queue, told)]))
             self._store.write_together([changing, wait(alarms.id, queue, state.at_ms, entry)])
             with suppress(StoreUnavailable, TopicNotFound):  # the next pop or sweep will deliver it

@@ -81,7 +81,7 @@ class Sweeps:
         self._store, self._runtime = env.store, env.runtime
         self._consumers, self._promoter = cursors.consumers, delays.promoter
         self._transactions = transactions
-        self._burial, self._deletion = dead_letters.burial, admin.deletion
+        self._burial, self._deletion, self._admin = dead_letters.burial, admin.deletion, admin
         self._rounds = Rounds(env)
         self._alarms = Alarms(env, delays, admin)
         self._expiry = Expiry(env, delays.promoter, dead_letters.queue)
@@ -102,7 +102,7 @@ class Sweeps:
         messages."""
         until_ms, swept = self._until(), Swept()
         for page in self._rounds.pages("forward", until_ms):
-            places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.queues)]
+            places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.readers)]
             glances = self._store.read([read for topic in page for read in self._promoter.glances(topic)])
             now = self._runtime.now()
             for (topic, queue), due_ms in zip(places, first_due(glances), strict=True):
@@ -146,12 +146,23 @@ class Sweeps:
         return swept
 
     def check(self) -> Swept:
-        """Raises and clears the alarms of groups. `seen`: groups with an alarm. `done`: alarms raised or cleared."""
+        """Raises and clears the alarms of groups, and lets settled queues leave. `seen`: groups with an alarm, and
+        topics that have fewer queues than before. `done`: alarms raised or cleared, and queues that left or are read
+        again."""
         swept = Swept()
         for page in self._rounds.pages("check", self._until()):
-            concerned = [stored for stored in self._groups(page) if is_concerned(stored)]
+            groups = self._groups(page)
+            concerned = [stored for stored in groups if is_concerned(stored)]
             swept += Swept(len(concerned), self._alarms.check(concerned))
+            for topic in page:
+                if topic.most > topic.queues:
+                    swept += Swept(1, self._drain(topic, [stored for stored in groups if stored.topic is topic]))
         return swept
+
+    def _drain(self, topic: Topic, groups: Sequence[StoredGroup]) -> int:
+        with suppress(TopicNotFound):  # deleted since it was read
+            return self._admin.draining.step(topic, groups)
+        return 0
 
     def push(self, wake: Callable[[str, bool], None]) -> Swept:
         """Wakes the push of the topics that may have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such

@@ -192,7 +192,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
     }
     assert listed == {
         "listTopics": "200 400 405 413 500 503",
-        "putTopic": "200 201 400 405 413 500 503",
+        "putTopic": "200 201 400 405 409 413 500 503",
         "getTopic": "200 400 404 405 413 500 503",
         "deleteTopic": "204 400 404 405 413 500 503",
         "produce": "200 204 207 400 404 405 413 429 500 503",

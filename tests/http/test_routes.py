@@ -179,7 +179,8 @@ class Provoked:
         }
 
     def make_too_late(self, operation: str) -> None:
-        """A delivered message is too late to cancel, a group with a push to pop; a transaction is decided once."""
+        """A delivered message is too late to cancel, a group with a push to pop; a transaction is decided once, and a
+        queue drains first."""
         opposite = {"commitTransaction": "rollbackTransaction", "rollbackTransaction": "commitTransaction"}
         if operation in opposite:
             self.client.ask(*self.requests[opposite[operation]])
@@ -187,6 +188,9 @@ class Provoked:
         self.client.post("/topics/orders/groups/billing/pop")
         if operation == "pop":
             self.client.put("/topics/orders/groups/billing", push={"function": "bill"})
+        if operation == "putTopic":
+            self.client.put("/topics/orders", queues=1)
+            self.requests[operation] = ("PUT", "/topics/orders", {"queues": 2})
 
     def prepare(self, operation: str, status: int) -> None:
         """Replies to the request, or lets it time out. A new one waits for that."""

@@ -28,12 +28,6 @@ def test_a_topic_put_again_is_200_and_stays_as_it_is(client: Client, clock: Cloc
     assert client.put("/topics/orders", queues=None).json == made
 
 
-def test_the_number_of_queues_cannot_be_changed(client: Client) -> None:
-    client.topic("orders", queues=2)
-    assert client.put("/topics/orders", queues=3).problem == (400, "InvalidField")
-    assert client.get("/topics/orders").json["queues"] == 2
-
-
 @pytest.mark.parametrize("queues", [1, 128])
 def test_a_topic_may_have_1_to_128_queues(client: Client, queues: int) -> None:
     assert len(client.topic("orders", queues).details()["queue_offsets"]) == queues

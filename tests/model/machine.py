@@ -123,13 +123,12 @@ class Machine(RuleBasedStateMachine):
             self.put_group(instance, topic, name, data.draw(settings_given), "earliest")
 
     def put_topic(self, instance: int, name: str, queues: int) -> None:
+        """A topic that exists keeps its number of queues: when keys move is a matter of `tests/http`."""
         known = self.model.topics.get(name)
-        answer = self.clients[instance].put(f"/topics/{name}", queues=queues)
+        answer = self.clients[instance].put(f"/topics/{name}", queues=len(known.logs) if known else queues)
+        assert answer.status == (200 if known else 201)
         if known is None:
-            assert answer.status == 201
             self.model.topics[name] = Topic(name, [[] for _ in range(queues)])
-        else:
-            assert answer.status == (200 if queues == len(known.logs) else 400)
 
     def delete_topic(self, instance: int, name: str) -> None:
         answer = self.clients[instance].delete(f"/topics/{name}")

@@ -30,6 +30,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "TransactionNotFound": (404, "The transaction does not exist"),
     "TransactionEnded": (409, "The opposite was decided before"),
     "GroupIsPushed": (409, "The group is pushed"),
+    "QueuesDraining": (409, "Queues are still draining"),
     "NotFound": (404, "The path does not exist"),
     "MethodNotAllowed": (405, "Method not allowed"),
     "MessageTooLarge": (413, "A message or a batch is too large"),
