@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays import Delays
 from chalicelib.log import Log
 from chalicelib.producing import Producing
-from chalicelib.transactions.checks import Checks
-from chalicelib.transactions.decisions import Decisions
+
+if TYPE_CHECKING:
+    from chalicelib.transactions.checks import Checks
+    from chalicelib.transactions.decisions import Decisions
 
 
 class Transactions:
+    """Imports its parts with the first transaction, so that no other call waits for them."""
+
     def __init__(self, env: Env, log: Log, delays: Delays, producing: Producing) -> None:
+        self._env, self._log, self._producing = env, log, producing
         self._runtime = env.runtime
         self.delays = delays
-        self.decisions = Decisions(env, log, delays, producing)
-        self.checks = Checks(env, log)
+
+    @cached_property
+    def decisions(self) -> Decisions:
+        from chalicelib.transactions.decisions import Decisions
+
+        return Decisions(self._env, self._log, self.delays, self._producing)
+
+    @cached_property
+    def checks(self) -> Checks:
+        from chalicelib.transactions.checks import Checks
+
+        return Checks(self._env, self._log)
 
     def drop_overdue(self, topic: Topic, until_ms: int) -> int:
         """Rolls back what nobody decided about in time, while there is time, and returns how many. Nothing depends on
