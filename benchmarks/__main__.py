@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 from benchmarks.backlog import Plan, backlog
+from benchmarks.calls import calls
 from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
@@ -21,7 +22,7 @@ from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls")
 
 ABOUT = """
 parts:
@@ -31,6 +32,7 @@ parts:
   compression   (d) bytes and CPU time of compression levels
   lateness      (e) how late delayed messages arrive, and pops wake, over HTTP; needs the emulator
   moves         (g) how many files and functions a request walks through
+  calls         (h) requests and replies, beside two queues of moto's SQS; needs the emulator and moto's server
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -45,12 +47,20 @@ class Effort:
     plan: Plan
     entries: int
     wakes: int
+    calls: int
 
 
 FULL = Effort(
-    cycles=100, rounds=200, plan=Plan(100_000, singles=50_000, singles_seconds=180, pops=90), entries=40, wakes=10
+    cycles=100,
+    rounds=200,
+    plan=Plan(100_000, singles=50_000, singles_seconds=180, pops=90),
+    entries=40,
+    wakes=10,
+    calls=600,
 )
-QUICK = Effort(cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5, wakes=2)
+QUICK = Effort(
+    cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5, wakes=2, calls=60
+)
 """Under a minute."""
 
 
@@ -85,9 +95,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def _demand(chosen: list[str]) -> None:
     """What is missing is said before minutes have passed."""
-    if "costs" in chosen or "lateness" in chosen:
+    if {"costs", "lateness", "calls"} & {*chosen}:
         demand_emulator()
-    if "http" in chosen:
+    if {"http", "calls"} & {*chosen}:
         demand_moto_server()
 
 
@@ -99,6 +109,7 @@ def _measure(chosen: list[str], effort: Effort) -> None:
         "compression": lambda: compression(effort.entries),
         "lateness": lambda: lateness(effort.wakes),
         "moves": moves,
+        "calls": lambda: calls(effort.calls),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

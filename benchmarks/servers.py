@@ -73,6 +73,16 @@ def decant_on_emulator() -> Iterator[int]:
 
 
 @contextmanager
+def two_decants_on_emulator() -> Iterator[tuple[int, int]]:
+    """Two instances with one table."""
+    demand_emulator()
+    with dynoxide() as endpoint:
+        on_emulator = {"AWS_ENDPOINT_URL_DYNAMODB": endpoint}
+        with decant(**on_emulator) as one, decant(**on_emulator) as other:
+            yield one, other
+
+
+@contextmanager
 def moto() -> Iterator[int]:
     """moto's own server. The port it listens on."""
     demand_moto_server()

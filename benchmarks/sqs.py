@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http.client import HTTPException
+from itertools import count
+from queue import SimpleQueue
 from typing import Any
 
 import boto3
@@ -15,6 +20,7 @@ Ask = Callable[..., Any]
 """Takes the name of an action and its parameters."""
 
 _REGION = "us-east-1"
+_TIMEOUT_SECONDS = 30
 
 
 class Sqs:
@@ -39,6 +45,63 @@ class Sqs:
             return
         entries = [{"Id": str(place), "ReceiptHandle": receipt} for place, receipt in enumerate(receipts)]
         self._ask("DeleteMessageBatch", QueueUrl=self._url, Entries=entries)
+
+
+class SqsCalls:
+    """Requests and replies over two queues. A thread of the callers' process receives all replies and hands each to its
+    caller, as clients of such queues do."""
+
+    def __init__(self, port: int, name: str) -> None:
+        self._port = port
+        ask = by_light_client(port)
+        self._requests, self._replies = (
+            ask("CreateQueue", QueueName=f"{name}-{kind}")["QueueUrl"] for kind in ("requests", "replies")
+        )
+        self._waiting: dict[str, SimpleQueue[str]] = {}
+        self._ids = count()
+        threading.Thread(target=self._receive, daemon=True).start()
+
+    def caller(self) -> Callable[[str], str]:
+        ask = by_light_client(self._port)
+        heard = SimpleQueue[str]()
+
+        def call(body: str) -> str:
+            correlation_id = str(next(self._ids))
+            self._waiting[correlation_id] = heard
+            ask("SendMessage", QueueUrl=self._requests, MessageBody=f"{correlation_id} {body}")
+            return heard.get(timeout=_TIMEOUT_SECONDS)
+
+        return call
+
+    def work(self, stop: threading.Event) -> None:
+        ask = by_light_client(self._port)
+        while not stop.is_set():
+            messages = _received(ask, self._requests)
+            for message in messages:
+                ask("SendMessage", QueueUrl=self._replies, MessageBody=message["Body"])
+            _delete(ask, self._requests, messages)
+
+    def _receive(self) -> None:
+        ask = by_light_client(self._port)
+        with suppress(OSError, HTTPException):  # until the server stops
+            while True:
+                messages = _received(ask, self._replies)
+                for message in messages:
+                    correlation_id, _, body = message["Body"].partition(" ")
+                    self._waiting.pop(correlation_id).put(body)
+                _delete(ask, self._replies, messages)
+
+
+def _received(ask: Ask, url: str) -> list[dict[str, str]]:
+    answer = ask("ReceiveMessage", QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=1)
+    messages: list[dict[str, str]] = answer.get("Messages", [])
+    return messages
+
+
+def _delete(ask: Ask, url: str, messages: Sequence[dict[str, str]]) -> None:
+    entries = [{"Id": str(at), "ReceiptHandle": message["ReceiptHandle"]} for at, message in enumerate(messages)]
+    if entries:
+        ask("DeleteMessageBatch", QueueUrl=url, Entries=entries)
 
 
 def by_light_client(port: int) -> Ask:
