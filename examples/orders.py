@@ -25,7 +25,7 @@ def main(port: int) -> None:
 
     call("PUT", "", queues=2)
     call("PUT", "/groups/billing")
-    orders = [{"body": f"order {number}", "key": f"customer-{number % 5}", "tag": "new"} for number in range(20)]
+    orders = [{"body": f"order {number}", "key": f"customer-{number % 10}", "tag": "new"} for number in range(20)]
     call("POST", "/messages", messages=orders)
     call("POST", "/messages", messages=[{"body": "remind", "delay_ms": 500}, {"body": "expire", "delay_ms": 3_600_000}])
     receipts = [message["receipt"] for message in call("POST", "/groups/billing/pop", max_messages=6)["messages"]]
