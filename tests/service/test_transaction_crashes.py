@@ -166,6 +166,20 @@ def test_a_commit_may_be_helped_by_pops_anywhere_on_its_way(scene: Scene) -> Non
         assert fresh.verdict() == []
 
 
+def test_a_caller_whose_clock_is_behind_finishes_a_commit(scene: Scene) -> None:
+    for request in range(1, requests_of(work(scene.copy(), "commit")) + 1):
+        fresh = scene.copy()
+        die_after(work(fresh, "commit"), request)
+        fresh.now -= 50
+        fresh.commit(fresh.instance())
+        fresh.now += 100
+        service = fresh.instance()
+        service.transactions.decisions.commit(fresh.topic, fresh.begin(service, "second"))
+        fresh.commit(service)
+        assert "None" not in fresh.told[-1]
+        assert set(fresh.told) == {fresh.told[-1]}
+
+
 def test_a_late_decision_changes_nothing(scene: Scene) -> None:
     """Each write of a decision arrives once more, after the opposite has been decided."""
     for late, other in (("commit", "rollback"), ("rollback", "commit")):
