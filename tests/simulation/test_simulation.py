@@ -9,6 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.history.requests import ALREADY, EXPIRED
+from tests.history.transactions import ENDED
 from tests.simulation.faulty_store import NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
@@ -103,17 +105,8 @@ def test_a_history_has_something_of_everything() -> None:
         "MessageNotFound",
     }
     assert {fact.outcome for history in histories for fact in history.fetched} >= {"reply", "waiting", "ReplyTimeout"}
-    assert {fact.outcome for history in histories for fact in history.replied} == {
-        "ok",
-        "unknown",
-        "AlreadyReplied",
-        "RequestExpired",
-    }
-    assert {fact.outcome for history in histories for fact in history.decisions} == {
-        "ok",
-        "unknown",
-        "TransactionEnded",
-    }
+    assert {fact.outcome for history in histories for fact in history.replied} >= {"ok", ALREADY, EXPIRED}
+    assert {fact.outcome for history in histories for fact in history.decisions} >= {"ok", ENDED}
 
 
 @pytest.mark.parametrize(
