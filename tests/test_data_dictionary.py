@@ -52,8 +52,10 @@ def _everything() -> Written:
     client = busy_world(store).client
     group = Topic(client, "orders").group("steered", rate_limit=2.5, filter={"tags": ["paid"]}, start=1)
     group.pop(consumer_id="ann")
-    Topic(client, "orders").group("named", start="latest")
-    assert client.put("/topics/orders", retention_ms=30 * DAY_MS, max_depth=9_999).status == 200
+    named = Topic(client, "orders").group("named", start="latest")
+    assert client.put("/topics/orders", retention_ms=30 * DAY_MS, max_depth=9_999, zones={"eu": [0]}).status == 200
+    Topic(client, "orders").produce("near", zone="eu")
+    named.take_one(zone="eu")
     topic = Topic(client, "delayed")
     topic.produce(
         {"body": "later", "dedup_id": "c", "ttl_ms": DAY_MS}, {"body": Random(1).randbytes(2_000).hex()}, delay_ms=5_000

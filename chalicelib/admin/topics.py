@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import PURGE_MS
 from chalicelib.base.message import QUEUE
@@ -18,6 +18,7 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import END_OFFSET
 from chalicelib.log.offsets import Offsets
+from chalicelib.store import Keys
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
@@ -52,11 +53,9 @@ class Topics:
         made = Topic(name, self._runtime.name(_ID_CHARS), self._runtime.now(), **given)
         self._catalogue.forget(name)
         while True:
-            try:
-                self._store.write_together([topic.create(made)])
+            current = self._existing(made)
+            if current is None:
                 return made, True
-            except Refused as refused:
-                current = Topic.of(refused.before or {})
             if current.draining and given.get("queues", 0) > current.queues:
                 with suppress(TopicNotFound):  # deleted since it was read: the next write creates it
                     current = self._draining().finished(current)
@@ -64,6 +63,22 @@ class Topics:
                 return current, False
             with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
+
+    def _existing(self, made: Topic) -> Topic | None:
+        """The topic that has this name, or None: this one was created. What does not fit a new topic may fit one that
+        exists."""
+        try:
+            creation = topic.create(made)
+        except InvalidField as unfit:
+            items = self._store.read([Keys([made.key], strong=True)])[0]
+            if not items:
+                raise unfit from None
+            return Topic.of(items[0])
+        try:
+            self._store.write_together([creation])
+        except Refused as refused:
+            return Topic.of(refused.before or {})
+        return None
 
     def offsets(self, topic: Topic) -> list[QueueOffsets]:
         firsts, ends = self._log_offsets.firsts(topic, self._runtime.now()), self._log_offsets.ends(topic)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from chalicelib.api.operation import CORRELATION_ID, TOPIC, Answers, Family, Json
 from chalicelib.base.errors import AlreadyReplied, QueueFull, ReplyTimeout, RequestExpired
-from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional
+from chalicelib.base.fields import Answer, Sometimes, declarations, optional
 from chalicelib.base.fields import request as request_type
 from chalicelib.base.limits import REPLY_TIMEOUT_MS_DEFAULT, REPLY_TIMEOUT_MS_MAX, REPLY_WAIT_MS_MAX
 from chalicelib.base.schema import array, instant, integer
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.request import RECEIPT
-from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, parse_queue, traced
+from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
 from chalicelib.service import Service
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def request(service: Service, topic: Topic, request: AskRequest, traceparent: st
     fields = {name: value for name, value in given.items() if value is not None}
 
     def parse(current: Topic) -> Sending:
-        queue = None if request.queue is None else parse_queue(request.queue, current.queues, Label("queue"))
-        return Sending(traced(message_of(fields, "the request"), traceparent), queue)
+        place = place_of(fields, current)
+        return Sending(traced(message_of(fields, "the request"), traceparent), *place)
 
     wait_ms = min(request.timeout_ms, REPLY_WAIT_MS_MAX) if request.wait_ms is None else request.wait_ms
     correlation_id, reply = service.requests.ask(topic, parse, request.timeout_ms, wait_ms)

@@ -191,6 +191,12 @@ EXPIRED_KEPT_MS = DAY_MS
 PURGE_MS = 5 * SECOND_MS
 """How long the deletion of a topic spends on removing its log."""
 
+TAKE_OVER_AFTER_MS = 5 * SECOND_MS
+"""How long a zone's consumers may let a message wait before those of other zones take it."""
+
+TAKEN_OVER_MS = 10 * SECOND_MS
+"""How long a queue stays taken over after a consumer of another zone took messages of it last."""
+
 # -- time -------------------------------------------------------------------------------------------------------------
 
 METADATA_AGE_MS_MAX = 5 * SECOND_MS

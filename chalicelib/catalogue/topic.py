@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +11,9 @@ from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.schema import flag, integer, one_of
-from chalicelib.catalogue import settings
+from chalicelib.catalogue import settings, zones
 from chalicelib.catalogue.scaling import PLACEMENTS_MAX, Scaling
+from chalicelib.catalogue.zones import NO_ZONES, ZONES, Zones
 from chalicelib.table import keys
 from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
 
@@ -46,7 +47,10 @@ class TopicSettings:
     max_depth: A circuit breaker: how many messages may wait in one queue for the group that has consumed least of it.
         Further ones go to another queue if they have no `key` and no `queue`; otherwise, or if all queues are full,
         they are refused. A request may overshoot it, and instances notice that a queue is full or drained within a
-        second. `"unlimited"` removes it. Null: there is none."""
+        second. `"unlimited"` removes it. Null: there is none.
+    zones: Which queues are near which site: a list of queues by the name of each zone. A queue is in one zone or in
+        none; those in none are near to all. New zones replace all old ones, and `{}` removes them. Null: there are
+        none."""
 
     queues: int = optional(integer(1, limits.QUEUES_MAX, default=limits.QUEUES_DEFAULT, examples=[2]))
     retention_ms: int = optional(
@@ -54,6 +58,7 @@ class TopicSettings:
     )
     index_keys: bool = optional(flag(default=False))
     max_depth: int | None = optional(_MAX_DEPTH, _max_depth)
+    zones: Zones | None = optional(ZONES, zones.parse)
 
 
 DEFAULTS = defaults(TopicSettings)
@@ -78,6 +83,7 @@ class Topic(TopicSettings):
     @classmethod
     def of(cls, item: Item) -> Topic:
         given = {field: item[field] for field in DEFAULTS if field in item}
+        given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
         has = ("delays" in item, past, "pushes" in item, scaling)
@@ -86,8 +92,13 @@ class Topic(TopicSettings):
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
         draining = {"draining": [*self.draining]} if self.draining else {}
-        shown = {**values, "max_depth": self.max_depth or None, **draining}
+        removed = {"max_depth": self.max_depth or None, "zones": self.known_zones.given or None}
+        shown = {**values, **removed, **draining}
         return {"topic": self.name, **shown, "created_at_ms": self.created_at_ms}
+
+    @property
+    def known_zones(self) -> Zones:
+        return self.zones or NO_ZONES
 
     @cached_property
     def key(self) -> Key:
@@ -150,11 +161,16 @@ class Topic(TopicSettings):
 
 
 def create(topic: Topic) -> Write:
+    """Raises InvalidField for settings that do not fit each other."""
+    topic.known_zones.demand_queues(topic.queues)
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
     return settings.create(topic.key, topic.id, made)
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:
+    """Raises InvalidField for settings that do not fit the others."""
+    changed = replace(topic, **given)
+    changed.known_zones.demand_queues(changed.queues)
     past = {}
     if "retention_ms" in given:
         past["past_retentions"] = _past_retentions(topic, given["retention_ms"], now)

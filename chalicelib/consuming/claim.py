@@ -188,7 +188,7 @@ class Claimer:
             picked = self._picked(view, fitting, now, riding)
         deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
-        change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now)
+        change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:

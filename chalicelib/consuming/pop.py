@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable
+from chalicelib.base.fields import Label
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
@@ -52,9 +53,11 @@ class Popper:
 
     def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
-        `wait_ms`.
+        `wait_ms`, queues aside that are left to another zone.
 
-        Raises GroupNotFound, GroupIsPushed, and StoreUnavailable: leases made by then expire by themselves."""
+        Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
+        expire by themselves."""
+        topic = self._with_zone(topic, ask.zone)
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         give_up_at = self._runtime.uptime() + ask.wait_ms
         pause_ms = POLL_MS_MIN
@@ -88,6 +91,13 @@ class Popper:
             topic = self._catalogue.refreshed(topic) if topic.delays else self._catalogue.glanced_at(topic)
         popped.failed = failed
         return popped
+
+    def _with_zone(self, topic: Topic, zone: str | None) -> Topic:
+        """The topic, read again if its zones may be newer than the cache. Raises InvalidField."""
+        if zone is not None and not topic.known_zones.queues(zone):
+            topic = self._catalogue.current_topic(topic.name)
+            topic.known_zones.demand(zone, Label("zone"))
+        return topic
 
     def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
         """The group now, for its consumers."""
@@ -135,7 +145,7 @@ class Popper:
         if group_view.group.paused:
             return Popped(is_paused=True)
         now = self._runtime.now()
-        since = ((view.queue, view.waiting_since(now)) for view in group_view.queues)
+        since = ((view.queue, view.takeable_since(now)) for view in group_view.queues)
         waiting = {queue: instant for queue, instant in since if instant is not None}
         is_limited = False
         trouble: StoreUnavailable | None = None

@@ -9,6 +9,7 @@ from typing import ClassVar
 from chalicelib.base import base64url, limits
 from chalicelib.base.fields import Label, check, optional
 from chalicelib.base.schema import batch, instant, integer, string
+from chalicelib.catalogue.zones import ZONE
 
 RECEIPT = string(
     maxLength=limits.RECEIPT_CHARS_MAX,
@@ -32,7 +33,10 @@ class Pop:
     wait_ms: How long to wait for a message, in milliseconds.
     consumer_id: The consumer; the group's progress shows it. Required in a broadcast group.
     attempt_id: Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its
-        messages that are still leased, with the same receipts. When none are, it is a new pop."""
+        messages that are still leased, with the same receipts. When none are, it is a new pop.
+    zone: The zone of the topic that the consumer is in. Queues of other zones are taken from only while no consumer of
+        theirs does: {TAKE_OVER_AFTER_MS} ms after the last one did, if a message has waited so long, and then until one
+        does again. By default all queues are alike. Has no effect in a broadcast group."""
 
     NAME: ClassVar = "PopRequest"
 
@@ -42,6 +46,7 @@ class Pop:
     consumer_id: str | None = optional(string(limits.ID_CHARS_MAX, examples=["worker-1"]))
     attempt_id: str | None = optional(string(limits.ID_CHARS_MAX))
     ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
+    zone: str | None = optional(ZONE)
 
     @property
     def attempt_token(self) -> str | None:

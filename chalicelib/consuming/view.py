@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, InvalidField
-from chalicelib.base.limits import QUEUES_MAX, SECOND_MS
+from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -77,6 +77,26 @@ class QueueView:
             since.append(stored_at(self.chain, self.cursor.next))
         return min(since, default=None)
 
+    def takeable_since(self, now: int) -> int | None:
+        """The same, but None as long as the queue is left to consumers of another zone."""
+        return None if self.left_until_ms(now) > now else self.waiting_since(now)
+
+    @property
+    def zone(self) -> str | None:
+        """The consumer's. None: to this group all queues are alike."""
+        return None if self.group.is_broadcast else self.ask.zone
+
+    def left_until_ms(self, now: int) -> int:
+        """Until when ready messages are left to consumers of the queue's zone; 0: they are not. It is a preference:
+        what keeps two claims apart is the cursor."""
+        zone = self.topic.known_zones.zone_of(self.queue)
+        if self.zone is None or zone in (None, self.zone):
+            return 0
+        popped_in, popped_at_ms = self.cursor.last_zone or (zone, 0)
+        if popped_in != zone and now - popped_at_ms < TAKEN_OVER_MS:
+            return 0
+        return max(self.waiting_since(now) or 0, popped_at_ms) + TAKE_OVER_AFTER_MS
+
     @property
     def begins_behind(self) -> bool:
         """Whether the log as read begins after the cursor's next message."""
@@ -119,11 +139,13 @@ class GroupView:
         return [queue for _, queue in sorted(due) if queue not in besides]
 
     def next_ready_at_ms(self) -> int | None:
-        """When the next known message becomes ready: a delayed one, a retry, or one whose lease expires."""
+        """When a pop can take the next known message: a delayed one, a retry, one whose lease expires, or one that is
+        left to another zone until then."""
         instants = [ms for ms in self.waits if ms is not None]
         for view in self.queues:
             instants += [lease.deadline for lease in view.cursor.owing]
             instants += [page.due for page in view.cursor.pages.values()]
+            instants.append(view.left_until_ms(self.at_ms))
         return min((ms for ms in instants if ms > self.at_ms), default=None)
 
 

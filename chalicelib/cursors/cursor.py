@@ -73,6 +73,8 @@ class Cursor:
     pages: Mapping[str, RetryPage] = field(default_factory=dict)
     has_pages: bool = False
     """Whether the map exists; it then stays until a reset."""
+    last_zone: tuple[str, int] | None = None
+    """The zone of the last claim that named one, and when it was."""
     stands: bool = True
     """False: the item does not exist, since there was no pop yet."""
 
@@ -90,6 +92,7 @@ class Cursor:
             item["claims"],
             {page_id: RetryPage.of(page_id, noted) for page_id, noted in item.get("pages", {}).items()},
             "pages" in item,
+            (item["zone"][0], item["zone"][1]) if "zone" in item else None,
         )
 
     @classmethod

@@ -106,10 +106,11 @@ def no_redrive_since(cursor: Cursor) -> Change:
     return Change(guards=(writes.Equals(("dead",), cursor.dead),))
 
 
-def popped(consumer_id: str | None, now: int) -> Change:
-    return Change(
-        effects=(writes.Set(("at",), now), writes.Set(("by",), consumer_id or ""), writes.Add(("claims",), 1))
-    )
+def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
+    """Notes a claim. One without a zone leaves the note of the last one with a zone."""
+    noted = () if zone is None else (writes.Set(("zone",), [zone, now]),)
+    by = writes.Set(("by",), consumer_id or "")
+    return Change(effects=(writes.Set(("at",), now), by, writes.Add(("claims",), 1), *noted))
 
 
 def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:

@@ -17,6 +17,8 @@ from chalicelib.base.fields import Label, check, declarations, encodable, given,
 from chalicelib.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
 from chalicelib.base.schema import either, instant, integer, mapping, string
+from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.zones import ZONE
 
 TRACE_PROPERTY = "traceparent"
 
@@ -96,10 +98,12 @@ def unchecked(value: Any, _label: Label) -> Any:
 
 @dataclass(eq=False, slots=True)
 class Sending:
-    """A message on its way into a queue, and its result once there is one. `asked`: the queue named by the request."""
+    """A message on its way into a queue, and its result once there is one. `asked`, `zone`: the queue and the zone that
+    the request named."""
 
     message: Message
     asked: int | None = None
+    zone: str | None = None
     queue: int = 0
     result: Produced | None = None
 
@@ -134,11 +138,14 @@ class PlainMessage(Content):
 
     key: Messages with the same key go to the same queue, in order. At most {KEY_BYTES_MAX} bytes of UTF-8.
     tag: The kind of message, for filters. No `|`, and no white space around it.
-    queue: Put the message into exactly this queue, counted from 0; wins over `key`."""
+    queue: Put the message into exactly this queue, counted from 0; wins over `key`.
+    zone: Put the message into a queue of this zone while one of them takes it, and into any other then. A message with
+        `queue` or `key` goes where these say."""
 
     key: str | None = optional(KEY, parse_key)
     tag: str | None = optional(TAG, _tag)
     queue: int | None = optional(QUEUE, unchecked)
+    zone: str | None = optional(ZONE)
 
 
 @request
@@ -187,9 +194,9 @@ HALVES = Batch(HalfMessage, limits.HALF_MESSAGES_MAX)
 
 
 def parse_batch(
-    data: object, queues: int, now: int, traceparent: str | None = None, batch: Batch = PRODUCED
+    data: object, topic: Topic, now: int, traceparent: str | None = None, batch: Batch = PRODUCED
 ) -> list[Sending]:
-    """The `messages` of a request, with its trace; or an error that lists every bad one."""
+    """The `messages` of a request to a topic, with its trace; or an error that lists every bad one."""
     most = batch.messages_max
     if not isinstance(data, list) or not 1 <= len(data) <= most:
         count = f"{len(data)} of them" if isinstance(data, list) else shown(data)
@@ -198,7 +205,7 @@ def parse_batch(
     errors: list[tuple[int, DecantError]] = []
     for index, message in enumerate(data):
         try:
-            sendings.append(parse(message, queues, f"messages[{index}]", now, batch.kind))
+            sendings.append(parse(message, topic, f"messages[{index}]", now, batch.kind))
         except DecantError as error:
             errors.append((index, error))
     if errors:
@@ -226,14 +233,22 @@ def _first(errors: list[tuple[int, DecantError]]) -> DecantError:
     return type(first)(first.detail, errors=listed)
 
 
-def parse(data: object, queues: int, path: str, now: int, kind: type = NewMessage) -> Sending:
+def parse(data: object, topic: Topic, path: str, now: int, kind: type = NewMessage) -> Sending:
     """One message of this kind. `path`: where in the request it stands."""
     label = Label(path)
     fields = given(NewMessage, data, label)
     if refused := next((name for name in fields if name not in declarations(kind)), None):
         raise InvalidField(f"{label.inside(refused)} cannot be given here; it is {shown(fields[refused])}")
-    queue = parse_queue(fields["queue"], queues, label.inside("queue")) if "queue" in fields else None
-    return Sending(message_of(fields, path, label, _due(fields, label, now)), queue)
+    place = place_of(fields, topic, label)
+    return Sending(message_of(fields, path, label, _due(fields, label, now)), *place)
+
+
+def place_of(fields: Mapping[str, Any], topic: Topic, label: Label = Label()) -> tuple[int | None, str | None]:
+    """The queue and the zone that a message asks for."""
+    queue = parse_queue(fields["queue"], topic.queues, label.inside("queue")) if "queue" in fields else None
+    if "zone" in fields:
+        topic.known_zones.demand(fields["zone"], label.inside("zone"))
+    return queue, fields.get("zone")
 
 
 def message_of(fields: Mapping[str, Any], noun: str, label: Label = Label(), due_ms: int | None = None) -> Message:
@@ -255,9 +270,9 @@ def message_of(fields: Mapping[str, Any], noun: str, label: Label = Label(), due
     return message
 
 
-def parse_for_transaction(data: object, queues: int, now: int) -> Sending:
+def parse_for_transaction(data: object, topic: Topic, now: int) -> Sending:
     """One message for the caller's own transaction."""
-    sending = parse(data, queues, "message", now)
+    sending = parse(data, topic, "message", now)
     if sending.is_deduplicated:
         raise InvalidField("field 'message.dedup_id' cannot be given for a message in a transaction")
     return sending

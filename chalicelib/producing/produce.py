@@ -55,7 +55,7 @@ class Producer:
         raises."""
 
         def parse(current: Topic) -> list[Sending]:
-            return parse_batch(messages, current.queues, self._runtime.now(), traceparent)
+            return parse_batch(messages, current, self._runtime.now(), traceparent)
 
         return self.send_parsed(topic, parse)
 
@@ -108,17 +108,18 @@ class Producer:
     def outbox_item(self, topic: Topic, message: object) -> Item:
         """A delayed message, due now at the earliest, as the item for the caller's own transaction. Stores its payload,
         if it has one. Raises TopicNotFound, StoreUnavailable."""
-        sending = parse_for_transaction(message, topic.queues, self._runtime.now())
+        sending = parse_for_transaction(message, topic, self._runtime.now())
         self.choose_queues(topic, [sending])
         [waiting] = self._delays.waiting([(sending.queue, sending.message)])
         return self._delays.item(topic, waiting)
 
-    def choose_queues(self, topic: Topic, sendings: Iterable[Sending], full: Collection[int] = ()) -> None:
+    def choose_queues(self, topic: Topic, sendings: Sequence[Sending], full: Collection[int] = ()) -> None:
         """Gives each message the queue that it would be stored in now. `full`: the queues that refuse messages."""
         choice = self._choice(topic)
-        unkeyed = choice.unkeyed(topic.logs, full)
+        zones = dict.fromkeys([None, *(sending.zone for sending in sendings)])
+        unkeyed = {zone: choice.unkeyed(topic.logs, full, topic.known_zones.queues(zone)) for zone in zones}
         for sending in sendings:
-            sending.queue = _queue(sending, unkeyed, choice.count)
+            sending.queue = _queue(sending, unkeyed[sending.zone], choice.count)
 
     def _admitted(self, topic: Topic, own: Sequence[Sending], full: Mapping[int, QueueFull]) -> list[Sending]:
         """The messages to append now. Those whose queue is full get their result: of an earlier call with their
@@ -175,10 +176,12 @@ class Producer:
         with deadline.part_until(deadline.hop_until_ms(self._runtime.uptime())):
             failed = self._append_each(topic, choice, by_queue)
         if failed and self._has_time():
-            other = choice.hop(others)
-            for sending in failed:
-                sending.queue = other if sending.may_hop else sending.queue
-            self._append(topic, choice, _by_queue(failed), used | {other}, hops_left - 1)
+            hopping = [sending for sending in failed if sending.may_hop]
+            zones = dict.fromkeys(sending.zone for sending in hopping)
+            chosen = {zone: choice.hop(others, topic.known_zones.queues(zone)) for zone in zones}
+            for sending in hopping:
+                sending.queue = chosen[sending.zone]
+            self._append(topic, choice, _by_queue(failed), used | {*chosen.values()}, hops_left - 1)
 
     def _append_each(self, topic: Topic, choice: QueueChoice, by_queue: Mapping[int, list[Sending]]) -> list[Sending]:
         """Tries each entry once, in parallel. Returns the messages that were certainly not stored."""

@@ -37,27 +37,29 @@ class QueueChoice:
         self._is_crowded = is_crowded
         self.count = queues
         self._queues = range(queues)
-        self._queue: int | None = None
+        self._current: dict[tuple[int, ...], int] = {}
+        """By the queues that were to be preferred."""
         self._isolated: dict[int, _Isolation] = {}
 
-    def unkeyed(self, logs: Sequence[str], full: Collection[int] = ()) -> int:
+    def unkeyed(self, logs: Sequence[str], full: Collection[int] = (), near: tuple[int, ...] = ()) -> int:
         """The queue for messages without a key. `logs`: those of all queues. An instance stays with one queue, so that
         writers do not contend, and changes it if others write there too, if it fails, or if it is `full`. If all have
-        failed, it uses the one whose isolation ends first, and a full one only if all are."""
-        queue = self._queue
-        if queue is None or self._is_crowded(logs[queue]) or self._is_isolated(queue) or queue in full:
+        failed, it uses the one whose isolation ends first, and a full one only if all are. While any of the queues that
+        are `near` is open, it is one of them."""
+        queue, open_queues = self._current.get(near), self.others(full)
+        if queue is None or self._is_crowded(logs[queue]) or queue not in _nearest(open_queues, near):
             roomy = [queue for queue in self._queues if queue not in full] or self._queues
-            queue = self.hop(self.others(full) or [min(roomy, key=self._isolated_until_ms)])
+            queue = self.hop(open_queues or [min(roomy, key=self._isolated_until_ms)], near)
         return queue
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
         return [queue for queue in self._queues if queue not in besides and not self._is_isolated(queue)]
 
-    def hop(self, queues: Sequence[int]) -> int:
-        """Continues with one of these."""
-        self._queue = self._runtime.choice(queues)
-        return self._queue
+    def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
+        """Continues with one of these, a near one if there is one."""
+        self._current[near] = self._runtime.choice(_nearest(queues, near))
+        return self._current[near]
 
     def note(self, queue: int, has_failed: bool, took_ms: int = 0) -> None:
         """Keeps messages away from a queue for a while: one that has failed, twice as long after each further failure,
@@ -80,3 +82,8 @@ class QueueChoice:
     def _isolated_until_ms(self, queue: int) -> int:
         isolation = self._isolated.get(queue)
         return isolation.until_ms if isolation else 0
+
+
+def _nearest(queues: Sequence[int], near: Collection[int]) -> Sequence[int]:
+    """Those of the queues that are near, or all if none is."""
+    return [queue for queue in queues if queue in near] or queues

@@ -35,11 +35,12 @@ class Decisions:
         """Stores the messages of a request as one transaction, between the hooks. Raises what the check of the messages
         or a hook raises, TopicNotFound, StoreUnavailable."""
         now = self._runtime.now()
-        sendings = parse_batch(ask.messages, topic.queues, now, traceparent, HALVES)
+        sendings = parse_batch(ask.messages, topic, now, traceparent, HALVES)
         messages = [sending.message for sending in sendings]
         entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now)
         _demand_answerable(entry)
-        asked = tuple(sending.asked for sending in sendings)
+        self._producing.choose_queues(topic, sendings)
+        asked = tuple(_asked(sending) for sending in sendings)
         until_ms = now + ask.rollback_after_ms
         begun = Undecided(entry, asked, ask.check_after_ms, until_ms, now + ask.check_after_ms)
 
@@ -172,3 +173,8 @@ def _demand_answerable(entry: Entry) -> None:
 
 def _unknown(topic: Topic, text: str) -> TransactionNotFound:
     return TransactionNotFound(f"topic '{topic.name}' has no transaction {shown(text)}")
+
+
+def _asked(sending: Sending) -> int | None:
+    """The queue that a message keeps until the commit. One of its zone is chosen now."""
+    return sending.queue if sending.zone is not None and sending.may_hop else sending.asked

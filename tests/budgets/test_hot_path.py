@@ -96,6 +96,24 @@ def test_a_breaker_costs_one_read_a_second_and_nothing_in_between() -> None:
         assert shop.produce(["a"]) == looking
 
 
+def test_zones_cost_nothing() -> None:
+    near, plain = Shop(), Shop()
+    near.producer.put_topic("t", {"zones": {"a": [0], "b": [1]}})
+    near.clock.ms += plain.clock.ms - near.clock.ms + 6 * SECOND_MS
+    plain.clock.ms = near.clock.ms
+    for shop in (near, plain):
+        shop.produce(["warm"], queue=0)
+        shop.ack(shop.pop()[0])
+    assert near.produce(["x"], zone="a") == plain.produce(["x"], queue=0)
+    answers: list[object] = []
+    pops = [
+        shop.cost(lambda: answers.append(shop.consumer.pop("t", "g", {"max_messages": 1, **zone})))  # noqa: B023
+        for shop, zone in ((near, {"zone": "a"}), (plain, {}))
+    ]
+    assert pops[0] == pops[1]
+    assert [len(answer["messages"]) for answer in answers] == [1, 1]  # type: ignore[index]
+
+
 # -- consuming --------------------------------------------------------------------------------------------------------
 
 

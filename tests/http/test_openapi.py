@@ -115,16 +115,16 @@ def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
 
 
 FIELDS = {
-    "TopicSettings": "queues retention_ms index_keys max_depth",
+    "TopicSettings": "queues retention_ms index_keys max_depth zones",
     "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered rate_limit filter"
     " alarm push",
-    "NewMessage": "body body_base64 key tag properties queue ttl_ms delay_ms deliver_at_ms dedup_id",
-    "HalfMessage": "body body_base64 key tag properties queue ttl_ms",
+    "NewMessage": "body body_base64 key tag properties queue zone ttl_ms delay_ms deliver_at_ms dedup_id",
+    "HalfMessage": "body body_base64 key tag properties queue zone ttl_ms",
     "TransactionRequest": "messages check_after_ms rollback_after_ms",
     "CheckRequest": "max wait_ms",
-    "AskRequest": "body body_base64 key tag properties queue timeout_ms wait_ms",
+    "AskRequest": "body body_base64 key tag properties queue zone timeout_ms wait_ms",
     "ReplyRequest": "body body_base64 properties receipt",
-    "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack",
+    "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack zone",
 }
 
 
