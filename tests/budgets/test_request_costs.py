@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from chalicelib.base.errors import ReplyTimeout
@@ -60,6 +61,26 @@ def test_a_timeout_costs_a_write_and_half_a_read_a_look() -> None:
     shop.clock.ms += 1
     assert within(shop.cost(lambda: _timed_out(shop, correlation_id)), 1, 0.5, 2)
     assert within(shop.cost(lambda: _timed_out(shop, correlation_id)), 0, 0.5, 1)
+
+
+def test_a_reply_through_the_same_instance_saves_its_caller_a_look() -> None:
+    shop = Shop()
+    costs = []
+    for replier in (shop.producer, shop.consumer):
+        correlation_id = ask(shop)
+        shop.clock.at(shop.clock.ms + 100, partial(replier.reply, correlation_id, {"body": "y"}))
+        costs.append(shop.cost(partial(shop.producer.get_reply, correlation_id, {"wait_ms": "2000"})))
+    own, others = costs
+    assert own.write_units == others.write_units == 1
+    assert own.read_units == others.read_units - 0.5
+
+
+def test_a_fetch_long_after_the_request_looks_rarely() -> None:
+    shop = Shop()
+    correlation_id = ask(shop, timeout_ms=60_000)
+    shop.clock.ms += 20_000
+    cost = shop.cost(lambda: shop.producer.get_reply(correlation_id, {"wait_ms": "1000"}))
+    assert within(cost, 0, 3, 6), cost
 
 
 def _timed_out(shop: Shop, correlation_id: str) -> None:

@@ -198,6 +198,16 @@ def test_clocks_that_are_set_back_lengthen_no_wait(topic: Topic, clock: Clock) -
     assert clock.ms - began_ms == 3_000
 
 
+def test_a_call_that_waits_for_the_deadline_learns_what_it_brings(topic: Topic, clock: Clock) -> None:
+    """Also where the clock is set back while the request is sent: no call ends with neither."""
+
+    def set_back(_topic: str, _messages: object) -> None:
+        clock.set_back_ms = 50
+
+    topic.client.api.service.producing.hooks.before.append(set_back)
+    assert ask(topic, timeout_ms=1_000).problem == (504, "ReplyTimeout")
+
+
 def test_the_asking_instance_may_die(topic: Topic, group: Group, store: TroubledStore, clock: Clock) -> None:
     """The caller asks again elsewhere, with the id that it got from the problem."""
     store.before = lambda verb, about: StoreUnavailable("down") if verb == "read" and "reply#" in str(about) else None
@@ -245,8 +255,12 @@ def test_receipts_of_elsewhere_fail_beside_the_stored_reply(topic: Topic, group:
     elsewhere.produce("a")
     topic.produce("b")
     deleted = topic.group("deleted")
+    forgotten = topic.group("forgotten")
     receipts = ["made-up", of_another_topic.take_one()["receipt"], deleted.take_one()["receipt"]]
+    receipts.append(forgotten.take_one()["receipt"])
+    assert reply(topic.client, asked(topic), receipt=receipts[-1]).json["acked"] == 1  # the instance knows its name
     deleted.delete()
+    forgotten.delete()
     correlation_id = asked(topic)
     for receipt in ["", *receipts, correlation_id]:
         answer = reply(topic.client, correlation_id, receipt=receipt)
@@ -284,15 +298,16 @@ def test_a_call_outlives_its_topic(topic: Topic, group: Group, is_made_again: bo
 
 
 def test_a_request_to_a_topic_made_again_is_answered_there(topic: Topic) -> None:
-    """An instance that has cached the deleted one notices by its closed log."""
-    stale = Topic(topic.client.another(), "orders")
+    """By instances that have cached the deleted one: a closed log shows it to one, the receipt to another."""
+    stale, stale_too = Topic(topic.client.another(), "orders"), topic.client.another()
     stale.produce("warm")
+    Topic(stale_too, "orders").produce("warm")
     topic.delete()
     group = topic.client.topic("orders").group("billing")
     correlation_id = asked(stale)
     message = group.take_one()
     assert message["correlation_id"] == correlation_id
-    assert reply(topic.client, correlation_id, receipt=message["receipt"]).json["acked"] == 1
+    assert reply(stale_too, correlation_id, receipt=message["receipt"]).json["acked"] == 1
 
 
 # -- bad requests -----------------------------------------------------------------------------------------------------
