@@ -490,3 +490,32 @@ def test_a_reply_of_any_size_comes_out_as_it_went_in(topic: Topic) -> None:
         assert topic.client.post(f"/requests/{correlation_id}/reply", body=body, properties={"é": ""}).status == 201
         reply = topic.client.another().get(f"/requests/{correlation_id}").json["reply"]
         assert (reply["body"], reply["properties"]) == (body, {"é": ""})
+
+
+def test_a_full_queue_refuses_and_takes_again_once_it_is_drained(client: Client, topic: Topic, group: Group) -> None:
+    assert client.put(topic.path, max_depth=2).status == 200
+    client.clock.sleep(6_000)
+    topic.produce("a")
+    topic.produce("b", dedup_id="b")
+    refused = client.post(f"{topic.path}/messages", messages=[{"body": "c", "key": "k"}])
+    assert refused.problem == (429, "QueueFull")
+    again = client.post(f"{topic.path}/messages", messages=[{"body": "b", "dedup_id": "b"}, {"body": "c"}])
+    assert (again.status, again.json["messages"][0]["offset"]) == (207, 1)
+    group.ack(*group.take(2))
+    client.clock.sleep(1_000)
+    assert topic.produce("c")[0]["offset"] == 2
+
+
+def test_a_zone_is_taken_over_when_its_consumers_are_gone_and_given_back(client: Client, clock: Clock) -> None:
+    name = f"t{uuid4().hex}"
+    assert client.put(f"/topics/{name}", queues=2, zones={"a": [0], "b": [1]}).status == 201
+    topic = Topic(client, name)
+    group = topic.group("billing")
+    assert {message["queue"] for message in topic.produce(*["x"] * 9, zone="b")} == {1}
+    group.take_one(zone="b")
+    assert group.pop(zone="a")["messages"] == []
+    clock.sleep(5_000)
+    group.take_one(zone="a")
+    group.take_one(zone="a")
+    group.take_one(zone="b")
+    assert group.pop(zone="a")["messages"] == []
