@@ -160,8 +160,7 @@ class Dispatcher:
         held, has_called = slot, False
         while (push := _push_of(view)) and (deliveries := self._popped(run, view, receipts)):
             has_called = True
-            if not pause.failures:
-                self._grow(run, view, push)
+            self._grow(run, view, push)
             outcome = self._call(held, view, push, deliveries)
             if outcome is None:
                 break

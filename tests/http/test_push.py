@@ -330,6 +330,15 @@ def test_a_consumer_that_recovers_is_called_at_once_again(topic: Topic, consumer
     assert clock.now() < START_MS + 4_000
 
 
+def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer, clock: Clock) -> None:
+    topic.group("billing", push={"url": URL, "batch": 1}, backoff_ms=[1_000, 40_000])
+    topic.produce("a", "b")
+    consumer.answers = [Answer(500), Answer(200), Answer(500)]
+    topic.client.api.service.pushing.run("orders")
+    assert consumer.bodies == [["a"], ["a"], ["b"], ["b"]]
+    assert clock.now() < START_MS + 4_000
+
+
 def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, consumer: Consumer) -> None:
     other = topic.group("shipping", push={"url": "https://ship.example/"})
     consumer.react = lambda call: Answer(500 if call.url == URL else 200)
