@@ -331,12 +331,18 @@ def test_a_consumer_that_recovers_is_called_at_once_again(topic: Topic, consumer
 
 
 def test_the_pause_begins_anew_after_a_success(topic: Topic, consumer: Consumer, clock: Clock) -> None:
-    topic.group("billing", push={"url": URL, "batch": 1}, backoff_ms=[1_000, 40_000])
-    topic.produce("a", "b")
-    consumer.answers = [Answer(500), Answer(200), Answer(500)]
-    topic.client.api.service.pushing.run("orders")
-    assert consumer.bodies == [["a"], ["a"], ["b"], ["b"]]
-    assert clock.now() < START_MS + 4_000
+    group = topic.group("billing", push={"url": URL, "batch": 1}, backoff_ms=[1_000, 40_000])
+    topic.produce("a", "b", "c")
+    at: list[int] = []
+
+    def answer(_call: Any) -> Answer:
+        at.append(clock.now() - START_MS)
+        return Answer(500 if len(at) in (1, 3) else 200)
+
+    consumer.react = answer
+    run(group)
+    assert consumer.bodies[:3] == [["a"], ["a"], ["b"]]
+    assert at == [0, 1_000, 1_000, 2_000, 2_000]
 
 
 def test_other_groups_are_called_while_one_pauses(topic: Topic, group: Group, consumer: Consumer) -> None:
