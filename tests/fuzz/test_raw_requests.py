@@ -100,7 +100,7 @@ def answered(operation: str, raw: bytes, query: str = "", path: dict[str, str] |
 
 def _there() -> dict[str, str]:
     ids = {"transaction_id": known().transaction_ids[0], "correlation_id": known().correlation_ids[0]}
-    return {**NAMES, "message_id": known().message_ids[0], **ids}
+    return {**NAMES, "message_id": known().message_ids[0], "secret_id": known().secret_id, **ids}
 
 
 @pytest.mark.parametrize("operation", WITH_BODY)
@@ -144,7 +144,10 @@ def test_any_query_gets_a_documented_answer(operation: str, query: str) -> None:
 @given(data=st.data())
 def test_any_name_in_the_path_gets_a_documented_answer(operation: str, data: st.DataObject) -> None:
     given_names = st.fixed_dictionaries(
-        {}, optional=dict.fromkeys(("topic", "group", "message_id", "transaction_id", "correlation_id"), names)
+        {},
+        optional=dict.fromkeys(
+            ("topic", "group", "message_id", "transaction_id", "correlation_id", "secret_id"), names
+        ),
     )
     answered(operation, b"", path=data.draw(given_names))
 
