@@ -29,20 +29,23 @@ class Asker:
         Raises what a produce raises, and ReplyTimeout. A StoreUnavailable has the id if the message may be stored."""
         began_at_ms, asked_at_ms = self._runtime.uptime(), self._runtime.now()
         correlation = Correlation("", "", asked_at_ms, timeout_ms, self._runtime.entropy(NONCE_BYTES))
+        correlation_id, is_sent = "", False
 
         def request(current: Topic) -> list[Sending]:
-            nonlocal correlation
+            nonlocal correlation, correlation_id
             correlation = replace(correlation, topic_id=current.id, topic_name=current.name)
             sending = parse(current)
             correlation_id, reply_by_ms = self._correlations.sign(correlation), correlation.reply_by_ms
             sending.message = replace(sending.message, correlation_id=correlation_id, reply_by_ms=reply_by_ms)
             return [sending]
 
-        with deadline.within(began_at_ms + timeout_ms):
-            self._send(topic, request)
         until_ms = None if wait_ms >= timeout_ms else began_at_ms + wait_ms
-        correlation_id = self._correlations.sign(correlation)
         try:
+            with deadline.within(began_at_ms + timeout_ms):
+                self._send(topic, request)
+            is_sent = True
             return correlation_id, self._waiter.wait(correlation, until_ms)
         except StoreUnavailable as trouble:
+            if not correlation_id or not (is_sent or trouble.outcome_unknown):
+                raise
             raise StoreUnavailable(trouble.detail, outcome="unknown", correlation_id=correlation_id) from trouble
