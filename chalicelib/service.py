@@ -18,12 +18,12 @@ from chalicelib.producing import Producing
 from chalicelib.producing.hooks import SendHooks
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.push.wakes import Wakes
-from chalicelib.reading import Reading
 from chalicelib.store import Store
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
     from chalicelib.push.pushing import Pushing
+    from chalicelib.reading import Reading
     from chalicelib.requests import Requests
     from chalicelib.upkeep.sweeps import Sweeps
 
@@ -50,11 +50,17 @@ class Service:
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.admin = Admin(env, log, self.cursors, self.transactions)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
-        self.reading = Reading(env, log, self.delays)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Imported by the first call that needs it, so that no other waits for it."""
+        from chalicelib.reading import Reading
+
+        return Reading(self.env, self.log, self.delays)
 
     @cached_property
     def requests(self) -> Requests:
-        """Imported by the first of them, so that no other call waits for it."""
+        """Imported by the first of them, for the same reason."""
         from chalicelib.requests import Requests
 
         return Requests(self.env, self.signing_key, self.log, self.producing, self.consuming)

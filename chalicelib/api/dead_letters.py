@@ -9,8 +9,7 @@ from chalicelib.base.fields import Answer, Sometimes, optional, request
 from chalicelib.base.limits import ID_CHARS_MAX
 from chalicelib.base.schema import batch, integer, string
 from chalicelib.catalogue.topic import Topic
-from chalicelib.dead_letters.dead_letter import DeadLetter
-from chalicelib.dead_letters.redrive import RedriveResult
+from chalicelib.dead_letters.dead_letter import DeadLetter, RedriveResult
 from chalicelib.service import Service
 
 DEAD_LETTERS = Family("Dead letters", __doc__)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import TYPE_CHECKING
+
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters.bury import Burial
-from chalicelib.dead_letters.queue import DeadLetterQueue
-from chalicelib.dead_letters.redrive import Redrive
 from chalicelib.delays import Delays
 from chalicelib.log import Log
 
+if TYPE_CHECKING:
+    from chalicelib.dead_letters.queue import DeadLetterQueue
+    from chalicelib.dead_letters.redrive import Redrive
+
 
 class DeadLetters:
+    """Any pop may bury. The rest is imported by the first call that needs it, so that no other waits for it."""
+
     def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays) -> None:
         self.burial = Burial(env)
-        self.queue = DeadLetterQueue(env, log.reader, delays.messages)
-        self.redrive = Redrive(env, self.queue, cursors)
+        self._env, self._log, self._cursors, self._delays = env, log, cursors, delays
+
+    @cached_property
+    def queue(self) -> DeadLetterQueue:
+        from chalicelib.dead_letters.queue import DeadLetterQueue
+
+        return DeadLetterQueue(self._env, self._log.reader, self._delays.messages)
+
+    @cached_property
+    def redrive(self) -> Redrive:
+        from chalicelib.dead_letters.redrive import Redrive
+
+        return Redrive(self._env, self.queue, self._cursors)

@@ -52,6 +52,17 @@ class DeadLetter(Answer):
         return self.queue, self.offset
 
 
+@dataclass(frozen=True, slots=True)
+class RedriveResult(Answer):
+    """The outcome of a redrive.
+
+    redriven: How many messages left the dead letters.
+    remaining: How many of the group's messages are still in the dead letters."""
+
+    redriven: int = required(integer(examples=[1]))
+    remaining: int = required(integer())
+
+
 def put(letter: DeadLetter, is_another: bool) -> Write:
     """`is_another`: the message has a letter from before a reset, which this one replaces."""
     guard = Exists(("epoch",)) if is_another else Absent(("epoch",))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from chalicelib.base.errors import GroupNotFound
-from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
-from chalicelib.base.schema import integer
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -17,7 +14,7 @@ from chalicelib.cursors.cursor import Cursor, read_again
 from chalicelib.cursors.cursor_writes import redriven, write
 from chalicelib.cursors.lease import parked, runs
 from chalicelib.dead_letters import dead_letter
-from chalicelib.dead_letters.dead_letter import DeadLetter
+from chalicelib.dead_letters.dead_letter import DeadLetter, RedriveResult
 from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX, DeadLetterQueue, by_cursor
 from chalicelib.table import keys
 from chalicelib.table.writes import Key, Refused
@@ -25,17 +22,6 @@ from chalicelib.table.writes import Key, Refused
 REDRIVEN_LEASES_MAX = LEASES_MAX // 2
 """With this many leases a cursor accepts no more redriven messages: the remaining room is for consumers. Adjacent
 messages share a lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class RedriveResult(Answer):
-    """The outcome of a redrive.
-
-    redriven: How many messages left the dead letters.
-    remaining: How many of the group's messages are still in the dead letters."""
-
-    redriven: int = required(integer(examples=[1]))
-    remaining: int = required(integer())
 
 
 class Redrive:
