@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import IDLE_CONSUMER_MS, OFFSET_MAX, RETENTION_MS_MIN, SECOND_MS
+from chalicelib.base.limits import DEDUP_MS, IDLE_CONSUMER_MS, OFFSET_MAX, RETENTION_MS_MIN, SECOND_MS
 from chalicelib.producing.depths import LOOK_MS
 from chalicelib.store import Range
 from tests.support.client import Answer, Client, Group, Topic, bodies
@@ -96,6 +96,10 @@ def test_a_message_that_hops_does_not_go_to_a_full_queue(store: TroubledStore, c
     fill(topic, full)
     store.before = throttled_queue(queue)
     assert send(topic).json["messages"][0]["queue"] == open_
+    store.before = unavailable()
+    fill(topic, open_)
+    store.before = throttled_queue(queue)
+    assert send(topic).problem == (503, "StoreUnavailable")
 
 
 def test_delayed_messages_are_not_refused_and_not_counted(client: Client, topic: Topic, group: Group) -> None:
@@ -125,6 +129,13 @@ def test_a_repeat_of_a_stored_message_gets_its_first_result(client: Client, topi
         assert {made["error"]["code"] for made in new} == {"QueueFull"}
     assert send(topic, {"dedup_id": "d"}).json["messages"] == [first]
     assert len(topic.read()["messages"]) == DEPTH
+
+
+def test_a_repeat_after_five_minutes_is_a_new_message(client: Client, topic: Topic, group: Group) -> None:
+    assert send(topic, {"dedup_id": "d"}).status == 200
+    fill(topic)
+    client.clock.sleep(DEDUP_MS)
+    assert refused(send(topic, {"dedup_id": "d"}))
 
 
 # -- who counts -------------------------------------------------------------------------------------------------------
