@@ -39,7 +39,8 @@ class Decisions:
         messages = [sending.message for sending in sendings]
         entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now)
         _demand_answerable(entry)
-        self._producing.choose_queues(topic, sendings)
+        if zoned := [sending for sending in sendings if sending.zone is not None]:
+            self._producing.choose_queues(topic, zoned)
         asked = tuple(_asked(sending) for sending in sendings)
         until_ms = now + ask.rollback_after_ms
         begun = Undecided(entry, asked, ask.check_after_ms, until_ms, now + ask.check_after_ms)
