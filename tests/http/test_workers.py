@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from chalicelib.push.outside import Answer as PushAnswer
 from client.worker import PAUSES_S, Message, Refused, Reply, Retry, Service, Worker
 from tests.support.client import Answer, Client, Group, Json, Topic
 from tests.support.clock import Clock
+from tests.support.consumer import Consumer
 from tests.support.troubled_store import TroubledStore, unknown
 
 
@@ -71,6 +73,20 @@ def test_a_pushed_function_answers_requests_and_returns_what_failed(
     assert [each["itemIdentifier"] for each in failures] == [event["messages"][1]["message_id"]]
     assert failures[0]["reason"].startswith("ValueError: ")
     assert [reply_to(topic, each).status for each in asked] == [200, 202, 200]
+
+
+def test_a_function_that_a_group_pushes_to_answers_its_requests(client: Client, service: Service) -> None:
+    topic = client.topic("sums")
+    worker = service.worker(add)
+    consumer = Consumer(react=lambda call: PushAnswer(200, json.dumps(worker.on_push(call.json)).encode()))
+    pushing = Client(client.store, client.clock, 7, consumer.outside())
+    group = Topic(pushing, "sums").group("adders", push={"function": "adder"}, max_attempts=1)
+    asked = [ask(topic, body) for body in ("1+1", "one+one", "2+2")]
+    pushing.api.service.pushing.run("sums")
+    assert [reply_to(topic, each).status for each in asked] == [200, 202, 200]
+    [letter] = pushing.get(f"{group.path}/dead").json["messages"]
+    assert (letter["body"], letter["reason"][:12]) == ("one+one", "ValueError: ")
+    assert group.totals() == (0, 0, 0, 1)
 
 
 @pytest.mark.parametrize(
