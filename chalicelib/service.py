@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from chalicelib.admin import Admin
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import SigningKey
@@ -22,6 +21,7 @@ from chalicelib.store import Store
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
+    from chalicelib.admin import Admin
     from chalicelib.push.pushing import Pushing
     from chalicelib.reading import Reading
     from chalicelib.requests import Requests
@@ -48,12 +48,18 @@ class Service:
         self.outside, self.wakes = outside, Wakes(runtime, outside)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.wakes.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
-        self.admin = Admin(env, log, self.cursors, self.transactions)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
 
     @cached_property
-    def reading(self) -> Reading:
+    def admin(self) -> Admin:
         """Imported by the first call that needs it, so that no other waits for it."""
+        from chalicelib.admin import Admin
+
+        return Admin(self.env, self.log, self.cursors, self.transactions)
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Imported by the first call that needs it, for the same reason."""
         from chalicelib.reading import Reading
 
         return Reading(self.env, self.log, self.delays)

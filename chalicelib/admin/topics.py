@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import PURGE_MS
-from chalicelib.base.message import QUEUE
-from chalicelib.base.schema import integer
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.progress import END_OFFSET
+from chalicelib.cursors.progress import QueueOffsets
 from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys
 from chalicelib.store.paging import page
@@ -27,17 +23,6 @@ if TYPE_CHECKING:
     from chalicelib.admin.draining import Draining
 
 _ID_CHARS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOffsets(Answer):
-    """The offsets of one queue.
-
-    first_offset: The offset of the oldest message that can be read."""
-
-    queue: int = required(QUEUE)
-    first_offset: int = required(integer())
-    end_offset: int = required(END_OFFSET)
 
 
 class Topics:

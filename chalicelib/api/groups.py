@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from chalicelib.admin.groups import GroupDetails, OneQueue
 from chalicelib.api.operation import DELETED, GROUP, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import InvalidFilter
 from chalicelib.base.fields import Answer, Label, check, optional, request, required
@@ -16,6 +15,9 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import QueueProgress
 from chalicelib.producing.new_message import parse_queue, unchecked
 from chalicelib.service import Service
+
+if TYPE_CHECKING:
+    from chalicelib.admin.groups import GroupDetails, OneQueue
 
 GROUPS = Family("Groups", __doc__)
 

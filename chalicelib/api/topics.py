@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from chalicelib.admin.topics import QueueOffsets
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import QueuesDraining
 from chalicelib.base.fields import Answer, Sometimes
@@ -10,6 +9,7 @@ from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import array, instant
 from chalicelib.catalogue.topic import Topic as StoredTopic
 from chalicelib.catalogue.topic import TopicSettings
+from chalicelib.cursors.progress import QueueOffsets
 from chalicelib.service import Service
 
 TOPICS = Family("Topics", __doc__)

@@ -15,6 +15,17 @@ from chalicelib.cursors.cursor import Cursor, completed
 END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
 
+@dataclass(frozen=True, slots=True)
+class QueueOffsets(Answer):
+    """The offsets of one queue.
+
+    first_offset: The offset of the oldest message that can be read."""
+
+    queue: int = required(QUEUE)
+    first_offset: int = required(integer())
+    end_offset: int = required(END_OFFSET)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProgress(Answer):
     """How far the group is in one queue.
