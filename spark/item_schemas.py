@@ -1,7 +1,7 @@
 """The schemas of what the pipeline reads of an export: its items, and the packed messages in them.
 
 A row of `ITEMS` is one item of the table, as an export has it. `kind` says which struct of the row is filled; all
-others are null. Kinds without a struct (`directory`, `window`, `alarm`, `sweep`, `secret`) have nothing
+others are null. Kinds without a struct have nothing
 that a job needs; the value of the secret is never read. Times are in ms since the epoch, sizes in bytes.
 """
 
@@ -47,6 +47,8 @@ KINDS: dict[str, StructType | None] = {
     "topic": struct(
         name=_STRING,
         queues=_INT,
+        readers=_INT,  # queues that are read: more than `queues` while some drain
+        most=_INT,  # the most queues that the topic ever had
         retention_ms=_LONG,
         past_retentions=ArrayType(struct(until_ms=_LONG, retention_ms=_LONG)),  # of what was stored until then
         index_keys=_BOOL,
@@ -87,7 +89,9 @@ KINDS: dict[str, StructType | None] = {
     ),
     "window": None,
     "alarm": None,
-    "segment": struct(queue=_INT, base=_LONG, end=_LONG, bytes=_LONG, entries=ArrayType(SEGMENT_ENTRY)),
+    "push_slot": None,
+    "push_pause": None,
+    "segment": struct(queue=_INT, base=_LONG, end=_LONG, bytes=_LONG, entries=ArrayType(SEGMENT_ENTRY), closed=_BOOL),
     "payload": struct(entry_id=_BYTES, piece=_INT, data=_BYTES),
     "retry_page": struct(group_id=_STRING, queue=_INT, due_ms=_LONG, page_id=_STRING, retries=ArrayType(LEASE)),
     "delayed": struct(queue=_INT, due_ms=_LONG, entry=ENTRY, cancelled=_BOOL),

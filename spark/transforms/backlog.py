@@ -50,7 +50,7 @@ def _places(items: DataFrame, now_ms: int) -> DataFrame:
     return (
         groups.join(whose.unionByName(shared), ["topic_id", "group_id"])
         .join(F.broadcast(topics(items)), "topic_id")
-        .select("*", F.explode(F.sequence(F.lit(0), F.col("queues") - 1)).alias("queue"))
+        .select("*", F.explode(F.sequence(F.lit(0), F.col("readers") - 1)).alias("queue"))
         .select("topic", "group", "starts", "ordered", "is_forgotten", *_PLACE)
     )
 

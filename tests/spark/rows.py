@@ -26,7 +26,15 @@ def item(kind: str, topic_id: str, **fields: Any) -> Row:
 
 
 def topic(name: str, **fields: Any) -> Row:
-    usual = {"queues": 1, "retention_ms": 3 * DAY, "created_at_ms": OLD, "version": 0}
+    queues = fields.get("queues", 1)
+    usual = {
+        "queues": 1,
+        "readers": queues,
+        "most": queues,
+        "retention_ms": 3 * DAY,
+        "created_at_ms": OLD,
+        "version": 0,
+    }
     return item("topic", f"T{name}", name=name, index_keys=False, delays=True, **{**usual, **fields})
 
 
@@ -42,12 +50,21 @@ def entry(number: int, count: int = 1, at: int = OLD, pieces: int | None = None,
     }
 
 
-def segment(name: str, base: int, *entries: Row, queue: int = 0, end: int | None = None, full: bool = False) -> Row:
+def segment(name: str, base: int, *entries: Row, queue: int = 0, end: int | None = None, **flags: bool) -> Row:
     end = base + sum(held["count"] for held in entries) if end is None else end
-    size = 700 if full else 100
+    size = 700 if flags.get("full") else 100
     offsets = accumulate((held["count"] for held in entries), initial=base)
     placed = [{**held, "offset": offset} for held, offset in zip(entries, offsets, strict=False)]
-    return item("segment", f"T{name}", queue=queue, base=base, end=end, bytes=size, entries=placed)
+    return item(
+        "segment",
+        f"T{name}",
+        queue=queue,
+        base=base,
+        end=end,
+        bytes=size,
+        entries=placed,
+        closed=flags.get("closed", False),
+    )
 
 
 def group(name: str, starts: tuple[int, ...] = (), mode: str = "clustering", created_at_ms: int = OLD) -> Row:

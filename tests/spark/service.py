@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.catalogue import topic as topics
+from chalicelib.push.outside import Answer
 from chalicelib.table import keys
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
 from tests.http.test_transactions import begin, commit, roll_back
 from tests.support.client import Client, Json, Topic
+from tests.support.consumer import Consumer
 
 DAY_MS = 86_400_000
 
@@ -50,7 +53,7 @@ def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client), _held(client)]
-    made.append(_questions(client))
+    made += [_shrunk(client), _questions(client), _called(client)]
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -156,6 +159,30 @@ def _questions(client: Client) -> Topic:
     assert fetch(client, waited, wait_ms=5000).status == 504
     client.clock.sleep(120_000)
     asked(topic, timeout_ms=3_600_000)
+    return topic
+
+
+def _shrunk(client: Client) -> Topic:
+    """Two queues have left, one of them with messages, and one drains."""
+    topic = client.topic("shrunk", queues=4)
+    group = topic.group("slow")
+    topic.produce("settled", queue=2)
+    group.ack(group.take_one())
+    topic.produce("not yet", queue=1)
+    assert client.put(topic.path, queues=1).status == 200
+    client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
+    for _ in range(3):
+        client.api.service.sweeps.check()
+    return topic
+
+
+def _called(client: Client) -> Topic:
+    """A group that is pushed, and fails."""
+    pushing = Client(client.store, client.clock, seed=2, outside=Consumer(otherwise=Answer(500)).outside())
+    topic = pushing.topic("called")
+    topic.group("webhook", push={"url": "https://shop.example/"}, backoff_ms=[1000])
+    topic.produce("call")
+    pushing.api.service.pushing.run("called")
     return topic
 
 

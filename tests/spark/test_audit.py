@@ -79,6 +79,23 @@ WRONG: dict[str, tuple[list[Row], Found]] = {
     ),
     "head": ([topic("head"), segment("head", 5, entry(1))], {("head", VIOLATION)}),
     "queue": ([topic("queue"), segment("queue", 0, entry(1), queue=1)], {("queue", VIOLATION)}),
+    "closed": (
+        [topic("closed"), segment("closed", 0, entry(1), closed=True), segment("closed", 1, entry(2))],
+        {("closed", VIOLATION)},
+    ),
+    "left-open": (
+        [topic("left-open", most=2), segment("left-open", 0, entry(1), queue=1)],
+        {("left_open", DOUBT)},
+    ),
+    "left-unsettled": (
+        [
+            topic("left-unsettled", most=2),
+            segment("left-unsettled", 0, entry(1, 5), queue=1, closed=True),
+            group("left-unsettled"),
+            cursor("left-unsettled", 3, queue=1),
+        ],
+        {("left_unsettled", DOUBT)},
+    ),
     "twice": (
         [topic("twice"), segment("twice", 0, entry(1), entry(1))],
         {("entry_twice", VIOLATION)},
@@ -329,6 +346,17 @@ RIGHT: dict[str, list[Row]] = {
         delayed("transactions", 8, OLD),
         decision("transactions", 1, ((OLD, 9),), entry(1)),
         decided("transactions", 10, 11, at=AGO),
+    ],
+    "draining": [
+        topic("draining", queues=1, readers=2, most=4),
+        segment("draining", 0, entry(1, 5), queue=1),
+        segment("draining", 0, entry(2, 5), queue=2, closed=True),
+        segment("draining", 0, entry(3, 5, AGO), queue=3),
+        segment("draining", 5, queue=3, closed=True),
+        group("draining", (0, 0, 5, 0)),
+        cursor("draining", 3, queue=1),
+        cursor("draining", 5, queue=2),
+        cursor("draining", 1, queue=3),
     ],
     "deleted": [segment("deleted", 7, entry(1), entry(1)), payload("deleted", 2)],
 }

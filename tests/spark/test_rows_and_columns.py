@@ -44,7 +44,11 @@ def entry(random: Random) -> Item:
 def segment(random: Random) -> Item:
     entries = [entry(random) for _ in range(random.choice((0, 1, 1, 2, 32)))]
     made = items.segment(*entries, base=random.choice(NUMBERS), queue=random.randrange(64), topic="ü" * 3)
-    return {**made, "bytes": random.choice(NUMBERS), **random.choice(({}, {"closed": True}))}
+    return {
+        **made,
+        "bytes": random.choice(NUMBERS),
+        **random.choice(({}, {"closed": True}, {"closed": True, "left": 7})),
+    }
 
 
 def payload(random: Random) -> Item:

@@ -25,7 +25,7 @@ _ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d"
 _ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY)])))])
 _HEAD = [("pk", _S), ("sk", _S), ("ttl", _N)]
 _TYPED = {
-    "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("closed", _BOOL), ("entries", _ENTRIES)]),
+    "segment": pa.struct([*_HEAD, ("end", _N), ("bytes", _N), ("closed", _BOOL), ("left", _N), ("entries", _ENTRIES)]),
     "payload": pa.struct([*_HEAD, ("data", _B)]),
 }
 _KEYS = pa.struct([("pk", _S), ("sk", _S)])
@@ -122,10 +122,12 @@ def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.St
     listed = pa.ListArray.from_arrays(
         bounds, pa.StructArray.from_arrays(placed, fields=list(kind.value_type)), type=kind
     )
-    columns = [queue, base, end, filled, listed]
+    closed = pc.struct_field(item.typed, ["closed", "BOOL"])
+    left = pc.cast(_demanded(pc.struct_field(item.typed, ["left", "N"]), _NUMBER), pa.int64())
+    columns = [queue, base, end, filled, listed, pc.fill_null(closed, False)]
     total = np.concatenate([[0], np.cumsum(weight)])[bounds.to_numpy()]
-    closed = np.where(_valid(pc.struct_field(item.typed, ["closed", "BOOL"])), len("closed") + _BOOL_BYTES, 0)
-    size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes") + closed
+    size = len("entries") + _MAP_BYTES + np.diff(total) + _weights(end, "end") + _weights(filled, "bytes")
+    size += np.where(_valid(closed), len("closed") + _BOOL_BYTES, 0) + _weights(left, "left")
     return pa.StructArray.from_arrays(columns, fields=list(target)), size
 
 

@@ -25,6 +25,7 @@ _PREFIXES = {
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
+    "push": {"slot": "push_slot", "pause": "push_pause"},
     "service": {"sweep": "sweep", "signing-key": "secret"},
 }
 """Partitions that hold several kinds: the beginning of the sort key tells them apart."""

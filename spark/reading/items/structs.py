@@ -21,9 +21,12 @@ def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
 
 
 def _topic(key: Key, item: Attributes) -> dict[str, Any]:
+    queues = item.number("queues")
     return {
         "name": key.sk,
-        "queues": item.number("queues"),
+        "queues": queues,
+        "readers": item.number("readers") if "readers" in item else queues,
+        "most": item.number("most") if "most" in item else queues,
         "retention_ms": item.number("retention_ms"),
         "past_retentions": [_past(pair) for pair in item.many("past_retentions")] if "past_retentions" in item else [],
         "index_keys": item.flag("index_keys"),
@@ -130,6 +133,7 @@ def _segment(key: Key, item: Attributes) -> dict[str, Any]:
         "end": item.number("end"),
         "bytes": item.number("bytes"),
         "entries": list(_placed(item.many("entries"), base)),
+        "closed": item.maybe_flag("closed", False),
     }
 
 

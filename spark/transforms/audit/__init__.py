@@ -17,7 +17,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.audit.cursors import of_cursors, of_groups
+from spark.transforms.audit.cursors import of_cursors, of_groups, of_left_queues
 from spark.transforms.audit.decisions import of_decisions, of_waiting
 from spark.transforms.audit.entry_ids import of_entries
 from spark.transforms.audit.findings import COST, DOUBT, VIOLATION, Moment, finding, findings
@@ -40,6 +40,7 @@ _CHECKS = (
     of_entries,
     of_groups,
     of_cursors,
+    of_left_queues,
     of_offsets,
     of_letters,
     of_pages,

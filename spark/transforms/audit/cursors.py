@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark.transforms.audit.findings import Moment, finding, findings, proved
-from spark.transforms.audit.log import ends
+from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
+from spark.transforms.audit.log import ends, topics
 
 ACKED, MOVED = "61", "6D"
 """The letters that a mark begins with, `a` and `m`, in hex. After it comes a bit mask, its first byte the lowest."""
@@ -110,3 +110,17 @@ def of_groups(items: DataFrame, moment: Moment) -> DataFrame:
     said = F.format_string("group %s starts here; the log ends at %d", F.col("name"), log_end)
     severity = proved(moment.has_seen(F.col("created_at_ms")))
     return findings(known, finding("start_beyond_end", start > log_end, start, said, severity))
+
+
+def of_left_queues(items: DataFrame, moment: Moment) -> DataFrame:
+    """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (What a
+    redrive brings back later, the topic reads again.)"""
+    settings = topics(items).select("topic_id", "readers", "retention_ms", "past_retentions")
+    standing = cursors(items).where("mode != 'broadcast'").drop("created_at_ms")
+    left = standing.join(F.broadcast(settings), "topic_id").where("queue >= readers")
+    known = left.join(F.broadcast(ends(items)), ["topic_id", "queue"])
+    next_, log_end = F.col("next"), F.col("end")
+    is_unsettled = (next_ < log_end) & ~is_past(F.col("last_at_ms"), moment.now_ms)
+    said = F.concat(named(), F.format_string(" stands here; the log ends at %d, and the queue has left", log_end))
+    severity = proved(moment.is_still(F.coalesce("at_ms", F.lit(0))))
+    return findings(known, finding("left_unsettled", is_unsettled, next_, said, severity))

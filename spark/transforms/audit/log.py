@@ -13,17 +13,19 @@ SEGMENT_ENTRIES_MAX = 32
 
 
 def topics(items: DataFrame) -> DataFrame:
-    """`topic_id`, `topic`, `queues`, `retention_ms`, `past_retentions`, `created_at_ms`, `version` of each topic."""
+    """Of each topic `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
+    `created_at_ms`, `version`."""
     return items.where("kind = 'topic'").select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
 
 def _of_topic() -> list[str]:
-    return [f"topic.{name}" for name in ("queues", "retention_ms", "past_retentions", "created_at_ms", "version")]
+    names = ("queues", "readers", "most", "retention_ms", "past_retentions", "created_at_ms", "version")
+    return [f"topic.{name}" for name in names]
 
 
 def segments(items: DataFrame) -> DataFrame:
     """Each segment: `topic_id`, `queue`, `base`, `end`, `ttl`; `messages` of its entries; `first_at_ms`, `last_at_ms`:
-    when they were stored; `is_full`."""
+    when they were stored; `is_full`; `is_closed`."""
     entries = F.col("segment.entries")
     return items.where("kind = 'segment'").select(
         "topic_id",
@@ -35,6 +37,7 @@ def segments(items: DataFrame) -> DataFrame:
         F.array_min(entries["stored_at_ms"]).alias("first_at_ms"),
         F.array_max(entries["stored_at_ms"]).alias("last_at_ms"),
         ((F.col("segment.bytes") >= SEGMENT_FULL_BYTES) | (F.size(entries) >= SEGMENT_ENTRIES_MAX)).alias("is_full"),
+        F.col("segment.closed").alias("is_closed"),
     )
 
 
@@ -45,35 +48,65 @@ def entries(items: DataFrame) -> DataFrame:
 
 
 def ends(items: DataFrame) -> DataFrame:
-    """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `is_dense`: they have no gap
-    and no overlap, as far as the sum of their sizes tells."""
-    held = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", "segment.end")
+    """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `last_at_ms`, when its last
+    message was stored, `is_dense`: they have no gap and no overlap, as far as the sum of their sizes tells."""
+    last_at_ms = F.array_max("segment.entries.stored_at_ms").alias("last_at_ms")
+    held = items.where("kind = 'segment'").select(
+        "topic_id", "segment.queue", "segment.base", "segment.end", last_at_ms
+    )
     return (
         held.groupBy("topic_id", "queue")
-        .agg(F.min("base").alias("first"), F.max("end").alias("end"), F.sum(held.end - held.base).alias("held"))
-        .select("topic_id", "queue", "first", "end", (F.col("end") - F.col("first") == F.col("held")).alias("is_dense"))
+        .agg(
+            F.min("base").alias("first"),
+            F.max("end").alias("end"),
+            F.max("last_at_ms").alias("last_at_ms"),
+            F.sum(held.end - held.base).alias("held"),
+        )
+        .select(
+            "topic_id",
+            "queue",
+            "first",
+            "end",
+            "last_at_ms",
+            (F.col("end") - F.col("first") == F.col("held")).alias("is_dense"),
+        )
     )
 
 
 def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
     """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next segment begins there. `head`: the
-    first segment begins at 0, unless messages before it may have expired. `queue`: the topic has this queue."""
+    first segment begins at 0, unless messages before it may have expired. `queue`: the topic has, or had, this queue.
+    `closed`: a closed log does not go on. `left_open`: the log of a queue that has left is closed."""
     order = Window.partitionBy("topic_id", "queue").orderBy("base")
-    prior = [F.lag(name).over(order).alias(f"prior_{name}") for name in ("end", "is_full", "last_at_ms", "ttl")]
-    chain = segments(items).select("*", *prior).join(F.broadcast(topics(items)), "topic_id")
+    prior = [
+        F.lag(name).over(order).alias(f"prior_{name}") for name in ("end", "is_full", "last_at_ms", "ttl", "is_closed")
+    ]
+    is_last = F.lead("base").over(order).isNull().alias("is_last")
+    chain = segments(items).select("*", *prior, is_last).join(F.broadcast(topics(items)), "topic_id")
     base, end, prior_end = F.col("base"), F.col("end"), F.col("prior_end")
     entries_end = base + F.col("messages")
     is_headless = prior_end.isNull() & (base > 0) & ~is_past(F.col("created_at_ms"), moment.now_ms)
     said_end = F.format_string("ends at %d; its entries end at %d", end, entries_end)
     said_head = F.lit("the log begins here, though nothing can have expired")
-    said_queue = F.format_string("a log, but the topic has %d queues", F.col("queues"))
+    said_queue = F.format_string("a log, but the topic had %d queues at most", F.col("most"))
+    has_left = (F.col("queue") >= F.col("readers")) & (F.col("queue") < F.col("most"))
+    is_open = has_left & F.col("is_last") & ~F.col("is_closed")
+    said_open = F.format_string("the log is open, but %d queues are read", F.col("readers"))
     return findings(
         chain,
         finding("segment_end", end != entries_end, base, said_end),
         finding("overlap", prior_end > base, base, F.format_string("the segment before it ends at %d", prior_end)),
         _hole(moment),
         finding("head", is_headless, base, said_head, proved(F.col("version") == 0)),
-        finding("queue", (F.col("queue") >= F.col("queues")) & prior_end.isNull(), base, said_queue),
+        finding("queue", (F.col("queue") >= F.col("most")) & prior_end.isNull(), base, said_queue),
+        finding(
+            "closed",
+            F.coalesce("prior_is_closed", F.lit(False)),
+            base,
+            F.lit("the segment before it is closed"),
+            proved(moment.has_seen(F.col("first_at_ms"))),
+        ),
+        finding("left_open", is_open, base, said_open, proved(moment.is_still(F.col("created_at_ms")))),
     )
 
 
