@@ -19,12 +19,12 @@ _LEASE_MS = 60_000
 
 
 def messages_of(service: Service, topic: Topic) -> Iterator[Stored]:
-    """All unexpired messages of the log."""
-    positions = dict.fromkeys(range(topic.queues), 0)
+    """All unexpired messages of the log, those of queues that have left too."""
+    positions = dict.fromkeys(range(topic.most), 0)
     while positions:
         messages, token = service.reading.lookup.read(topic, positions, _PAGE)
         yield from messages
-        positions = positions_of(token, topic.queues) if token else {}
+        positions = positions_of(token, topic.most) if token else {}
 
 
 def read_log(service: Service, topic: Topic, history: History) -> None:

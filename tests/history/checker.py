@@ -202,12 +202,15 @@ def _no_message_is_stored_twice_or_unsent(case: Case) -> Iterator[str]:
 
 
 def _keys_keep_their_order(case: Case) -> Iterator[str]:
-    """Messages of a key lie in one queue, those of one producer in the order in which they were acknowledged."""
+    """Messages of a key lie in one queue, those of one producer in the order in which they were acknowledged. Where the
+    number of queues changes, they lie in one queue for each number, and in order in each queue."""
+    counts = {resized.queues for resized in case.history.resized}
     by_producer: dict[str, list[Place]] = defaultdict(list)
     queues: dict[str, set[int]] = defaultdict(set)
     for sent in case.history.sent:
         if sent.key is not None and sent.place is not None and case.history.log.get(sent.place) == sent.body:
-            by_producer[f"{sent.body.split('-')[0]} {sent.key}"].append(sent.place)
+            queue = sent.place[0] if counts else "all"
+            by_producer[f"{sent.body.split('-')[0]} {sent.key} in queue {queue}"].append(sent.place)
     for (queue, _), body in case.history.log.items():
         if key := case.keys.get(body):
             queues[key].add(queue)
@@ -215,7 +218,7 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
         if places != sorted(places):
             yield f"{producer} lies at {places}"
     for key, spread in queues.items():
-        if len(spread) > 1:
+        if len(spread) > 1 + len(counts):
             yield f"{key} lies in the queues {sorted(spread)}"
 
 
@@ -478,7 +481,11 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     given: lost to the next pop, or replaced by an extend or a nack."""
     others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
-    given_up: set[object] = set()
+    given_up: set[object] = {
+        pop.began_ms  # nobody heard of its lease, which the next pop took over
+        for pop in case.history.pops
+        if pop.group == ack.group and pop.is_troubled and since_ms < pop.at_ms and pop.began_ms <= ack.at_ms
+    }
     for (group, place), deliveries in case.delivered.items():
         if (group, place[0]) != (ack.group, ack.place[0]):
             continue
@@ -632,6 +639,11 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _settled_queues_leave(case: Case) -> Iterator[str]:
+    if case.history.draining:
+        yield f"the queues {case.history.draining} are settled, and drain still"
+
+
 def _a_request_has_one_reply_for_ever(case: Case) -> Iterator[str]:
     yield from requests.a_request_has_one_reply_for_ever(case.history)
 
@@ -720,6 +732,7 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _settled_queues_leave,
     _a_request_has_one_reply_for_ever,
     _a_time_out_is_final,
     _a_reply_comes_in_time_or_never,

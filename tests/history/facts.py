@@ -163,6 +163,14 @@ class Replied:
 
 
 @dataclass(slots=True)
+class Resized:
+    """A request to change the number of queues."""
+
+    queues: int
+    began_ms: int
+
+
+@dataclass(slots=True)
 class Paused:
     """A request to pause a group, or to resume it."""
 
@@ -300,6 +308,9 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    resized: list[Resized] = field(default_factory=list)
+    draining: list[int] = field(default_factory=list)
+    """The queues that still drain when all was settled for a while."""
     fetched: list[Fetched] = field(default_factory=list)
     replied: list[Replied] = field(default_factory=list)
     begun: list[Begun] = field(default_factory=list)

@@ -46,7 +46,8 @@ class Consumer(Actor):
         random, caller = self._random, self._world.caller(service)
         while self._left:
             self._left -= 1
-            self._world.sleep(random.randrange(400) * (CONSUMERS_LULL if self._world.plan.retention_ms else 1))
+            plan = self._world.plan
+            self._world.sleep(random.randrange(400) * (CONSUMERS_LULL if plan.retention_ms else plan.pace))
             riding, self._acks = self._acks, []
             ask = self._ask(riding)
             if ask.attempt_id and self._is_hasty():

@@ -40,7 +40,12 @@ def without(guarded: Any, *kinds: type) -> Any:
 def calling(caller: Any, **steps: Any) -> Any:
     """For as long as its context lasts, `caller` writes cursors with these steps; all other modules write the true
     ones."""
-    return patch.object(caller, "cursor_writes", SimpleNamespace(**{**vars(cursor_writes), **steps}))
+    return replaced(caller, "cursor_writes", **steps)
+
+
+def replaced(caller: Any, module: str, **steps: Any) -> Any:
+    """The same for another module that the caller uses by its name."""
+    return patch.object(caller, module, SimpleNamespace(**{**vars(getattr(caller, module)), **steps}))
 
 
 # -- the log ----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,17 @@ from tests.simulation.faulty_store import ALL, NONE, Faults
 
 EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
 """No dedup id is valid for longer than its stored message exists."""
+RESIZED: dict[str, Any] = {
+    "resizes": 5,
+    "pace": 6,
+    "messages": 40,
+    "pops": 12,
+    "leases_ms": (200, 200, 1_000),
+    "dedup_ms": 2_000,
+    "resets": 0,
+    "late_groups": 0,
+}
+"""Groups that are made, or reset, when a queue has left do not get its messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +70,10 @@ class Plan:
     """The share of delayed messages."""
     ttls: float = 0.0
     """The share of messages that live for a while only."""
+    resizes: int = 0
+    """How often the number of queues changes."""
+    pace: int = 1
+    """Producers and consumers sleep this many times longer."""
     requests: int = 0
     """Of each of two requesters."""
     transactions: int = 0
@@ -112,6 +127,8 @@ class Plan:
             plan = replace(plan, **EXPIRING)
         elif random.random() < 0.1:
             plan = replace(plan, faults=replace(ALL, stall=0.03))
+        if not plan.retention_ms and random.random() < 0.15:
+            plan = replace(plan, **RESIZED)
         plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
@@ -159,6 +176,15 @@ HALVES = Plan(consumers=1, producers=1, transactions=10, arbiters=4, faults=repl
 """For bugs that show where much is decided."""
 CALLS = Plan(producers=1, messages=4, consumers=4, pops=8, groups=2, requests=6)
 """For bugs that show where much is asked and replied."""
+MOVING = Plan(
+    **{**RESIZED, "resizes": 10, "pops": 24, "pace": 4, "leases_ms": (200,), "messages": 60},
+    queues=3,
+    producers=6,
+    pop_sizes=(10,),
+    burials=0,
+    faults=replace(NONE, zombie=0.25, latency_ms_max=60),
+)
+"""For bugs that show where queues come and leave, and writes come late."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

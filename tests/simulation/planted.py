@@ -11,6 +11,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_expiry,
     mutants_pops,
     mutants_producing,
+    mutants_queues,
     mutants_reading,
     mutants_requests,
     mutants_transactions,
@@ -26,6 +27,7 @@ from tests.simulation.plans import (
     HALVES,
     HASTY,
     LOSSES,
+    MOVING,
     PUNCTUAL,
     RISEN,
     SET_BACK,
@@ -74,6 +76,15 @@ PLANS = {
         faults=replace(NONE, latency_ms_max=50),
     ),
     "deaths_that_count_twice": replace(AFTERLIFE, resets=4, burials=0.25),
+    **dict.fromkeys(
+        (
+            "queues_that_leave_unsettled",
+            "queues_that_leave_open",
+            "queues_that_never_leave",
+            "queues_that_are_read_no_more",
+        ),
+        MOVING,
+    ),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
     "time_outs_that_do_not_last": CALLS,
@@ -90,6 +101,8 @@ PLANS = {
 """Other bugs are looked for in the plans of the seeds."""
 
 FOUND_AT = {
+    "queues_that_leave_open": 172,
+    "queues_that_leave_unsettled": 11,
     "claims_past_the_end": 10,
     "ordered_queues_that_do_not_wait": 17,
     "ordered_claims_that_race": 17,

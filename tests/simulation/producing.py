@@ -45,7 +45,8 @@ class Producer:
             bodies = [f"{self._name}-{self._left}.{part}" for part in range(count)]
             self._left -= count
             pause_ms = random.randrange(random.choice(PAUSES_MS) if plan.dedup_ids else 150)
-            self._world.sleep(random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms)
+            lull_ms = random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms * plan.pace
+            self._world.sleep(lull_ms)
             padding = random.choice(plan.sizes)
             keys = [random.choice((None, "a", "b")) for _ in bodies]
             noise = random.randbytes(padding // 2).hex()

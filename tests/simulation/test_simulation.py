@@ -20,6 +20,7 @@ from tests.simulation.plans import (
     HALVES,
     HASTY,
     LOSSES,
+    MOVING,
     PUNCTUAL,
     RISEN,
     SET_BACK,
@@ -110,7 +111,8 @@ def test_a_history_has_something_of_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "seeds"), [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60), (CALLS, 60)]
+    ("plan", "seeds"),
+    [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60), (CALLS, 60), (MOVING, 12)],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
     assert _bad(seeds, plan) == {}

@@ -33,6 +33,7 @@ from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
 from tests.simulation.requesting import Requester, at_last
+from tests.simulation.resizing import Drainer, Resizer, quick_changes
 from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
 from tests.support.scheduler import Endless, Killed, Scheduler
@@ -63,7 +64,7 @@ class World:
         self.history.are_all_answered = self._plan.faults.are_harmless
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
-        self._topic = self._prepared()
+        self._topic = self._now_topic = self._prepared()
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
@@ -74,6 +75,8 @@ class World:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
+                if self._plan.resizes:
+                    settings.enter_context(quick_changes(bool(self._plan.dedup_ids)))
                 if self._plan.retention_ms:
                     settings.enter_context(short_lives())
                 self._scheduler.run(_STEPS_MAX)
@@ -81,7 +84,7 @@ class World:
         except Endless as endless:
             self.history.defects.append(str(endless))
         with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
-            remember(self._store, self._topic, self.history)
+            remember(self._store, self._now_topic, self.history)
             return checker.violations(self.history)
 
     def _spawn_all(self) -> None:
@@ -106,6 +109,9 @@ class World:
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
+        self._spawn_some(bool(plan.resizes), lambda random: Resizer(self, plan.resizes, random))
+        for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
+            self._scheduler.spawn(partial(self._live, helper))
         if plan.retention_ms:
             self._spawn_expiry()
 
@@ -160,9 +166,10 @@ class World:
         return RequestCaller(service, self._topic, self.history, lambda: self._scheduler.now)
 
     @property
-    def _may_wait(self) -> bool:
-        """Whether some messages are delayed; those of transactions are when they are committed."""
-        return bool(self._plan.delayed or self._plan.transactions)
+    def _changes(self) -> bool:
+        """Whether the topic does not stay as it was made: it has delayed messages, some of transactions, or more queues
+        or fewer."""
+        return bool(self._plan.delayed or self._plan.transactions or self._plan.resizes)
 
     @property
     def is_busy(self) -> bool:
@@ -215,7 +222,7 @@ class World:
         return self._store.lose(key)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, self._may_wait)
+        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, self._changes)
 
     def transactor(self, service: Service) -> TransactionCaller:
         return TransactionCaller(service, self._topic, self.history, lambda: self._scheduler.now)
@@ -275,6 +282,8 @@ class World:
             if not self._plan.alarm_ready:
                 self._scheduler.spawn(partial(self._judged, partial(self._take_what_comes_back, group)))
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
+        if self._plan.resizes:
+            self._scheduler.spawn(partial(self._judged, self._check), QUIET_MS - 2_000)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
         self._scheduler.run(_STEPS_MAX)
 
@@ -301,17 +310,19 @@ class World:
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self._topic, group, self.history)
-        parts = service.admin.groups.details(self._topic, group).queues
+        parts = service.admin.groups.details(service.env.catalogue.current_topic("t"), group).queues
         self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
-        topic = service.env.catalogue.current_topic("t")
-        self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(topic)}
+        if self._plan.resizes:
+            self._let_queues_leave(service)
+        self._now_topic = topic = service.env.catalogue.current_topic("t")
+        self.history.ends = dict(enumerate(service.log.offsets.ends(topic, topic.most)))
         if self._plan.retention_ms:
             Archivist(self).look()
         else:
-            read_log(service, self._topic, self.history)
+            read_log(service, topic, self.history)
             self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
         if self._plan.requests:
             at_last(service, self)
@@ -320,6 +331,15 @@ class World:
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
 
+    def _check(self) -> None:
+        self.instance(NONE).sweeps.check()
+
+    def _let_queues_leave(self, service: Service) -> None:
+        """All groups have settled them, but for those that somebody made to throw them away."""
+        service.sweeps.check()
+        if not self._plan.chores:
+            self.history.draining = [*service.env.catalogue.current_topic("t").draining]
+
     def _last_check(self, service: Service) -> None:
         caller, self.history.open_at_last, self.history.last_check_ms = self.transactor(service), set(), self.now
         while checked := caller.check(16):
@@ -327,15 +347,15 @@ class World:
 
     def _wrong_look_ups(self, service: Service) -> Iterator[str]:
         """Messages that are not found by their id as they lie in the log, and those that wait although all are due."""
-        for stored in messages_of(service, self._topic):
+        for stored in messages_of(service, self._now_topic):
             try:
-                found = service.reading.lookup.by_id(self._topic, stored.message_id)
+                found = service.reading.lookup.by_id(self._now_topic, stored.message_id)
             except MessageNotFound:
                 yield f"{stored.message_id} is in the log, and is not found by its id"
                 continue
             if found != stored:
                 yield f"{stored.message_id} is {stored} in the log, and is found by its id as {found}"
-        for waiting in service.delays.messages.page(self._topic, 100, None)[0]:
+        for waiting in service.delays.messages.page(self._now_topic, 100, None)[0]:
             yield f"{waiting.message_id} still waits"
 
     def _wrong_cancels(self, service: Service) -> Iterator[str]:
@@ -344,7 +364,7 @@ class World:
         delayed = {sent.message_id for sent in self.history.sent if sent.told_due_ms and sent.message_id}
         for message_id in sorted(delayed):
             try:
-                service.delays.messages.cancel(self._topic, message_id)
+                service.delays.messages.cancel(self._now_topic, message_id)
                 answer = "ok"
             except (AlreadyDelivered, MessageNotFound) as error:
                 answer = error.code
