@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops, requests, transactions
+from tests.history import alarms, deaths, expiry, lateness, pops, pushes, requests, transactions
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -639,6 +639,18 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _calls_keep_to_their_number(case: Case) -> Iterator[str]:
+    yield from pushes.calls_keep_to_their_number(case.history, SKEW_MS)
+
+
+def _calls_bring_what_is_stored(case: Case) -> Iterator[str]:
+    yield from pushes.calls_bring_what_is_stored(case.history)
+
+
+def _a_success_is_acked(case: Case) -> Iterator[str]:
+    yield from pushes.a_success_is_acked(case.history)
+
+
 def _settled_queues_leave(case: Case) -> Iterator[str]:
     if case.history.draining:
         yield f"the queues {case.history.draining} are settled, and drain still"
@@ -732,6 +744,9 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _calls_keep_to_their_number,
+    _calls_bring_what_is_stored,
+    _a_success_is_acked,
     _settled_queues_leave,
     _a_request_has_one_reply_for_ever,
     _a_time_out_is_final,

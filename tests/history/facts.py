@@ -171,6 +171,17 @@ class Resized:
 
 
 @dataclass(slots=True)
+class Called:
+    """A call of the consumer of a pushed group, with the messages at these places."""
+
+    bodies: dict[Place, str]
+    began_ms: int
+    at_ms: int = NEVER_MS
+    """When it was answered, or given up."""
+    succeeded: set[Place] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Paused:
     """A request to pause a group, or to resume it."""
 
@@ -308,6 +319,9 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    called: list[Called] = field(default_factory=list)
+    concurrency: int = 0
+    """The calls that may be under way at once."""
     resized: list[Resized] = field(default_factory=list)
     draining: list[int] = field(default_factory=list)
     """The queues that still drain when all was settled for a while."""

@@ -70,6 +70,8 @@ class Plan:
     """The share of delayed messages."""
     ttls: float = 0.0
     """The share of messages that live for a while only."""
+    pushes: bool = False
+    """Whether there is a pushed group beside the others."""
     resizes: int = 0
     """How often the number of queues changes."""
     pace: int = 1
@@ -129,6 +131,8 @@ class Plan:
             plan = replace(plan, faults=replace(ALL, stall=0.03))
         if not plan.retention_ms and random.random() < 0.15:
             plan = replace(plan, **RESIZED)
+        if not plan.retention_ms and not plan.late_groups:
+            plan = replace(plan, pushes=random.random() < 0.1)
         plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
@@ -185,6 +189,8 @@ MOVING = Plan(
     faults=replace(NONE, zombie=0.25, latency_ms_max=60),
 )
 """For bugs that show where queues come and leave, and writes come late."""
+PUSHED = Plan(consumers=1, pops=1, messages=30, pushes=True, faults=replace(NONE, latency_ms_max=20))
+"""For bugs that show where all is answered, and a consumer is called."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

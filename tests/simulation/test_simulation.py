@@ -22,6 +22,7 @@ from tests.simulation.plans import (
     LOSSES,
     MOVING,
     PUNCTUAL,
+    PUSHED,
     RISEN,
     SET_BACK,
     UNREADABLE,
@@ -112,7 +113,16 @@ def test_a_history_has_something_of_everything() -> None:
 
 @pytest.mark.parametrize(
     ("plan", "seeds"),
-    [(AFTERLIFE, 100), (CROWD, 100), (WAITING, 140), (GRAVES, 150), (HALVES, 60), (CALLS, 60), (MOVING, 12)],
+    [
+        (AFTERLIFE, 100),
+        (CROWD, 100),
+        (WAITING, 140),
+        (GRAVES, 150),
+        (HALVES, 60),
+        (CALLS, 60),
+        (MOVING, 12),
+        (PUSHED, 40),
+    ],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
     assert _bad(seeds, plan) == {}

@@ -16,6 +16,7 @@ from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.writer import LATE_WRITE_MS_MAX
+from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
 from chalicelib.table.writes import Key
 from tests.history import checker
@@ -24,6 +25,7 @@ from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller
+from tests.simulation import pushing
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.cursors import remember
@@ -32,6 +34,7 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
+from tests.simulation.pushing import quick_calls
 from tests.simulation.requesting import Requester, at_last
 from tests.simulation.resizing import Drainer, Resizer, quick_changes
 from tests.simulation.transacting import Arbiter, Sender
@@ -64,6 +67,7 @@ class World:
         self.history.are_all_answered = self._plan.faults.are_harmless
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
+        self._consumer = pushing.Consumer(self, self._random)
         self._topic = self._now_topic = self._prepared()
 
     def run(self) -> list[str]:
@@ -77,6 +81,8 @@ class World:
                     settings.enter_context(small_pages())
                 if self._plan.resizes:
                     settings.enter_context(quick_changes(bool(self._plan.dedup_ids)))
+                if self._plan.pushes:
+                    settings.enter_context(quick_calls(self.history))
                 if self._plan.retention_ms:
                     settings.enter_context(short_lives())
                 self._scheduler.run(_STEPS_MAX)
@@ -109,6 +115,7 @@ class World:
         self._spawn_some(bool(plan.delayed), lambda random: Canceller(self, random))
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
+        self._spawn_some(2 * plan.pushes, lambda random: pushing.Scheduled(self, random))
         self._spawn_some(bool(plan.resizes), lambda random: Resizer(self, plan.resizes, random))
         for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
             self._scheduler.spawn(partial(self._live, helper))
@@ -175,6 +182,9 @@ class World:
     def is_busy(self) -> bool:
         return self._busy > 0
 
+    def spawn(self, run: Callable[[], None]) -> None:
+        self._scheduler.spawn(partial(self._judged, run))
+
     def sleep(self, ms: int) -> None:
         self._scheduler.sleep(ms)
 
@@ -199,7 +209,8 @@ class World:
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
         )
-        return Service(FaultyStore(self._store, self._scheduler, self._random, faults), runtime, _KEY)
+        store = FaultyStore(self._store, self._scheduler, self._random, faults)
+        return Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
 
     def _clock(self, skew: int, is_set_back: bool) -> Callable[[], int]:
         if not is_set_back:
@@ -241,6 +252,10 @@ class World:
 
         self._scheduler.spawn(prepare)
         self._scheduler.run(_STEPS_MAX)
+        self._topic = made[0]
+        if self._plan.pushes:
+            self._scheduler.spawn(lambda: pushing.make_group(self.instance(NONE), self))
+            self._scheduler.run(_STEPS_MAX)
         return made[0]
 
     def _spawn_expiry(self) -> None:
@@ -282,6 +297,8 @@ class World:
             if not self._plan.alarm_ready:
                 self._scheduler.spawn(partial(self._judged, partial(self._take_what_comes_back, group)))
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
+        if self._plan.pushes:
+            self._scheduler.spawn(partial(self._judged, partial(pushing.drain_group, self)), QUIET_MS)
         if self._plan.resizes:
             self._scheduler.spawn(partial(self._judged, self._check), QUIET_MS - 2_000)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
