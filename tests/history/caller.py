@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from chalicelib.admin.groups import OneQueue
-from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, StoreUnavailable
+from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, QueueFull, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.pop import Popped
@@ -73,12 +73,13 @@ class Caller:
         self._record.begin(facts)
         try:
             results = self._service.producing.send(self._topic, [Sending(_message(sent, padding)) for sent in facts])
-        except StoreUnavailable as trouble:
+        except (StoreUnavailable, QueueFull) as trouble:
             for fact in facts:
-                fact.is_unknown = trouble.outcome_unknown
+                fact.is_unknown, fact.is_refused = trouble.outcome_unknown, isinstance(trouble, QueueFull)
         else:
             for fact, result in zip(facts, results, strict=True):
                 fact.is_unknown = result.error is not None and result.error.outcome_unknown
+                fact.is_refused = isinstance(result.error, QueueFull)
                 fact.message_id, fact.told_due_ms = result.message_id, result.deliver_at_ms or 0
                 if result.offset is not None:
                     fact.place = (result.queue, result.offset)

@@ -639,6 +639,12 @@ def _a_paused_group_delivers_nothing(case: Case) -> Iterator[str]:
     yield from pops.a_paused_group_delivers_nothing(case.history)
 
 
+def _a_full_queue_takes_nothing(case: Case) -> Iterator[str]:
+    """Of a caller who knows that it is full; others may each overshoot by one call. Once it is drained it takes
+    messages again."""
+    yield from case.history.overfull
+
+
 def _calls_keep_to_their_number(case: Case) -> Iterator[str]:
     yield from pushes.calls_keep_to_their_number(case.history, SKEW_MS)
 
@@ -744,6 +750,7 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _a_full_queue_takes_nothing,
     _calls_keep_to_their_number,
     _calls_bring_what_is_stored,
     _a_success_is_acked,

@@ -34,6 +34,8 @@ class Sent:
     ttl_ms: int | None = None
     at_ms: int = NEVER_MS
     """When it was answered or given up; never, if its caller died."""
+    is_refused: bool = False
+    """Its queue was full."""
 
 
 @dataclass(slots=True)
@@ -300,6 +302,8 @@ class History:
     ends: dict[int, int] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
     """Cursors that were, at some time, behind the end of their log."""
+    overfull: list[str] = field(default_factory=list)
+    """Produces into queues that their callers knew to be full, and refusals of others."""
     crowded: list[str] = field(default_factory=list)
     """Claims after which more was in flight than allowed."""
     drained: dict[str, set[Place]] = field(default_factory=dict)

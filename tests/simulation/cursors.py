@@ -14,8 +14,13 @@ from chalicelib.cursors.lease import Lease
 from chalicelib.table.keys import queue_of
 from chalicelib.table.writes import Item, Key
 from tests.history import checker
-from tests.history.facts import History, Place
+from tests.history.facts import History, Place, Sent
 from tests.simulation.faulty_store import PastStore
+
+RECOVERED_MS = 2_500
+"""A queue takes messages again so long after it was drained, with stale reads and all."""
+UNSEEN_MS = 2_000
+"""For so long after they were made, a caller may not know the groups."""
 
 Versions = list[tuple[Key, int, Item]]
 
@@ -25,6 +30,8 @@ def remember(store: PastStore, topic: Topic, history: History) -> None:
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))
     history.crowded = list(_crowded(versions, history))
+    if topic.max_depth and history.are_all_answered:
+        history.overfull = list(_overfull(store, topic, versions, history))
 
 
 def _passed(store: PastStore, topic: Topic, versions: Versions, history: History) -> Iterator[str]:
@@ -38,6 +45,49 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
         end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
         if cursor["next"][0] > end:
             yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
+
+
+def _overfull(store: PastStore, topic: Topic, versions: Versions, history: History) -> Iterator[str]:
+    """A caller knows of the ends that its own earlier calls were shown, and can know of no group more than it had ever
+    settled. A refusal is wrong if no queue was full, even by what was settled a while before."""
+    most, settled = topic.max_depth or 0, _settled(topic, versions, history)
+    ends: dict[int, list[tuple[int, int]]] = {queue: [(0, 0)] for queue in range(topic.queues)}
+    for key, since, item in sorted(store.versions("entries"), key=lambda version: version[1]):
+        ends[topic.logs.index(key.pk)].append((since, max(item["end"], ends[topic.logs.index(key.pk)][-1][1])))
+    seen = [(sent, *sent.place) for sent in history.sent if sent.place]
+    for sent, queue, _ in seen:
+        if sent.began_ms < topic.created_at_ms + UNSEEN_MS:
+            continue
+        own = (other for other, of, _ in seen if of == queue and _is_earlier(other, sent))
+        end = max((other.place[1] + 1 for other in own if other.place), default=0)
+        best = min(max(_until(sent.at_ms, marks)) for (of, _), marks in settled.items() if of == queue)
+        if end - best >= most:
+            yield f"{sent.body} went to queue {queue}, that its caller knew to end at {end}; {best} were settled"
+    for sent in history.sent:
+        depths = (
+            _until(sent.at_ms, ends[queue])[-1] - _until(sent.began_ms - RECOVERED_MS, marks)[-1]
+            for (queue, _), marks in settled.items()
+        )
+        if sent.is_refused and all(depth < most for depth in depths):
+            yield f"{sent.body} was refused at {sent.at_ms}, and no queue was full"
+
+
+def _settled(topic: Topic, versions: Versions, history: History) -> dict[tuple[int, str], list[tuple[int, int]]]:
+    """By queue and group, the lowest offset that is not settled, and since when."""
+    settled = {(queue, group): [(0, 0)] for queue in range(topic.queues) for group in history.rules}
+    for key, since, item in versions:
+        if marks := settled.get((queue_of(key), _group(key))):
+            marks.append((since, Cursor.of(item).committed(history.rules[_group(key)].ordered)))
+    return settled
+
+
+def _until(ms: int, marks: list[tuple[int, int]]) -> list[int]:
+    return [value for since, value in marks if since <= ms]
+
+
+def _is_earlier(other: Sent, sent: Sent) -> bool:
+    """Whether the same producer had the answer before."""
+    return other.at_ms <= sent.began_ms and other.body.split("-")[0] == sent.body.split("-")[0]
 
 
 def _given_back(versions: Versions) -> Iterator[tuple[str, Place]]:

@@ -70,6 +70,8 @@ class Plan:
     """The share of delayed messages."""
     ttls: float = 0.0
     """The share of messages that live for a while only."""
+    max_depth: int = 0
+    """How many messages may wait in a queue; 0: any number."""
     pushes: bool = False
     """Whether there is a pushed group beside the others."""
     resizes: int = 0
@@ -133,6 +135,7 @@ class Plan:
             plan = replace(plan, **RESIZED)
         if not plan.retention_ms and not plan.late_groups:
             plan = replace(plan, pushes=random.random() < 0.1)
+        plan = replace(plan, max_depth=random.choice((0, 0, 0, 0, 0, 0, 6)))
         plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
@@ -189,6 +192,18 @@ MOVING = Plan(
     faults=replace(NONE, zombie=0.25, latency_ms_max=60),
 )
 """For bugs that show where queues come and leave, and writes come late."""
+FULL = Plan(
+    messages=80,
+    consumers=6,
+    pops=16,
+    pop_sizes=(10,),
+    leases_ms=(200, 1_000),
+    pace=5,
+    groups=2,
+    max_depth=5,
+    faults=replace(NONE, latency_ms_max=20, stale=0.3, stale_ms_max=500),
+)
+"""For bugs that show where queues are full."""
 PUSHED = Plan(consumers=1, pops=1, messages=30, pushes=True, faults=replace(NONE, latency_ms_max=20))
 """For bugs that show where all is answered, and a consumer is called."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)

@@ -16,6 +16,7 @@ from tests.simulation.plans import (
     AFTERLIFE,
     CALLS,
     CROWD,
+    FULL,
     GRAVES,
     HALVES,
     HASTY,
@@ -122,6 +123,7 @@ def test_a_history_has_something_of_everything() -> None:
         (CALLS, 60),
         (MOVING, 12),
         (PUSHED, 40),
+        (FULL, 40),
     ],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:

@@ -153,8 +153,8 @@ class World:
 
     @property
     def _topic_settings(self) -> dict[str, Any]:
-        retention_ms = self._plan.retention_ms
-        return {"queues": self._plan.queues, **({"retention_ms": retention_ms} if retention_ms else {})}
+        optional = {"retention_ms": self._plan.retention_ms, "max_depth": self._plan.max_depth}
+        return {"queues": self._plan.queues, **{name: value for name, value in optional.items() if value}}
 
     @property
     def rules(self) -> Rules:
