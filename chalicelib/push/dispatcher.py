@@ -32,7 +32,7 @@ from chalicelib.table.writes import Refused
 RUN_MS = 50 * SECOND_MS
 """How long a run begins calls: the schedule starts one every minute."""
 LOOKING_MS = WAKE_EVERY_MS + SECOND_MS // 2
-"""How long a run looks for messages at least: it may miss none that came while wakes were held back."""
+"""How long a run that a send has woken looks for messages: it may miss none that came while wakes were held back."""
 LOOK_EVERY_MS = SECOND_MS // 4
 GUARD_MS = SECOND_MS // 2
 """A call is made only if its messages and its slot are held for this much longer than it may take, since clocks
@@ -65,8 +65,8 @@ class Dispatcher:
         self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside), outside.crew
 
     def run(self, topic_name: str, is_staying: bool = False) -> None:
-        """Calls the consumers of a topic's pushed groups until nothing is ready. `is_staying`: also for what is due
-        within `RUN_MS`."""
+        """Calls the consumers of a topic's pushed groups until nothing is ready: for a send, until nothing has come for
+        a moment. `is_staying`: for the schedule, with what is due within `RUN_MS`."""
         try:
             topic = self._catalogue.current_topic(topic_name)
             groups = self._catalogue.groups(topic)
@@ -101,9 +101,9 @@ class Dispatcher:
         due."""
         ran_ms = self._runtime.uptime() - run.began_ms
         until_due_ms = RUN_MS if next_ms is None else max(1, next_ms - self._runtime.now())
-        if ran_ms < LOOKING_MS:
-            return min(LOOK_EVERY_MS, until_due_ms)
-        return until_due_ms if run.is_staying and ran_ms + until_due_ms < RUN_MS else None
+        if run.is_staying:
+            return until_due_ms if ran_ms + until_due_ms < RUN_MS else None
+        return min(LOOK_EVERY_MS, until_due_ms) if ran_ms < LOOKING_MS else None
 
     def _serve(self, run: _Run) -> int | None:
         """Makes calls until nothing is ready or no slot is free. Returns when more is due, as far as is known. The look

@@ -12,6 +12,7 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
+from chalicelib import wiring
 from chalicelib.push import functions
 from chalicelib.push.functions import Functions
 from chalicelib.push.outside import Answer
@@ -103,3 +104,22 @@ def test_a_wake_that_fails_is_left_to_the_schedule(stub: Stubber, calls: Functio
 
 def test_without_a_function_for_the_push_nobody_is_woken() -> None:
     Functions(lambda _timeout_ms: pytest.fail("called"), None).wake("orders", False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({}, None),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev"}, "decant-dev-push"),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev-push_all"}, "decant-dev-push"),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev", "DECANT_PUSH_FUNCTION": "calls"}, "calls"),
+    ],
+)
+def test_the_push_of_the_own_stage_is_woken(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], name: str | None
+) -> None:
+    for variable in ("AWS_LAMBDA_FUNCTION_NAME", "DECANT_PUSH_FUNCTION"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    assert wiring.push_function() == name
