@@ -12,6 +12,7 @@ import pytest
 
 from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable, TransactionEnded
+from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.push.outside import Answer
 from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb.store import DynamoStore
@@ -253,6 +254,26 @@ def test_hooks_see_each_send_and_may_refuse_it(client: Client, topic: Topic, gro
     assert seen[0] == 2
     assert bodies(group.take(2)) == ["a", "b"]
     assert group.pop()["messages"] == []
+
+
+def test_queues_come_and_leave_and_return(client: Client, topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow")
+    assert client.put(topic.path, queues=8).json["queues"] == 8
+    topic.produce(*[{"body": str(queue), "queue": queue} for queue in range(8)])
+    assert client.put(topic.path, queues=1).json["draining"] == [*range(1, 8)]
+    clock.sleep(HEARD_MS + ENTRY_LATE_MS + 1)
+    client.api.service.sweeps.check()
+    assert client.put(topic.path, queues=8).problem == (409, "QueuesDraining")
+    taken = [message for _ in range(8) for message in group.take(1)]
+    assert sorted(bodies(taken)) == [str(queue) for queue in range(8)]
+    group.ack(*taken)
+    client.api.service.sweeps.check()
+    assert len(topic.details()["queue_offsets"]) == 1
+    assert sorted(bodies(topic.read()["messages"])) == sorted(bodies(taken))
+    assert client.put(topic.path, queues=8).status == 200
+    assert [made["offset"] for made in topic.produce("again", queue=7)] == [1]
+    assert bodies(group.take(1)) == ["again"]
+    topic.delete()
 
 
 def test_an_alarm_sends_a_message_when_it_is_raised_and_when_it_clears(

@@ -165,6 +165,14 @@ def test_a_topic_keeps_one_queue(client: Client, orders: Topic, queues: int) -> 
     assert orders.details()["queues"] == 4
 
 
+def test_a_queue_that_a_zone_names_cannot_be_taken_away(client: Client, orders: Topic) -> None:
+    assert client.put(orders.path, zones={"a": [0], "b": [3]}).status == 200
+    before = orders.details()
+    assert client.put(orders.path, queues=2).problem == (400, "InvalidField")
+    assert orders.details() == before
+    assert client.put(orders.path, queues=2, zones={"a": [0], "b": [1]}).json["draining"] == [2, 3]
+
+
 def leased(group: Group) -> None:
     group.take_one()
 
