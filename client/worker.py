@@ -23,6 +23,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import logging
 import time
@@ -39,6 +40,8 @@ Call = Callable[[str, Json], tuple[int, Json]]
 POP_WAIT_MS = 20_000
 PAUSES_S = (0.1, 0.5, 2.0, 10.0)
 """Before a call is repeated that the service could not carry out, or did not answer."""
+PAUSED_S = 1.0
+"""Before a paused group is popped again: it answers at once, however long a pop may wait."""
 REASON_CHARS_MAX = 256
 REFUSALS = ("RequestExpired", "AlreadyReplied", "RequestNotFound")
 """Codes of replies that no repeat would get accepted."""
@@ -125,7 +128,7 @@ class Service:
         call: Call | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._url, self._sleep = url.rstrip("/"), sleep
+        self._url, self.sleep = url.rstrip("/"), sleep
         self._headers = {"content-type": "application/json"}
         if token:
             self._headers["authorization"] = f"Bearer {token}"
@@ -148,7 +151,7 @@ class Service:
                     return answer
                 if status not in (429, 500, 502, 503, 504) or pause_s is None:
                     raise Refused(status, answer)
-            self._sleep(pause_s)
+            self.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
     def _post(self, path: str, body: Json) -> tuple[int, Json]:
@@ -159,6 +162,8 @@ class Service:
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, _problem(error.read())
+        except http.client.HTTPException as error:  # the answer was cut off, or is not HTTP
+            raise OSError(f"no answer: {error!r}") from error
 
 
 def _problem(raw: bytes) -> Json:
@@ -178,7 +183,8 @@ class Worker:
 
     def run(self, topic: str, group: str, is_over: Callable[[], bool] = lambda: False, **pop: Any) -> None:
         """Pops and answers messages of a group, one after another, until `is_over`; acks ride in the next pop. `pop`:
-        further fields of a pop, such as `max_messages` (default 1: the leases of all must outlast the work on all)."""
+        further fields of a pop, such as `max_messages` (default 1: the leases of all must outlast the work on all).
+        Raises Refused, and OSError once the service has not answered for a while."""
         path = f"/topics/{topic}/groups/{group}"
         acks: list[str] = []
         try:
@@ -193,6 +199,8 @@ class Worker:
                         self.service.call(f"{path}/nack", {"receipts": [fields["receipt"]], **failure})
                     else:
                         acks.append(fields["receipt"])
+                if popped.get("paused"):
+                    self.service.sleep(PAUSED_S)
         finally:
             if acks:
                 _warn_of(self.service.call(f"{path}/ack", {"receipts": acks})["failed"])

@@ -26,10 +26,12 @@ class Payloads:
             INSTANCE_CACHE_BYTES_MAX // 2, size_of=lambda kept: kept[0]
         )
 
-    def spill(self, topic_id: str, entries: Iterable[tuple[Entry, int]], ttl: int) -> list[Entry]:
+    def spill(
+        self, topic_id: str, entries: Iterable[tuple[Entry, int]], ttl: int, in_items: bool = False
+    ) -> list[Entry]:
         """Stores the messages of those entries that are larger than the number of bytes given with them until `ttl`
         (seconds since the epoch), and returns all entries, these pointing to their payloads. One round trip if there
-        are any, and one more for each payload in S3."""
+        are any, and one more for each payload in S3. `in_items`: none goes there."""
         spilled: list[Entry] = []
         items: list[Item] = []
         for entry, bytes_max in entries:
@@ -37,7 +39,7 @@ class Payloads:
                 spilled.append(entry)
                 continue
             pieces = pieces_of(entry.data)
-            if len(pieces) > 1 and self._store.keeps_blobs:
+            if len(pieces) > 1 and self._store.keeps_blobs and not in_items:
                 self._store.put_blob(keys.blob(topic_id, entry.id), entry.data)
                 pieces = []
             spilled.append(entry.pointing(len(pieces)))

@@ -54,7 +54,8 @@ class Answerer:
             if is_late or items:
                 _demand_same(items[0] if items else {}, content, is_late)
                 return
-            [entry] = self._payloads.spill(correlation.topic_id, [(entry, INLINE_BYTES_MAX)], correlation.ttl)
+            spilling = [(entry, INLINE_BYTES_MAX)]
+            [entry] = self._payloads.spill(correlation.topic_id, spilling, correlation.ttl, in_items=True)
         try:
             item = self._store.write(store(correlation, entry, content, replier))
         except Refused as refused:

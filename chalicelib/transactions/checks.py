@@ -86,7 +86,7 @@ class Checks:
                     yield transaction
 
     def _take(self, topic: Topic, most: int) -> tuple[list[Undecided], int | None]:
-        """Those taken, and when the first of the others is due. If others were faster it looks again: what they have
+        """Those taken, or if none is due, when the first will be. If others were faster it looks again: what they have
         taken is not due any more."""
         while True:
             now, nexts = self._runtime.now(), []
@@ -94,8 +94,10 @@ class Checks:
             for transaction in self._open(topic, now):
                 if transaction.check_at_ms > now:
                     nexts.append(transaction.check_at_ms)
-                elif len(due) < most:
+                else:
                     due.append(transaction)
+                if len(due) == most:
+                    break
             taken = self._claimed(topic, _fitting(due), now)
             if taken or not due:
                 return taken, min(nexts, default=None)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+from random import Random
 from typing import Any
 
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import BODY_BYTES_MAX, HOUR_MS, REPLY_KEPT_MS
+from local.memory.store import MemoryStore
 from tests.support.client import Answer, Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
@@ -48,6 +50,18 @@ def worker(group: Group, client: Client, **fields: Any) -> None:
     message = group.seen_by(client).take_one()
     answer = reply(client, message["correlation_id"], receipt=message["receipt"], **fields)
     assert (answer.status, answer.json) == (201, {"acked": 1, "failed": []})
+
+
+class Bucket(MemoryStore):
+    """A store with a bucket. `blobs`: the names of what was put there."""
+
+    def __init__(self) -> None:
+        super().__init__(keeps_blobs=True)
+        self.blobs: list[str] = []
+
+    def put_blob(self, name: str, data: bytes) -> None:
+        self.blobs.append(name)
+        super().put_blob(name, data)
 
 
 # -- asking and answering ---------------------------------------------------------------------------------------------
@@ -104,6 +118,17 @@ def test_a_reply_comes_out_byte_for_byte(topic: Topic, size: int) -> None:
     answer = fetch(topic.client.another(), correlation_id).json["reply"]
     assert (answer["body_base64"], answer["properties"]) == (body, {"": "é"})
     assert topic.client.post(path, body_base64=base64.b64encode(b"other").decode()).problem == (409, "AlreadyReplied")
+
+
+def test_a_large_reply_goes_by_itself_also_where_there_is_a_bucket() -> None:
+    """Nothing would ever remove it from there: no segment points to a reply."""
+    store = Bucket()
+    topic = Client(store).topic("orders")
+    body = Random(1).randbytes(300_000).hex()
+    correlation_id = asked(topic)
+    assert reply(topic.client, correlation_id, body).status == 201
+    assert store.blobs == []
+    assert body_of(fetch(topic.client.another(), correlation_id)) == body
 
 
 def test_text_comes_back_as_text_and_is_not_the_same_as_bytes(topic: Topic) -> None:

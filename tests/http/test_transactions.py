@@ -332,6 +332,19 @@ def test_each_transaction_is_given_to_one_caller_and_later_again(topic: Topic, c
     assert [each["checks"] for each in check(topic)] == [2] * 5
 
 
+def test_a_check_reads_no_further_than_what_it_takes(store: TroubledStore, topic: Topic, clock: Clock) -> None:
+    """Or the cost of checking many grows with their square."""
+    costs = []
+    for _ in range(2):
+        for _ in range(120):
+            begin(topic, "a", check_after_ms=1_000)
+        clock.sleep(1_000)
+        before = store.meter.read_units
+        assert len(check(topic)) == 16
+        costs.append(store.meter.read_units - before)
+    assert costs[0] == costs[1]
+
+
 def test_two_checks_at_once_share_the_transactions(store: TroubledStore, topic: Topic, clock: Clock) -> None:
     other = topic.client.another()
     halves = [begin(topic, "a", check_after_ms=1_000) for _ in range(4)]

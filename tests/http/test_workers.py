@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Callable
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -197,6 +199,39 @@ def test_a_service_that_stays_away_ends_the_loop(client: Client) -> None:
     with pytest.raises(OSError, match="refused"):
         away.worker(add).run("orders", "billing")
     assert slept == list(PAUSES_S)
+
+
+def test_a_loop_waits_while_its_group_is_paused(service: Service, topic: Topic, group: Group, clock: Clock) -> None:
+    """A pop of a paused group answers at once, however long it may wait."""
+    correlation_id = ask(topic, timeout_ms=60_000)
+    group.change(paused=True)
+    began_ms = clock.ms
+    clock.at(began_ms + 9_500, lambda: group.change(paused=False))
+    service.worker(add).run("orders", "billing", times(11))
+    assert reply_to(topic, correlation_id).json["reply"]["body"] == "4"
+    assert clock.ms - began_ms == 10_000
+
+
+def test_a_loop_outlives_an_answer_that_is_cut_off(service: Service, topic: Topic, group: Group) -> None:
+    """A connection that breaks within an answer is as one that breaks before it."""
+    correlation_id = ask(topic)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def cut_off() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{")
+
+        Thread(target=cut_off, daemon=True).start()
+        over_http = Service("http://{}:{}".format(*server.getsockname()), sleep=lambda _seconds: recover())
+        own = service.post
+
+        def recover() -> None:
+            over_http.post = own
+
+        over_http.worker(add).run("orders", "billing", times(1), wait_ms=0)
+    assert reply_to(topic, correlation_id).json["reply"]["body"] == "4"
 
 
 def test_a_loop_on_a_missing_group_ends_with_the_problem(service: Service, topic: Topic) -> None:
