@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from chalicelib.base.errors import AlreadyReplied, ReplyTimeout, RequestExpired, RequestNotFound, StoreUnavailable
+from chalicelib.base.errors import (
+    AlreadyReplied,
+    QueueFull,
+    ReplyTimeout,
+    RequestExpired,
+    RequestNotFound,
+    StoreUnavailable,
+)
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import Sending
@@ -36,8 +43,8 @@ class RequestCaller:
             fact.outcome, fact.reply = REPLY if reply else WAITING, reply and reply.message.body.decode()
         except ReplyTimeout as timeout:
             fact.id, fact.outcome = str(timeout.members["correlation_id"]), TIMEOUT
-        except StoreUnavailable as trouble:
-            sent.is_unknown = trouble.outcome_unknown
+        except (StoreUnavailable, QueueFull) as trouble:
+            sent.is_unknown, sent.is_refused = trouble.outcome_unknown, isinstance(trouble, QueueFull)
             return None
         fact.at_ms = self._now()
         return fact.id
