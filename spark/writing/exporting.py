@@ -100,7 +100,7 @@ class _Writer:
 
     def put(self, page: list[Typed]) -> None:
         for stored in page:
-            item = _without_secret(stored)
+            item = _without_keys(stored)
             keys = {name: item[name] for name in self._table.keys}
             has_changed = self._state.has_changed(keys, item)
             self._items += 1
@@ -130,9 +130,13 @@ class _Writer:
         self._files[zlib.crc32(partition) % len(self._files)].write(line)
 
 
-def _without_secret(item: Typed) -> Typed:
-    """Removes the key that signs receipts. It does not leave the table: files are copied, and no reader needs the key
-    there."""
+def _without_keys(item: Typed) -> Typed:
+    """Removes the key that signs receipts, and those that sign the calls of a pushed group. They do not leave the
+    table: files are copied, and no reader needs the keys there."""
     if item.items() >= _SECRET.items() and "value" in item:
         return {**item, "value": {"S": REDACTED}}
+    if item["pk"].get("S", "").startswith("group#") and "secrets" in item:
+        secrets = [secret["L"] for secret in item["secrets"]["L"]]
+        redacted = [{"L": [secret_id, {"S": REDACTED}, made_at]} for secret_id, _key, made_at in secrets]
+        return {**item, "secrets": {"L": redacted}}
     return item

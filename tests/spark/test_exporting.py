@@ -115,6 +115,14 @@ def test_the_signing_key_is_not_written(
     assert lines == [{"Item": {"pk": {"S": "service"}, "sk": {"S": "signing-key"}, "value": {"S": "redacted"}}}]
 
 
+def test_the_keys_that_sign_the_calls_of_a_push_are_not_written(
+    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(place[1], table, "group#t#g", "settings", secrets={"L": [{"L": [{"S": "a"}, {"B": b"key"}, {"N": "7"}]}]})
+    _, [line] = exported(capsys, tmp_path, place[0], table)
+    assert line["Item"]["secrets"] == {"L": [{"L": [{"S": "a"}, {"S": "redacted"}, {"N": "7"}]}]}
+
+
 def test_the_endpoint_only_reads(embedded_endpoint: str) -> None:
     client = client_of(embedded_endpoint)
     with pytest.raises(client.exceptions.ClientError, match="this endpoint only reads"):
