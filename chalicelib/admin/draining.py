@@ -10,7 +10,7 @@ message late. The topic then reads the queue again until it is settled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from chalicelib.admin.groups import StoredGroup
@@ -34,7 +34,7 @@ from chalicelib.transactions import Transactions
 DELAYED_LATE_MS = STORED_LATE_MS_MAX + MINUTE_MS
 """How long after its queue was chosen a delayed message may be stored: an outbox item is sent within 15 minutes."""
 _WAITING_READ = 100
-"""Delayed messages read to see whether one is not cancelled."""
+"""Delayed messages read at once to see whether one is not cancelled."""
 
 
 class Draining:
@@ -89,9 +89,12 @@ class Draining:
         if queue in self._transactions.asked_queues(topic):
             return "transactions that are not decided have messages for it"
         self._decisions.standing(topic, queue, until_ms=0)
-        items = self._store.read([_waiting(topic, queue, strong=True)])[0]
-        is_empty = len(items) < _WAITING_READ and all(map(is_cancelled, items))
-        return None if is_empty else "delayed messages wait in it"
+        since = keys.FIRST
+        while all(map(is_cancelled, items := self._store.read([_waiting(topic, queue, since, strong=True)])[0])):
+            if len(items) < _WAITING_READ:
+                return None
+            since = items[-1]["sk"] + keys.AFTER
+        return "delayed messages wait in it"
 
     def _unsettled(self, topic: Topic, queue: int, end: int) -> str | None:
         """A group that has something left to do in a queue, or None."""
@@ -111,8 +114,15 @@ class Draining:
 
     def _returning(self, topic: Topic, groups: Sequence[StoredGroup]) -> list[int]:
         """The queues that have left in which something waits again."""
-        left = range(topic.readers, topic.most)
-        waiting = [queue for stored in groups for queue in _owing(stored.stored_cursors) if queue in left]
+        left, now = range(topic.readers, topic.most), self._runtime.now()
+        owed = {
+            queue
+            for stored in groups
+            for queue in left
+            if not is_settled(stored.group, stored.stored_cursors, queue, 0, now)
+        }
+        ends = self._log_offsets.ends(topic, topic.most) if owed else []
+        waiting = [queue for queue in owed if not self._is_gone(topic, queue, ends[queue])]
         if topic.delays and left:
             pages = self._store.read([_waiting(topic, queue) for queue in left])
             waiting += [queue for queue, items in zip(left, pages, strict=True) if not all(map(is_cancelled, items))]
@@ -126,8 +136,8 @@ class Draining:
         return 1
 
 
-def _waiting(topic: Topic, queue: int, strong: bool = False) -> Range:
-    return Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=_WAITING_READ, strong=strong)
+def _waiting(topic: Topic, queue: int, since: str = keys.FIRST, strong: bool = False) -> Range:
+    return Range(keys.delays(topic.id, queue), since, keys.LAST, limit=_WAITING_READ, strong=strong)
 
 
 def is_settled(group: Group, cursors: Sequence[Cursor], queue: int, end: int, now: int) -> bool:
@@ -140,8 +150,3 @@ def is_settled(group: Group, cursors: Sequence[Cursor], queue: int, end: int, no
         if position < end or (cursor and (cursor.owing or cursor.pages)):
             return False
     return True
-
-
-def _owing(cursors: Iterable[Cursor]) -> list[int]:
-    """The queues in which these cursors owe messages."""
-    return [cursor.queue for cursor in cursors if cursor.owing or cursor.pages]

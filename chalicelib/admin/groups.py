@@ -13,6 +13,7 @@ from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.catalogue import group, push, settings
+from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -99,6 +100,7 @@ class Groups:
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]), topic.most)
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
         self._store.write_together(group.create(made))
+        self._keep_draining(topic)
         return made
 
     def _begin_pushes(self, topic: Topic, given: Mapping[str, Any]) -> None:
@@ -135,7 +137,17 @@ class Groups:
         current = self._catalogue.group(topic, name)
         targets = self._targets(topic, to)
         self._consumers.move(current, self._consumers.moving(topic, current, targets))
+        self._keep_draining(topic)
         return self.details(topic, name)
+
+    def _keep_draining(self, topic: Topic) -> None:
+        """Call it after a group has got something to do in the queues of this topic. A queue that is leaving, since all
+        groups had settled it before, is then refused to, and one that has left is read again."""
+        is_kept = not topic.draining
+        while not is_kept and (current := self._catalogue.current_topic(topic.name)).id == topic.id:
+            with suppress(Refused):  # the topic has changed since it was read
+                self._store.write(topics.read(current, max(current.readers, topic.readers)))
+                is_kept = True
 
     def _targets(self, topic: Topic, to: str | int | OneQueue) -> dict[int, int]:
         if not isinstance(to, tuple):

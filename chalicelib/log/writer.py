@@ -115,8 +115,10 @@ class LogWriter:
 
     def append_from(self, topic: Topic, queue: int, entry: Entry, base: int) -> int:
         """The same without knowing the end of the log: the entry is at or after `base`."""
-        if self._catalogue.current_topic(topic.name).id != topic.id:
+        current = self._catalogue.current_topic(topic.name)
+        if current.id != topic.id:
             raise TopicNotFound(f"topic '{topic.name}' does not exist")
+        topic = current  # the entry of another caller may be in a queue that was added since this one read the topic
         first, last = self.search(topic.logs[queue], entry, base)
         if first is not None:
             return first

@@ -109,6 +109,14 @@ def test_a_waiting_pop_hears_of_new_queues(client: Client, orders: Topic, clock:
     assert clock.ms - began_ms <= METADATA_AGE_MS_MAX + 500
 
 
+def test_a_dedup_id_of_a_new_queue_is_known_to_an_instance_that_is_not(client: Client, orders: Topic) -> None:
+    other = Topic(client.another(), orders.name)
+    other.produce("it knows the topic")
+    resize(orders, 8)
+    first = orders.produce("a", queue=7, dedup_id="d")
+    assert other.produce("a", dedup_id="d") == first
+
+
 def test_unkeyed_messages_use_the_new_queues(client: Client, orders: Topic, clock: Clock) -> None:
     resize(orders, 16)
     clock.sleep(HEARD_MS)
@@ -246,6 +254,27 @@ def test_a_cancelled_delayed_message_does_not_hold_its_queue(orders: Topic) -> N
     assert orders.client.delete(f"{orders.path}/delayed/{stored['message_id']}").status == 200
     shrunk(orders, 2, DELAYED_MS)
     assert read_queues(orders) == [0, 1]
+
+
+def test_many_cancelled_delayed_messages_do_not_hold_their_queue(orders: Topic) -> None:
+    for stored in orders.produce(*["cancelled"] * 101, queue=3, delay_ms=DAY_MS):
+        assert orders.client.delete(f"{orders.path}/delayed/{stored['message_id']}").status == 200
+    shrunk(orders, 2, DELAYED_MS)
+    assert read_queues(orders) == [0, 1]
+
+
+@pytest.mark.parametrize("mode", ["clustering", "broadcast"])
+def test_a_queue_leaves_for_good_although_an_expired_message_is_owed(client: Client, clock: Clock, mode: str) -> None:
+    client.put("/topics/short", retention_ms=MINUTE_MS)
+    short = Topic(client, "short")
+    short.produce("a", queue=3)
+    short.group("gone", mode=mode).take_one(consumer_id="one")
+    shrunk(short, 2)
+    assert short.details()["draining"] == [2, 3]
+    clock.sleep(DAY_MS)
+    for _ in range(3):
+        check(short)
+        assert read_queues(short) == [0, 1]
 
 
 def test_a_queue_leaves_a_day_after_its_last_message_expired(client: Client, clock: Clock) -> None:

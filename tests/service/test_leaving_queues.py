@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import pytest
@@ -159,6 +159,46 @@ def test_a_message_that_comes_just_before_the_closing_keeps_the_queue(store: Tab
     assert not left(api)
     [message] = api.pop("t", "g", {})["messages"]
     assert (message["body"], message["queue"], message["offset"]) == ("late", 1, 1)
+
+
+def reset(api: Api) -> None:
+    api.reset_group("t", "g", {"to": "earliest"})
+
+
+def create(api: Api) -> None:
+    api.put_group("t", "new", {})
+
+
+@pytest.mark.parametrize(("act", "group"), [(reset, "g"), (create, "new")])
+def test_a_queue_does_not_leave_a_group_that_just_got_its_messages(
+    store: Table, api: Api, clock: Clock, act: Callable[[Api], None], group: str
+) -> None:
+    produce_and_settle(api)
+    api.put_topic("t", {"queues": 1})
+    clock.ms += HEARD_MS + ENTRY_LATE_MS
+    together = MemoryStore.write_together
+
+    def after_the_group(writes: Sequence[Write]) -> None:
+        store.write_together = lambda later: together(store, later)  # type: ignore[method-assign]
+        act(api)
+        together(store, writes)
+
+    store.write_together = after_the_group  # type: ignore[method-assign]
+    instance(store, clock, 1).service.sweeps.check()
+    assert not left(api)
+    assert [message["queue"] for message in api.pop("t", group, {})["messages"]] == [1]
+
+
+def test_a_reset_that_began_before_its_queue_left_brings_it_back(store: Table, api: Api, clock: Clock) -> None:
+    produce_and_settle(api)
+    api.put_topic("t", {"queues": 1})
+    clock.ms += HEARD_MS + ENTRY_LATE_MS
+    old = stored(api)
+    instance(store, clock, 1).service.sweeps.check()
+    assert left(api)
+    api.service.admin.groups.reset(old, "g", "earliest")
+    assert not left(api)
+    assert [message["queue"] for message in api.pop("t", "g", {})["messages"]] == [1]
 
 
 @pytest.mark.parametrize("more", [{}, {"dedup_id": "d"}])
