@@ -33,7 +33,7 @@ from tests.simulation.plans import (
 from tests.simulation.world import World, play
 from tests.support.emulators import ROOT
 
-SEEDS = 2_000
+SEEDS = 2_500
 SEEDS_A_TEST = 250
 """So that no process has much to do when the others have nothing left."""
 
@@ -115,10 +115,10 @@ def test_a_history_has_something_of_everything() -> None:
 @pytest.mark.parametrize(
     ("plan", "seeds"),
     [
-        (AFTERLIFE, 100),
-        (CROWD, 100),
-        (WAITING, 140),
-        (GRAVES, 150),
+        (AFTERLIFE, 60),
+        (CROWD, 60),
+        (WAITING, 100),
+        (GRAVES, 100),
         (HALVES, 60),
         (CALLS, 60),
         (MOVING, 12),

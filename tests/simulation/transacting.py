@@ -29,7 +29,7 @@ class Sender:
             bodies = [f"tx{self._left}-{part}" for part in range(random.choice((1, 3, 5)))]
             keys = [random.choice((None, "a", "b")) for _ in bodies]
             begun = caller.begin(bodies, keys, random.choice(CHECKS_AFTER_MS), random.choice(ROLLBACKS_AFTER_MS))
-            self._world.sleep(random.randrange(random.choice((50, 1_500))))
+            self._world.sleep(random.randrange(random.choice((50, 1_500, 4_000))))
             if begun.id and random.random() < 0.7:
                 self._decide(caller, begun.id)
 
