@@ -141,8 +141,8 @@ class Groups:
         return self.details(topic, name)
 
     def _keep_draining(self, topic: Topic) -> None:
-        """Call it after a group has got something to do in the queues of this topic. A queue that is leaving, since all
-        groups had settled it before, is then refused to, and one that has left is read again."""
+        """Call it after a group has got something to do in the queues of this topic. A queue that was about to leave,
+        since all groups had settled it, then stays; one that has left since the topic was read is read again."""
         is_kept = not topic.draining
         while not is_kept and (current := self._catalogue.current_topic(topic.name)).id == topic.id:
             with suppress(Refused):  # the topic has changed since it was read

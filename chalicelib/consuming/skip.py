@@ -85,7 +85,7 @@ class Skipper:
     def _passing(self, view: QueueView, picked: Pick, offsets: range, wanted: list[int]) -> Pick:
         """Offsets up to the last message taken; if there are not enough, all examined."""
         taken = wanted[: picked.fresh]
-        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.has_expired(self._runtime.now()):
+        if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.is_past_retention(self._runtime.now()):
             return self._past_expired(view, picked)
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)

@@ -4,7 +4,7 @@ If the cached positions of the cursors are right, all of it takes one round trip
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from chalicelib.base.cache import BoundedCache
@@ -20,7 +20,7 @@ from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, cursors_of
 from chalicelib.delays.promoter import Promoter, first_due
 from chalicelib.log.reader import LogReader, Seen, Want, entries, stored_at
-from chalicelib.log.segment import Segment
+from chalicelib.log.segment import Entry, Segment
 from chalicelib.store import Keys, Range, Read
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
@@ -104,11 +104,15 @@ class QueueView:
 
     def has_expired(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired or are removed."""
+        return self.is_past_retention(now) or any(entry.may_have_expired(now) for entry in self._ahead())
+
+    def is_past_retention(self, now: int) -> bool:
+        """The same by the retention of the topic alone: then what lies before them has expired too."""
         expired_ms = self.topic.expired_ms(now)
-        return self.begins_behind or any(
-            (entry.stored_at_ms <= expired_ms or entry.may_have_expired(now)) and first + entry.count > self.cursor.next
-            for first, entry in entries(self.chain)
-        )
+        return self.begins_behind or any(entry.stored_at_ms <= expired_ms for entry in self._ahead())
+
+    def _ahead(self) -> Iterator[Entry]:
+        return (entry for first, entry in entries(self.chain) if first + entry.count > self.cursor.next)
 
     @property
     def is_sifted(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import TTL_MS_MAX
+from chalicelib.base.limits import DAY_MS, PASSED_AT_ONCE_MAX, TTL_MS_MAX
 from tests.support.client import Client, Group, Topic, bodies, offsets
 from tests.support.clock import Clock
 
@@ -95,6 +95,19 @@ def test_any_number_of_expired_messages_is_passed(topic: Topic, group: Group, cl
     for _ in range(3):
         taken += group.pop()["messages"]
     assert offsets(taken) == [20 * 256]
+
+
+def test_expired_messages_are_passed_without_a_search_of_the_log(topic: Topic, group: Group, clock: Clock) -> None:
+    clock.sleep(4 * DAY_MS)  # older than its retention: some messages might be gone
+    for _ in range(100):
+        topic.produce(*[brief()] * 256)
+    clock.sleep(TTL_MS)
+    group.pop()
+    before = topic.client.store.meter.round_trips
+    group.pop()
+    passes = 4
+    assert topic.client.store.meter.round_trips - before <= 3 * passes
+    assert group.queue()["next_offset"] == 2 * passes * PASSED_AT_ONCE_MAX
 
 
 def test_a_filter_and_the_time_to_live_both_apply(topic: Topic, clock: Clock) -> None:
