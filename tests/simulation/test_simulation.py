@@ -9,7 +9,8 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.history.requests import ALREADY, EXPIRED
+from tests.history.facts import History
+from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
 from tests.simulation.faulty_store import NONE, PastStore
 from tests.simulation.plans import (
@@ -107,9 +108,19 @@ def test_a_history_has_something_of_everything() -> None:
         "AlreadyDelivered",
         "MessageNotFound",
     }
-    assert {fact.outcome for history in histories for fact in history.fetched} >= {"reply", "waiting", "ReplyTimeout"}
-    assert {fact.outcome for history in histories for fact in history.replied} >= {"ok", ALREADY, EXPIRED}
-    assert {fact.outcome for history in histories for fact in history.decisions} >= {"ok", ENDED}
+
+
+def test_calls_and_transactions_end_in_every_way() -> None:
+    calls = [_played(World(seed, CALLS)) for seed in range(12)]
+    assert {fact.outcome for history in calls for fact in history.fetched} >= {REPLY, TIMEOUT}
+    assert {fact.outcome for history in calls for fact in history.replied} >= {"ok", ALREADY, EXPIRED}
+    halves = [_played(World(seed, HALVES)) for seed in range(6)]
+    assert {fact.outcome for history in halves for fact in history.decisions} >= {"ok", ENDED}
+
+
+def _played(world: World) -> History:
+    assert world.run() == []
+    return world.history
 
 
 @pytest.mark.parametrize(
