@@ -76,10 +76,17 @@ class Topics:
     def delete(self, deleted: Topic) -> None:
         """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and
         the store allow; the grave records the rest."""
-        self._catalogue.forget(deleted.name)
-        try:
-            self._store.write_together([topic.remove(deleted), topic.bury(deleted)])
-        except Refused:
-            return  # another caller was faster
-        with suppress(StoreUnavailable):
-            self._deletion.topic(deleted, self._runtime.uptime() + PURGE_MS)
+        current = deleted
+        while current.id == deleted.id:
+            self._catalogue.forget(deleted.name)
+            try:
+                self._store.write_together([topic.remove(current), topic.bury(current)])
+                break
+            except Refused:  # another caller changed or deleted it since it was read
+                try:
+                    current = self._catalogue.current_topic(deleted.name)
+                except TopicNotFound:
+                    return
+        if current.id == deleted.id:
+            with suppress(StoreUnavailable):
+                self._deletion.topic(current, self._runtime.uptime() + PURGE_MS)

@@ -224,7 +224,9 @@ def begin_pushes(topic: Topic) -> Write:
 
 
 def remove(topic: Topic) -> Write:
-    return settings.remove(topic.key, topic.id)
+    """Deletes the topic if it is as it was read: it may have got more queues since, which `bury` has to name."""
+    removal = settings.remove(topic.key, topic.id)
+    return replace(removal, guards=(*removal.guards, Equals(("version",), topic.version)))
 
 
 def bury(topic: Topic) -> Write:

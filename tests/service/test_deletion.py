@@ -67,6 +67,18 @@ def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     assert produce(other, "new") == 0
 
 
+def test_a_deletion_closes_the_queues_that_the_topic_got_meanwhile() -> None:
+    store, clock = MemoryStore(), Clock()
+    api, other = instance(store, clock), instance(store, clock, 1)
+    api.put_topic("t", {"queues": 1})
+    old = api.service.env.catalogue.current_topic("t")
+    api.put_topic("t", {"queues": 2})
+    other.produce("t", {"messages": [{"body": "a", "queue": 1}]})
+    api.service.admin.topics.delete(old)
+    with pytest.raises(TopicNotFound):
+        other.produce("t", {"messages": [{"body": "b", "queue": 1}]})
+
+
 def test_a_stale_producer_sees_a_deletion_behind_many_new_segments() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
