@@ -19,6 +19,7 @@ from chalicelib.catalogue.group import Group, change
 from chalicelib.catalogue.push import Push
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import Consuming
+from chalicelib.consuming.claim_plan import pick
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.view import GroupView
@@ -45,14 +46,15 @@ _log = logging.getLogger("decant")
 
 @dataclass(slots=True)
 class _Run:
-    """One run for a group, which is as it was read last. `began_ms`: by `Runtime.uptime`. `is_staying`: it waits for
-    what is due before it ends. `helpers`: further callers that it has started. `limited_until_ms`: when the group's
-    rate allows more."""
+    """One run for a group, which is as it was read last. `began_ms`: by `Runtime.uptime`. `looking_ms`: how long it
+    looks for messages. `is_staying`: it waits for what is due before it ends. `helpers`: further callers that it has
+    started. `limited_until_ms`: when the group's rate allows more."""
 
     topic: Topic
     group: Group
     crew: Crew
     began_ms: int
+    looking_ms: int
     is_staying: bool
     helpers: int = 0
     limited_until_ms: int = 0
@@ -76,7 +78,8 @@ class Dispatcher:
         crew = self._crew()
         for group in groups:
             if group.is_pushed:
-                run = _Run(topic, group, crew, self._runtime.uptime(), is_staying)
+                looking_ms = 0 if is_staying else LOOKING_MS
+                run = _Run(topic, group, crew, self._runtime.uptime(), looking_ms, is_staying)
                 crew.start(partial(self._guarded, self._attend, run))
         crew.join()
 
@@ -101,14 +104,16 @@ class Dispatcher:
         due."""
         ran_ms = self._runtime.uptime() - run.began_ms
         until_due_ms = RUN_MS if next_ms is None else max(1, next_ms - self._runtime.now())
-        if run.is_staying:
-            return until_due_ms if ran_ms + until_due_ms < RUN_MS else None
-        return min(LOOK_EVERY_MS, until_due_ms) if ran_ms < LOOKING_MS else None
+        if ran_ms < run.looking_ms:
+            return min(LOOK_EVERY_MS, until_due_ms)
+        return until_due_ms if run.is_staying and ran_ms + until_due_ms < RUN_MS else None
 
     def _serve(self, run: _Run) -> int | None:
         """Makes calls until nothing is ready or no slot is free. Returns when more is due, as far as is known. The look
         that follows each release finds what came when others were told that no slot is free."""
         while self._is_on(run):
+            if run.limited_until_ms > self._runtime.now():
+                return run.limited_until_ms
             view = self._look(run)
             push = _push_of(view)
             if push is None:
@@ -119,9 +124,7 @@ class Dispatcher:
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None
             has_called = self._work(run, slot, pause, view)
-            if run.limited_until_ms > self._runtime.now():
-                return run.limited_until_ms
-            if not has_called:  # the cap on messages in flight or the order of a queue holds back what is ready
+            if not has_called and run.limited_until_ms <= self._runtime.now():  # another run has been faster
                 return view.next_ready_at_ms()
         return None
 
@@ -259,4 +262,10 @@ def _push_of(view: GroupView) -> Push | None:
 
 
 def _has_ready(view: GroupView, now: int) -> bool:
-    return any(queue.waiting_since(now) is not None for queue in view.queues)
+    """Whether a pop finds something to lease, or to put in order first. What is held back by the order of a queue or
+    the cap on messages in flight is worth no slot."""
+    return any(
+        queue.cursor.needs_tending(now, view.group.max_attempts)
+        or pick(queue.cursor, view.group, queue.end, 1, now).count
+        for queue in view.queues
+    )

@@ -303,6 +303,21 @@ def test_an_ordered_group_calls_with_no_later_message_before_a_failed_one(
     assert consumer.bodies == [["a"], ["b"], ["b"], ["c"]]
 
 
+@pytest.mark.parametrize("settings", [{"ordered": True}, {"max_in_flight": 1}, {"rate_limit": 0.01}])
+def test_a_run_takes_no_slot_for_what_the_group_holds_back(
+    store: TroubledStore, topic: Topic, consumer: Consumer, settings: Any
+) -> None:
+    """A message is leased, or the rate is used up: nothing can be called, however often the run looks."""
+    group = topic.group("billing", **settings)
+    topic.produce("a", "b")
+    group.take_one()
+    group.change(push={"url": URL})
+    before = store.meter.write_units
+    run(group)
+    assert consumer.calls == []
+    assert store.meter.write_units - before <= 2
+
+
 def test_a_consumer_that_fails_is_called_less_and_less(topic: Topic, consumer: Consumer, clock: Clock) -> None:
     group = topic.group("billing", push={"url": URL, "concurrency": 9}, backoff_ms=[10_000, 20_000, 90_000])
     topic.produce(*map(str, range(100)))
@@ -425,6 +440,18 @@ def test_a_run_sees_what_came_while_wakes_were_held_back(
     clock.at(START_MS + 1_000, lambda: topic.produce("late"))
     run(group)
     assert consumer.bodies == [["late"]]
+
+
+@pytest.mark.parametrize("settings", [{"backoff_ms": [10]}, {"rate_limit": 100}])
+def test_it_sees_that_too_after_it_has_waited_for_a_retry_or_the_rate(
+    topic: Topic, consumer: Consumer, clock: Clock, settings: Any
+) -> None:
+    topic.group("billing", push={"url": URL, "batch": 100}, **settings)
+    topic.produce(*(["a"] * 120))
+    consumer.answers = [Answer(500)] if "backoff_ms" in settings else []
+    clock.at(START_MS + 1_200, lambda: topic.produce("late"))
+    topic.client.api.service.pushing.run("orders")
+    assert consumer.bodies[-1] == ["late"]
 
 
 def test_a_run_of_a_deleted_topic_ends(topic: Topic, group: Group) -> None:
