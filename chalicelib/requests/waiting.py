@@ -16,13 +16,7 @@ from chalicelib.requests.arrivals import Arrivals
 from chalicelib.requests.correlation import Correlation, Correlations
 from chalicelib.requests.reply import is_reply, time_out
 from chalicelib.store import Keys
-from chalicelib.table.writes import Item, Refused
-
-PAUSE_MS_MIN = 5
-PAUSE_MS_MAX = 200
-PAUSE_PART = 10
-"""A call looks again after a tenth of the time since the request was asked, within these bounds: a reply is late by a
-tenth of what it took, and a slow one costs few looks."""
+from chalicelib.table.writes import Item, Refused, key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +55,23 @@ class Waiter:
 
     def _wait(self, correlation: Correlation, until_ms: int) -> Item | None:
         began_at_ms = self._runtime.uptime()
-        with self._arrivals.expected(correlation.key) as arrival:
+        elapsed_ms = max(0, self._runtime.now() - correlation.asked_at_ms)
+        with self._arrivals.expected(correlation.key, began_at_ms - elapsed_ms) as arrival:
             while (now := self._runtime.uptime()) < until_ms and not deadline.is_abandoned():
-                elapsed_ms = max(now - began_at_ms, self._runtime.now() - correlation.asked_at_ms)
-                pause_ms = min(max(elapsed_ms // PAUSE_PART, PAUSE_MS_MIN), PAUSE_MS_MAX)
-                arrival.bell.wait(min(pause_ms, until_ms - now))
+                arrival.look_at_ms = min(arrival.look_at_ms, until_ms)
+                arrival.bell.wait(max(1, arrival.look_at_ms - now))
                 deadline.has_waited(self._runtime.uptime() - now)
-                if item := arrival.item or self._look(correlation):
-                    return item
+                if arrival.item is None and arrival.look_at_ms <= self._runtime.uptime():
+                    self._look_together()
+                if arrival.item:
+                    return arrival.item
         return None
+
+    def _look_together(self) -> None:
+        """Looks for this call's reply and for those of others that would look soon."""
+        if due := self._arrivals.due():
+            for item in self._store.read([Keys(due)])[0]:
+                self._arrivals.tell(key_of(item), item)
 
     def _look(self, correlation: Correlation) -> Item | None:
         items = self._store.read([Keys([correlation.key])])[0]
