@@ -11,7 +11,7 @@
 
 | the function | becomes of the message |
 | --- | --- |
-| returns text or bytes | the reply; then it is acked |
+| returns text or bytes that are not empty | the reply; then it is acked |
 | returns anything else that JSON can hold | the reply, as JSON text |
 | returns a `Reply` | the reply, with its properties |
 | returns None, or the message is no request | no reply; it is acked |
@@ -43,6 +43,8 @@ PAUSES_S = (0.1, 0.5, 2.0, 10.0)
 PAUSED_S = 1.0
 """Before a paused group is popped again: it answers at once, however long a pop may wait."""
 REASON_CHARS_MAX = 256
+DELAY_MS_MAX = 365 * 24 * 60 * 60 * 1_000
+"""What the service accepts with a nack."""
 REFUSALS = ("RequestExpired", "AlreadyReplied", "RequestNotFound")
 """Codes of replies that no repeat would get accepted."""
 
@@ -93,10 +95,13 @@ class Reply:
 
 
 class Retry(Exception):
-    """Raised by a function that wants the message again: after `delay_ms`, or else the group's backoff."""
+    """Raised by a function that wants the message again: after `delay_ms`, or else the group's backoff. Raises
+    ValueError for a delay that the service would refuse, which then is why the message is nacked."""
 
     def __init__(self, reason: str = "", delay_ms: int | None = None) -> None:
         super().__init__(reason)
+        if delay_ms is not None and not (type(delay_ms) is int and 0 <= delay_ms <= DELAY_MS_MAX):
+            raise ValueError(f"delay_ms must be an integer from 0 to {DELAY_MS_MAX}; it is {delay_ms!r}")
         self.delay_ms = delay_ms
 
 
@@ -223,7 +228,8 @@ class Worker:
             _log.log(
                 logging.INFO if is_retry else logging.WARNING, "message %s failed", message.id, exc_info=not is_retry
             )
-            reason = str(error) if is_retry else f"{type(error).__name__}: {error}"
+            told = str(error) if is_retry else f"{type(error).__name__}: {error}"
+            reason = told.encode(errors="replace").decode()  # half a surrogate pair is no text
             delay_ms = getattr(error, "delay_ms", None) if is_retry else None
             return {"reason": reason[:REASON_CHARS_MAX], **({} if delay_ms is None else {"delay_ms": delay_ms})}
         return None

@@ -14,8 +14,8 @@ from chalicelib.base.limits import HEARD_MS, HOUR_MS
 
 PLACED_KEPT_MS = HOUR_MS
 """How long a placement is kept after the next one has replaced it."""
-PLACEMENTS_MAX = 50
-"""The most placements of a topic: pops read them with its other settings."""
+CHANGES_MAX = 50
+"""The most changes that a topic records, besides where it began: pops read them with its other settings."""
 
 
 class Scaling(NamedTuple):

@@ -12,7 +12,7 @@ from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.schema import flag, integer, one_of
 from chalicelib.catalogue import settings, zones
-from chalicelib.catalogue.scaling import PLACEMENTS_MAX, Scaling
+from chalicelib.catalogue.scaling import CHANGES_MAX, Scaling
 from chalicelib.catalogue.zones import NO_ZONES, ZONES, Zones
 from chalicelib.table import keys
 from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
@@ -186,9 +186,9 @@ def read(topic: Topic, readers: int) -> Write:
 def _scaled(topic: Topic, queues: int, now: int) -> dict[str, Any]:
     """What a change of the number of queues adds. Raises InvalidField."""
     scaled = _scaling(topic).resized(queues, now)
-    if len(scaled.placements) > PLACEMENTS_MAX:
+    if len(scaled.placements) - 1 > CHANGES_MAX:
         raise InvalidField(
-            f"field 'queues' of topic {topic.name!r} cannot be changed for now: it was changed {PLACEMENTS_MAX} times"
+            f"field 'queues' of topic {topic.name!r} cannot be changed for now: it was changed {CHANGES_MAX} times"
             " within the hour"
         )
     return scaled.as_attributes()

@@ -52,14 +52,14 @@ class Answerer:
         if is_late or entry.size > INLINE_BYTES_MAX:
             items = self._store.read([Keys([correlation.key], strong=True)])[0]
             if is_late or items:
-                _demand_same(items[0] if items else {}, content, is_late)
+                _demand_same(correlation, items[0] if items else {}, content, is_late)
                 return
             spilling = [(entry, INLINE_BYTES_MAX)]
             [entry] = self._payloads.spill(correlation.topic_id, spilling, correlation.ttl, in_items=True)
         try:
             item = self._store.write(store(correlation, entry, content, replier))
         except Refused as refused:
-            _demand_same(refused.before or {}, content, is_late)
+            _demand_same(correlation, refused.before or {}, content, is_late)
         else:
             self._arrivals.tell(correlation.key, item)
 
@@ -76,10 +76,10 @@ class Answerer:
         return [Failure(text, RECEIPT_INVALID)]
 
 
-def _demand_same(item: Item, content: bytes, is_late: bool) -> None:
+def _demand_same(correlation: Correlation, item: Item, content: bytes, is_late: bool) -> None:
     """Raises what is wrong with a reply with this content, unless it is the one stored."""
     if is_reply(item) and item["content"] == content:
         return
     if is_late or not is_reply(item):
-        raise RequestExpired("the reply came after the deadline of its request")
-    raise AlreadyReplied("the request has another reply")
+        raise RequestExpired(f"the request could be answered until {correlation.reply_by_ms}")
+    raise AlreadyReplied(f"the request has another reply, of {item['at']}")

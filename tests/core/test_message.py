@@ -20,10 +20,12 @@ from chalicelib.base.limits import (
     TAG_CHARS_MAX,
 )
 from chalicelib.base.message import message_id, parse_message_id
+from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import parse, parse_batch
 from chalicelib.store.paging import positions_of, positions_token
 
 QUEUES = 4
+TOPIC = Topic("orders", "t", 0, queues=QUEUES)
 NOW = 1_700_000_000_000
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 ENTRY_IDS = st.binary(min_size=8, max_size=8)
@@ -120,7 +122,7 @@ WRONG = [
 
 @pytest.mark.parametrize("given_message", FITTING)
 def test_messages_within_the_limits_are_taken_as_they_are(given_message: dict[str, Any]) -> None:
-    [sending] = parse_batch([given_message], QUEUES, NOW)
+    [sending] = parse_batch([given_message], TOPIC, NOW)
     expected = {name: value for name, value in given_message.items() if value is not None and name != "queue"}
     absent: dict[str, Any] = {"key": None, "tag": None, "properties": {}}
     assert sending.message.content() == {**absent, **expected}
@@ -130,31 +132,31 @@ def test_messages_within_the_limits_are_taken_as_they_are(given_message: dict[st
 @pytest.mark.parametrize(("given_message", "error"), WRONG)
 def test_messages_beyond_the_limits_are_refused(given_message: Any, error: type[DecantError]) -> None:
     with pytest.raises(error) as refused:
-        parse_batch([message(), given_message], QUEUES, NOW)
+        parse_batch([message(), given_message], TOPIC, NOW)
     assert type(refused.value) is error
     assert refused.value.members["errors"] == [{"index": 1, "code": error.__name__, "detail": refused.value.detail}]
     assert len(refused.value.detail) < 500
 
 
 def test_a_batch_holds_up_to_so_many_messages() -> None:
-    assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, QUEUES, NOW)) == BATCH_MESSAGES_MAX
+    assert len(parse_batch([message()] * BATCH_MESSAGES_MAX, TOPIC, NOW)) == BATCH_MESSAGES_MAX
     wrongs: list[object] = [[], [message()] * (BATCH_MESSAGES_MAX + 1), None, {}, "messages"]
     for wrong in wrongs:
         with pytest.raises(InvalidField):
-            parse_batch(wrong, QUEUES, NOW)
+            parse_batch(wrong, TOPIC, NOW)
 
 
 def test_the_bodies_of_a_batch_fit_together() -> None:
     half = "x" * (BODY_BYTES_MAX // 2)
-    assert len(parse_batch([message(body=half), message(body=half)], QUEUES, NOW)) == 2
+    assert len(parse_batch([message(body=half), message(body=half)], TOPIC, NOW)) == 2
     with pytest.raises(MessageTooLarge):
-        parse_batch([message(body=half), message(body=half), message(body="x")], QUEUES, NOW)
+        parse_batch([message(body=half), message(body=half), message(body="x")], TOPIC, NOW)
 
 
 def test_all_that_is_wrong_in_a_batch_is_listed_and_a_size_comes_last() -> None:
     batch = [message(body="x" * (BODY_BYTES_MAX + 1)), message(), message(tag="|"), message(Key="k")]
     with pytest.raises(InvalidField) as refused:
-        parse_batch(batch, QUEUES, NOW)
+        parse_batch(batch, TOPIC, NOW)
     errors = refused.value.members["errors"]
     assert [(each["index"], each["code"]) for each in errors] == [
         (0, "MessageTooLarge"),
@@ -166,12 +168,12 @@ def test_all_that_is_wrong_in_a_batch_is_listed_and_a_size_comes_last() -> None:
 
 def test_a_message_that_is_not_an_object_is_refused() -> None:
     with pytest.raises(InvalidJson):
-        parse([], QUEUES, "", NOW)
+        parse([], TOPIC, "", NOW)
 
 
 @given(TEXTS.filter(bool), st.none() | TEXTS.filter(bool).filter(lambda key: len(key.encode()) <= KEY_BYTES_MAX))
 def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
-    sending = parse({"body": body, "key": key}, QUEUES, "", NOW)
+    sending = parse({"body": body, "key": key}, TOPIC, "", NOW)
     assert sending.message.content() == {"body": body, "key": key, "tag": None, "properties": {}}
 
 
@@ -179,7 +181,7 @@ def test_any_text_comes_back_as_it_was(body: str, key: str | None) -> None:
 def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
     given_text = text.decode("latin-1")
     try:
-        sending = parse({"body_base64": given_text}, QUEUES, "", NOW)
+        sending = parse({"body_base64": given_text}, TOPIC, "", NOW)
     except InvalidField as error:
         assert "'body_base64'" in error.detail
         return
@@ -189,7 +191,7 @@ def test_base64_is_taken_only_as_it_would_be_written(text: bytes) -> None:
 @given(st.binary(min_size=1))
 def test_any_bytes_come_back_as_they_were(body: bytes) -> None:
     text = base64.b64encode(body).decode()
-    sending = parse({"body_base64": text}, QUEUES, "", NOW)
+    sending = parse({"body_base64": text}, TOPIC, "", NOW)
     assert sending.message.body == body
     assert sending.message.content()["body_base64"] == text
 

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.admin.draining import DELAYED_LATE_MS
 from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, MINUTE_MS
-from chalicelib.catalogue.scaling import PLACEMENTS_MAX
+from chalicelib.catalogue.scaling import CHANGES_MAX
 from chalicelib.producing.key_hash import queue_of_key
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import Clock
@@ -125,10 +125,10 @@ def test_unkeyed_messages_use_the_new_queues(client: Client, orders: Topic, cloc
 
 
 def test_the_number_of_queues_changes_fifty_times_an_hour_at_most(client: Client, orders: Topic, clock: Clock) -> None:
-    for number in range(PLACEMENTS_MAX - 1):
+    for number in range(CHANGES_MAX):
         resize(orders, 5 + number)
     assert client.put(orders.path, queues=128).problem == (400, "InvalidField")
-    assert orders.details()["queues"] == 4 + PLACEMENTS_MAX - 1
+    assert orders.details()["queues"] == 4 + CHANGES_MAX
     clock.sleep(60 * MINUTE_MS + HEARD_MS)
     resize(orders, 128)
     assert len(read_queues(orders)) == 128

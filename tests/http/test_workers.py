@@ -126,8 +126,29 @@ def test_none_and_a_message_that_is_no_request_get_no_reply(
         assert reply_to(topic, str(seen[0].correlation_id)).status == 202
 
 
+@pytest.mark.parametrize("delay_ms", [500.0, -1, "5", True])
+def test_a_retry_with_a_delay_that_is_none_is_a_nack_that_says_so(
+    service: Service, topic: Topic, delay_ms: Any
+) -> None:
+    group = topic.group("strict", max_attempts=1)
+    ask(topic, timeout_ms=60_000)
+
+    def fail(_message: Message) -> None:
+        raise Retry("busy", delay_ms)
+
+    service.worker(fail).run("orders", "strict", times(1), wait_ms=0)
+    [letter] = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert letter["reason"].endswith(f"it is {delay_ms!r}")
+
+
 @pytest.mark.parametrize(
-    ("error", "delay_ms"), [(KeyError("no such order"), 10_000), (Retry("busy"), 10_000), (Retry("busy", 50), 50)]
+    ("error", "delay_ms"),
+    [
+        (KeyError("no such order"), 10_000),
+        (Retry("busy"), 10_000),
+        (ValueError("half \ud800"), 10_000),
+        (Retry("busy", 50), 50),
+    ],
 )
 def test_an_exception_is_a_nack_with_its_reason(
     service: Service, topic: Topic, clock: Clock, error: Exception, delay_ms: int
@@ -143,7 +164,7 @@ def test_an_exception_is_a_nack_with_its_reason(
     clock.sleep(1)
     service.worker(fail).run("orders", "strict", times(1), wait_ms=0)
     [letter] = topic.client.get(f"{group.path}/dead").json["messages"]
-    assert letter["reason"] in ("KeyError: 'no such order'", "busy")
+    assert letter["reason"] in ("KeyError: 'no such order'", "busy", "ValueError: half ?")
 
 
 def test_a_late_return_is_told_and_settled(service: Service, topic: Topic, group: Group, clock: Clock) -> None:
