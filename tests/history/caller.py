@@ -60,10 +60,11 @@ class Caller:
         dedup_ids: Sequence[str | None] = (),
         due_ms: Sequence[int] = (),
         ttls_ms: Sequence[int | None] = (),
+        zone: str | None = None,
     ) -> None:
         """`due_ms`: when each is due; 0: it does not wait."""
         now = self._now()
-        facts = [Sent(body, key, now, is_unknown=True) for body, key in zip(bodies, keys, strict=True)]
+        facts = [Sent(body, key, now, is_unknown=True, zone=zone) for body, key in zip(bodies, keys, strict=True)]
         for fact, dedup_id in zip(facts, dedup_ids, strict=False):
             fact.dedup_id = dedup_id
         for fact, due in zip(facts, due_ms, strict=False):
@@ -72,7 +73,8 @@ class Caller:
             fact.ttl_ms = ttl_ms
         self._record.begin(facts)
         try:
-            results = self._service.producing.send(self._topic, [Sending(_message(sent, padding)) for sent in facts])
+            sendings = [Sending(_message(sent, padding), zone=zone) for sent in facts]
+            results = self._service.producing.send(self._topic, sendings)
         except (StoreUnavailable, QueueFull) as trouble:
             for fact in facts:
                 fact.is_unknown, fact.is_refused = trouble.outcome_unknown, isinstance(trouble, QueueFull)
@@ -113,6 +115,8 @@ class Caller:
         self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
         got = self._delivered(group, popped, began, first, first + ask.invisible_ms if ask.invisible_ms else 0)
+        for delivered in got:
+            delivered.zone = ask.zone
         self._record.begin(got)
         if ask.attempt_id:
             receipts = [delivered.receipt for delivered in got]
@@ -120,7 +124,7 @@ class Caller:
         return got
 
     def _popped(self, group: str, ask: Pop) -> Popped | None:
-        self._record.begin([fact := Asked(group, self._now(), ask.invisible_ms or 0)])
+        self._record.begin([fact := Asked(group, self._now(), ask.invisible_ms or 0, zone=ask.zone)])
         troubles = self._troubles
         try:
             popped = self._service.consuming.pop(self._topic, group, ask)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops, pushes, requests, transactions
+from tests.history import alarms, deaths, expiry, lateness, pops, pushes, requests, transactions, zones
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -702,6 +702,14 @@ def _a_pop_leaves_nothing_that_is_ready(case: Case) -> Iterator[str]:
     yield from lateness.a_pop_leaves_nothing_that_is_ready(case, SKEW_MS)
 
 
+def _a_message_goes_to_its_zone(case: Case) -> Iterator[str]:
+    yield from zones.a_message_goes_to_its_zone(case.history)
+
+
+def _a_queue_is_left_to_its_zone(case: Case) -> Iterator[str]:
+    yield from zones.a_queue_is_left_to_its_zone(case, SKEW_MS)
+
+
 def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
     yield from pops.a_pop_waits_no_longer_than_asked(case.history)
 
@@ -769,6 +777,8 @@ CHECKS = (
     _an_alarm_fits_the_backlog,
     _a_paused_group_delivers_nothing,
     _a_pop_leaves_nothing_that_is_ready,
+    _a_message_goes_to_its_zone,
+    _a_queue_is_left_to_its_zone,
     _a_pop_waits_no_longer_than_asked,
     _a_repeated_attempt_gets_the_same_messages,
 )

@@ -36,6 +36,8 @@ class Sent:
     """When it was answered or given up; never, if its caller died."""
     is_refused: bool = False
     """Its queue was full."""
+    zone: str | None = None
+    """That it asked for."""
 
 
 @dataclass(slots=True)
@@ -72,6 +74,8 @@ class Delivered:
     correlation_id: str = ""
     """Of a request."""
     reply_by_ms: int = 0
+    zone: str | None = None
+    """That the pop named."""
 
 
 @dataclass(slots=True)
@@ -100,6 +104,8 @@ class Asked:
     """It was answered without messages, and named no reason, such as a pause or a cap."""
     is_troubled: bool = True
     """It was not answered, or one of its requests to the store went wrong."""
+    zone: str | None = None
+    """That it named."""
 
 
 @dataclass(slots=True)
@@ -291,6 +297,8 @@ class History:
     looks: list[Look] = field(default_factory=list)
     drained_ms: dict[str, int] = field(default_factory=dict)
     """Group -> when the drain had ended."""
+    zones: dict[int, str] = field(default_factory=dict)
+    """The zone of each queue that is in one."""
     rules: dict[str, Rules] = field(default_factory=dict)
     """By group; one that is not here has none that could be broken."""
     log: dict[Place, str] = field(default_factory=dict)

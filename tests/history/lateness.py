@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from chalicelib.base.limits import TAKE_OVER_AFTER_MS
 from tests.history.facts import NEVER_MS, Asked, Delivered, Place
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
                 continue
             ready_ms = max(stored_ms, _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
-            if ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms):
+            is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)
+            if is_met and not _is_left(case, pop, place, ready_ms, by_ms):
                 yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on got nothing"
 
 
@@ -92,6 +94,19 @@ def _end_ms(case: Case, lease: Delivered, until_ms: int) -> int:
         end_ms = max(settled.at_ms, settled.until_ms + (settled.at_ms - settled.began_ms))
         receipts = receipts | {settled.new_receipt}
     return end_ms
+
+
+def _is_left(case: Case, pop: Asked, place: Place, ready_ms: int, by_ms: int) -> bool:
+    """Whether the queue may be left to another zone: its first message has not waited, or that zone took some."""
+    near, history = case.history.zones.get(place[0]), case.history
+    if pop.zone is None or near in (None, pop.zone):
+        return False
+    of_zone = (pop.group, near)
+    took = [got for got in history.delivered if (got.group, got.zone) == of_zone and got.place[0] == place[0]]
+    may_have = [other for other in history.pops if (other.group, other.zone) == of_zone and other.is_troubled]
+    instants = [got.answered_ms for got in took if got.began_ms <= pop.at_ms]
+    instants += [other.at_ms for other in may_have if other.began_ms <= pop.at_ms]
+    return max([ready_ms, *instants]) + TAKE_OVER_AFTER_MS >= by_ms
 
 
 def _waits(case: Case, pop: Asked, place: Place, by_ms: int) -> bool:

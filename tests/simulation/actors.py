@@ -14,6 +14,7 @@ from tests.history.caller import Caller
 from tests.history.facts import Delivered
 from tests.simulation.expiring import CONSUMERS_LULL
 from tests.simulation.requesting import Replier
+from tests.simulation.zoned import AWAY, AWAY_MS_MAX
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -35,8 +36,9 @@ class Actor:
 
 
 class Consumer(Actor):
-    def __init__(self, world: World, name: str, group: str, random: Random) -> None:
+    def __init__(self, world: World, name: str, group: str, random: Random, zone: str | None = None) -> None:
         self._world, self._name, self._group, self._random = world, name, group, random
+        self._zone = zone
         self._left = world.pops
         self._acks: list[Delivered] = []
         self._old: list[Delivered] = []
@@ -48,6 +50,8 @@ class Consumer(Actor):
             self._left -= 1
             plan = self._world.plan
             self._world.sleep(random.randrange(400) * (CONSUMERS_LULL if plan.retention_ms else plan.pace))
+            if plan.zones and random.random() < AWAY:
+                self._world.sleep(random.randrange(AWAY_MS_MAX))
             riding, self._acks = self._acks, []
             ask = self._ask(riding)
             if ask.attempt_id and self._is_hasty():
@@ -86,6 +90,7 @@ class Consumer(Actor):
             wait_ms=random.choice(self._world.plan.waits_ms),
             attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
             ack=tuple(message.receipt for message in riding),
+            zone=self._zone,
         )
 
     def _settle(self, caller: Caller, got: list[Delivered]) -> None:

@@ -78,6 +78,8 @@ class Plan:
     """How often the number of queues changes."""
     pace: int = 1
     """Producers and consumers sleep this many times longer."""
+    zones: bool = False
+    """Whether queues, producers and consumers are in zones."""
     requests: int = 0
     """Of each of two requesters."""
     transactions: int = 0
@@ -204,6 +206,19 @@ FULL = Plan(
     faults=replace(NONE, latency_ms_max=20, stale=0.3, stale_ms_max=500),
 )
 """For bugs that show where queues are full."""
+ZONED = Plan(
+    zones=True,
+    queues=3,
+    groups=2,
+    producers=2,
+    consumers=6,
+    messages=30,
+    pops=8,
+    pace=20,
+    burials=0,
+    faults=replace(NONE, latency_ms_max=20, stale=0.3, stale_ms_max=500),
+)
+"""For bugs that show where consumers of a zone stay away, and come back."""
 PUSHED = Plan(consumers=1, pops=1, messages=30, pushes=True, faults=replace(NONE, latency_ms_max=20))
 """For bugs that show where all is answered, and a consumer is called."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)

@@ -17,6 +17,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_reading,
     mutants_requests,
     mutants_transactions,
+    mutants_zones,
 )
 from tests.simulation.faulty_store import ALL, NONE, Faults
 from tests.simulation.mutants import MUTANTS
@@ -39,6 +40,7 @@ from tests.simulation.plans import (
     TRIMMED,
     UNREADABLE,
     WAITING,
+    ZONED,
     Plan,
 )
 from tests.simulation.world import play
@@ -104,6 +106,15 @@ PLANS = {
     "breakers_that_forget_their_own_appends": FULL,
     "breakers_that_stay_open": FULL,
     "breakers_for_one_group": FULL,
+    **dict.fromkeys(
+        (
+            "zones_that_producers_ignore",
+            "zones_that_consumers_ignore",
+            "queues_that_are_never_taken_over",
+            "queues_that_are_never_given_back",
+        ),
+        ZONED,
+    ),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
     "time_outs_that_do_not_last": CALLS,

@@ -13,6 +13,7 @@ from chalicelib.delays import writer
 from chalicelib.producing import dedup
 from chalicelib.service import Service
 from tests.simulation.expiring import PRODUCERS_LULL
+from tests.simulation.zoned import ZONES
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -52,7 +53,9 @@ class Producer:
             noise = random.randbytes(padding // 2).hex()
             ids = [self._dedup_id() for _ in bodies] if plan.dedup_ids else ()
             due = [self._due_ms() for _ in bodies] if plan.delayed else ()
-            caller.send(bodies, keys, noise, ids, due, [self._ttl_ms() for _ in bodies] if plan.ttls else ())
+            ttls = [self._ttl_ms() for _ in bodies] if plan.ttls else ()
+            zone = random.choice((None, *ZONES)) if plan.zones else None
+            caller.send(bodies, keys, noise, ids, due, ttls, zone)
 
     def _dedup_id(self) -> str | None:
         return f"d{self._random.randrange(self._world.plan.dedup_ids)}" if self._random.random() < 0.5 else None

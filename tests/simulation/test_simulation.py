@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.history.facts import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
-from tests.simulation.faulty_store import NONE, PastStore
+from tests.simulation.faulty_store import ALL, NONE, PastStore
 from tests.simulation.plans import (
     AFTERLIFE,
     CALLS,
@@ -29,6 +30,7 @@ from tests.simulation.plans import (
     SET_BACK,
     UNREADABLE,
     WAITING,
+    ZONED,
     Plan,
 )
 from tests.simulation.world import World, play
@@ -135,6 +137,8 @@ def _played(world: World) -> History:
         (MOVING, 12),
         (PUSHED, 40),
         (FULL, 40),
+        (ZONED, 30),
+        (replace(ZONED, faults=ALL), 30),
     ],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:

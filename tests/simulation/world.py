@@ -15,6 +15,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.zones import Zones
 from chalicelib.delays.writer import LATE_WRITE_MS_MAX
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
@@ -39,6 +40,7 @@ from tests.simulation.requesting import Requester, at_last
 from tests.simulation.resizing import Drainer, Resizer, quick_changes
 from tests.simulation.transacting import Arbiter, Sender
 from tests.simulation.watching import Watcher, look_before_the_drain, read_alarms
+from tests.simulation.zoned import ZONES, zone_of
 from tests.support.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
@@ -66,6 +68,7 @@ class World:
         self.history = History(dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms)
         self.history.are_all_answered = self._plan.faults.are_harmless
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
+        self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._consumer = pushing.Consumer(self, self._random)
         self._topic = self._now_topic = self._prepared()
@@ -100,7 +103,9 @@ class World:
             self._spawn(lambda random, number=number: Producer(self, f"p{number}", share, random))
         for number in range(plan.consumers):
             group = self._groups[number % len(self._groups)]
-            self._spawn(lambda random, number=number, group=group: Consumer(self, f"c{number}", group, random))
+            zone = zone_of(number, plan.groups) if plan.zones else None
+            named = (f"c{number}", group)
+            self._spawn(lambda random, named=named, zone=zone: Consumer(self, *named, random, zone))
         for number in range(plan.late_groups):
             self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
         self._spawn_some(plan.resets, lambda random: Resetter(self, random))
@@ -153,7 +158,11 @@ class World:
 
     @property
     def _topic_settings(self) -> dict[str, Any]:
-        optional = {"retention_ms": self._plan.retention_ms, "max_depth": self._plan.max_depth}
+        optional = {
+            "retention_ms": self._plan.retention_ms,
+            "max_depth": self._plan.max_depth,
+            "zones": self._plan.zones and Zones(ZONES),
+        }
         return {"queues": self._plan.queues, **{name: value for name, value in optional.items() if value}}
 
     @property
