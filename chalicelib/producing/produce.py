@@ -64,8 +64,11 @@ class Producer:
         topic as it is now, if it was made again or has got more queues a moment ago."""
         try:
             sendings = parse(topic)
-        except InvalidField:  # perhaps it names a queue that was added
-            topic = self._catalogue.current_topic(topic.name)
+        except InvalidField as wrong:  # perhaps it names a queue or a zone that was added
+            try:
+                topic = self._catalogue.current_topic(topic.name)
+            except StoreUnavailable:
+                raise wrong from None
             sendings = parse(topic)
 
         def send() -> list[Produced]:
