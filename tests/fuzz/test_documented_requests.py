@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 import requests
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from schemathesis import Case, Response
 from schemathesis.checks import not_a_server_error
@@ -55,7 +55,10 @@ def test_a_valid_request_gets_a_documented_answer(operation: str, data: st.DataO
 @fuzzed
 @given(data=st.data())
 def test_an_invalid_request_is_refused(operation: str, data: st.DataObject) -> None:
-    answered(World(), operation, data.draw(invalid(operation)))
+    case = data.draw(invalid(operation))
+    body = _bytes(prepared(case))
+    assume(not body or body.strip())  # white space alone is an empty body, which may be valid
+    answered(World(), operation, case)
 
 
 @each_operation

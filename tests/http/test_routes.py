@@ -193,7 +193,10 @@ class Provoked:
             self.requests[operation] = ("PUT", "/topics/orders", {"queues": 2})
 
     def prepare(self, operation: str, status: int) -> None:
-        """Replies to the request, or lets it time out. A new one waits for that."""
+        """Replies to the request, or lets it time out. A new one waits for that. Fills the queues, or lets them be."""
+        if status == 429:
+            self.client.put("/topics/orders/groups/slow")
+            self.client.put("/topics/orders", max_depth=1)
         clock, path = self.client.clock, f"/requests/{self.correlation_id}"
         if operation == "request" and status in (200, 504):
             self.requests["request"] = ("POST", "/topics/orders/requests", {"body": "a"})

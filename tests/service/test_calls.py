@@ -59,7 +59,10 @@ def test_of_replies_and_a_timeout_at_once_one_stands(instance: Instance, topic: 
     apis = [instance() for _ in range(3)]
     apis[0].put_topic(topic, {})
     for _ in range(5):
-        correlation_id = apis[0].request(topic, {"body": "a", "timeout_ms": 60, "wait_ms": 0})["correlation_id"]
+        try:
+            correlation_id = apis[0].request(topic, {"body": "a", "timeout_ms": 60, "wait_ms": 0})["correlation_id"]
+        except ReplyTimeout as timeout:  # on a busy machine
+            correlation_id = timeout.members["correlation_id"]
         outcomes: list[Any] = []
 
         def outcome(act: Callable[[], Any]) -> None:

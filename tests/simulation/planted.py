@@ -123,6 +123,7 @@ PLANS = {
     "decisions_that_are_made_twice": HALVES,
     "checks_that_are_given_twice": HALVES,
     "checks_that_come_at_once": HALVES,
+    "pages_that_come_back_late": CROWD,
     "pages_that_come_back_twice": CROWD,
     "verdicts_from_the_past": Plan(pops=8, messages=24, faults=Faults(stale=0.7, stale_ms_max=1_500)),
     "beliefs_taken_for_truth": Plan(
@@ -149,7 +150,6 @@ FOUND_AT = {
     "alarms_in_two_writes": 76,
     "pauses_that_nobody_looks_at": 82,
     "repeats_that_take_more": 35,
-    "pages_that_come_back_late": 96,
     "heads_that_are_gone_unseen": 11,
     "helpers_that_do_not_help": 25,
     "delays_in_plain_writes": 10,
