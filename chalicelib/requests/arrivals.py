@@ -16,6 +16,8 @@ PAUSE_MS_MAX = 200
 PAUSE_PART = 10
 """A call looks again after a tenth of the time since the request was asked, within these bounds: a reply is late by a
 tenth of what it took, and a slow one costs few looks."""
+CROWD_PART = 2
+"""In a crowd the pauses last at least half a millisecond for each call, so that looking leaves time for the replies."""
 TOGETHER_MAX = 100
 """Replies looked for at once: DynamoDB reads so many items in one request."""
 
@@ -67,7 +69,7 @@ class Arrivals:
             soon = [arrival for arrival in arrivals if arrival.look_at_ms <= now + arrival.pause_ms(now) // 2]
             looked = sorted(soon, key=lambda arrival: arrival.look_at_ms)[:TOGETHER_MAX]
             for arrival in looked:
-                arrival.look_at_ms = now + arrival.pause_ms(now)
+                arrival.look_at_ms = now + max(arrival.pause_ms(now), len(arrivals) // CROWD_PART)
         return list(dict.fromkeys(arrival.key for arrival in looked))
 
     def tell(self, key: Key, item: Item) -> None:
