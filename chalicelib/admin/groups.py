@@ -10,14 +10,14 @@ from itertools import islice
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.catalogue import group, push, settings
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic, begin_pushes
+from chalicelib.catalogue.topic import PUSHES, Topic
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, all_cursors_of, standing_cursors_of
 from chalicelib.cursors.progress import QueueProgress, of_group
@@ -105,13 +105,8 @@ class Groups:
 
     def _begin_pushes(self, topic: Topic, given: Mapping[str, Any]) -> None:
         """Lets sends to the topic wake the push, before there is a group that needs it. Raises TopicNotFound."""
-        if topic.pushes or not (given.get("push") and given["push"].given):
-            return
-        try:
-            self._store.write(begin_pushes(topic))
-        except Refused:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
-        self._catalogue.forget(topic.name)
+        if not topic.pushes and given.get("push") and given["push"].given:
+            self._catalogue.begin(topic, PUSHES)
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and its progress, queue by queue. Raises GroupNotFound."""

@@ -14,10 +14,10 @@ from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
-from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.topic import Topic, begin
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import key_of
+from chalicelib.table.writes import Refused, key_of
 
 
 class Catalogue:
@@ -62,6 +62,14 @@ class Catalogue:
         if glanced != topic:
             self.forget(topic.name)
         return glanced
+
+    def begin(self, topic: Topic, feature: str) -> None:
+        """Records that the topic may have `DELAYS` or `PUSHES` from now on. Raises TopicNotFound."""
+        try:
+            self._store.write(begin(topic, feature))
+        except Refused:
+            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
+        self.forget(topic.name)
 
     def forget(self, name: str) -> None:
         self._topics.forget(name)

@@ -213,14 +213,13 @@ def _past_retentions(topic: Topic, retention_ms: int, now: int) -> list[list[int
     return past
 
 
-def begin_delays(topic: Topic) -> Write:
-    """Records permanently that this incarnation may have delayed messages. A repeat changes nothing."""
-    return Write(topic.key, (Equals(("id",), topic.id),), (Set(("delays",), True),))
+DELAYS, PUSHES = "delays", "pushes"
 
 
-def begin_pushes(topic: Topic) -> Write:
-    """Records permanently that this incarnation may have pushed groups. A repeat changes nothing."""
-    return Write(topic.key, (Equals(("id",), topic.id),), (Set(("pushes",), True),))
+def begin(topic: Topic, feature: str) -> Write:
+    """Records permanently that this incarnation may have delayed messages (`DELAYS`) or pushed groups (`PUSHES`). A
+    repeat changes nothing."""
+    return Write(topic.key, (Equals(("id",), topic.id),), (Set((feature,), True),))
 
 
 def remove(topic: Topic) -> Write:

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chalicelib.base.errors import StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.topic import Topic, begin_delays
+from chalicelib.catalogue.topic import DELAYS, Topic
 from chalicelib.delays.decision import wait, waiting_ttl
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.table.writes import Item, Write
 
 LATE_WRITE_MS_MAX = MINUTE_MS
 """An abandoned or repeated write lands no later than this: a request may wait in a client for `READ_TIMEOUT_MS` and in
@@ -119,8 +119,4 @@ class DelayWriter:
         current = self._catalogue.current_topic(topic.name)
         if current.id == topic.id and current.delays:
             return
-        try:
-            self._store.write(begin_delays(topic))
-        except Refused:
-            raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
-        self._catalogue.forget(topic.name)
+        self._catalogue.begin(topic, DELAYS)
