@@ -17,13 +17,15 @@ BIN := $(VENV)/bin
 DYNOXIDE := @dynoxide/linux-x64
 DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
+# Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
+AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline test lint soak bench emulators emulators-if-possible clean
+.PHONY: help run export pipeline test lint soak bench emulators emulators-if-possible aws-tools clean
 
 help: ## list targets
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C
 	@exec $(BIN)/python -m local
@@ -32,7 +34,7 @@ export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXP
 	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
 		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
 
-test: lint emulators-if-possible ## check style and types, run all tests
+test: lint emulators-if-possible aws-tools ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
 lint: $(VENV)/.dev ## check style and types
@@ -52,8 +54,10 @@ pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and wri
 
 emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against
 
+aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
+
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) .emulators .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(AWS_TOOLS) .emulators .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.
@@ -79,4 +83,10 @@ $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(AWS_TOOLS)/.made: requirements-aws.txt | $(VENV)/.run
+	@echo "setting up $(AWS_TOOLS)"
+	@$(BIN)/python -m venv $(AWS_TOOLS)
+	@$(AWS_TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-aws.txt
 	@touch $@
