@@ -13,13 +13,14 @@ from tests.support import emulators
 settings.register_profile("decant", deadline=None, max_examples=50)  # a busy machine is not a defect
 settings.load_profile("decant")
 
-IN_ONE_PROCESS = "tests/spark/"
-"""One session serves all tests that want Spark: it takes seconds to start, and a gigabyte."""
+IN_ONE_PROCESS = ("tests/spark/", "tests/aws/")
+"""One session serves all tests that want Spark: it takes seconds to start, and a gigabyte. One deployment serves all
+tests that want AWS."""
 
 ONE_BY_ONE = "tests/simulation/"
 """Whose tests share nothing, and may take long."""
 
-DEAR = (IN_ONE_PROCESS, ONE_BY_ONE, "tests/model/", "tests/local/", "tests/load/", "tests/service/")
+DEAR = (*IN_ONE_PROCESS, ONE_BY_ONE, "tests/model/", "tests/local/", "tests/load/", "tests/service/")
 """Come first, so that no process has much to do when the others have nothing left."""
 
 
@@ -36,7 +37,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if nodeid.startswith(IN_ONE_PROCESS):
-                return IN_ONE_PROCESS
+                return "/".join(nodeid.split("/")[:2])
             return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
 
     config.option.loadscopereorder = False

@@ -31,7 +31,7 @@ STOP_SECONDS = 5
 def dynoxide() -> Iterator[str]:
     """Runs an empty emulator of its own on loopback, in memory, and gives its endpoint."""
     if not DYNOXIDE.exists():
-        _absent(f"{DYNOXIDE.name} is not here: `make emulators` installs it")
+        absent(f"{DYNOXIDE.name} is not here: `make emulators` installs it")
     process, endpoint = _started()
     try:
         yield endpoint
@@ -58,7 +58,8 @@ def free_port() -> int:
         return port
 
 
-def _absent(reason: str) -> None:
+def absent(reason: str) -> None:
+    """Skips the test; in CI, fails it."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)
