@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from chalicelib.base.errors import DecantError, InvalidField
 from chalicelib.base.fields import shown
-from chalicelib.protocols.http import problems
+from chalicelib.protocols import entrance
+from chalicelib.protocols.http.body import text_of
 
 HEAD_BYTES_MAX = 64 * 1024
 """The request line and all headers. AWS load balancers accept as much, API Gateway less."""
@@ -87,8 +88,8 @@ def understood(head: bytes) -> Head:
 
 
 def refusal(error: DecantError) -> Answer:
-    response = problems.response(error)
-    return Answer(response.status_code, response.headers, str(response.body).encode())
+    refused = entrance.refusal(error)
+    return Answer(refused.status, refused.headers, text_of(refused.body).encode())
 
 
 def rendered(answer: Answer, is_last: bool, has_body: bool = True) -> bytes:

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any, cast
 from urllib.parse import unquote
 
-import orjson
 from chalice.app import Chalice, Request, Response
 
-from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import DecantError, Internal, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.base.errors import DecantError, InvalidField, MethodNotAllowed, NotFound
 from chalicelib.base.fields import Label, given, quoted
-from chalicelib.base.runtime import system
-from chalicelib.protocols.http import problems
-from chalicelib.protocols.http.body import body_of
-from chalicelib.protocols.http.prefer import patience, preferences
-
-_ID_CHARS = 16
-
-_log = logging.getLogger("decant")
+from chalicelib.protocols import entrance
+from chalicelib.protocols.entrance import Answer, Call
+from chalicelib.protocols.http.body import body_of, text_of
+from chalicelib.protocols.http.prefer import patience_ms, preferences
 
 
 class Application(Chalice):
@@ -40,9 +33,9 @@ class Application(Chalice):
         return self._refused(error, Allow=allowed)
 
     def _refused(self, error: DecantError, **headers: str) -> Any:
-        answer = problems.response(error)
+        answer = entrance.refusal(error)
         answer.headers.update(headers)
-        return answer.to_dict(self.api.binary_types)
+        return _response(answer).to_dict(self.api.binary_types)
 
 
 def _has_slash_too_many(path: str) -> bool:
@@ -60,39 +53,26 @@ def application() -> Application:
 
 
 def _view(app: Chalice, operation: Operation) -> Callable[..., Response]:
-    """Answers requests to the operation. What it raises becomes a problem; a defect becomes an id to look up in the
-    log, and shows nothing of the inside."""
+    """Answers requests to the operation."""
 
     def view(**path: str) -> Response:
-        try:
-            return _answered(cast(Request, app.current_request), operation, path)
-        except DecantError as error:
-            return problems.response(error)
-        except Exception:  # noqa: BLE001 - the boundary: nothing of the inside leaves it
-            defect_id = system().name(_ID_CHARS)
-            _log.exception("defect %s", defect_id)
-            return problems.response(Internal(f"look for {defect_id} in the log"))
+        request = cast(Request, app.current_request)
+        preferred = preferences(request.headers.get("Prefer", "")) if "Prefer" in operation.headers else {}
+        names = [unquote(path[name]) for name in operation.path_names]
+        headers = dict(request.headers)
+        answer = entrance.answer(
+            Call(operation, names, lambda: _data(request, operation), headers, left_ms=lambda: patience_ms(preferred))
+        )
+        is_minimal = answer.status == 200 and preferred.get("return", "").lower() == "minimal"
+        return _response(answer._replace(status=204) if is_minimal else answer)
 
     return view
 
 
-def _answered(request: Request, operation: Operation, path: dict[str, str]) -> Response:
-    data = _data(request, operation)
-    names = [unquote(path[name]) for name in operation.path_names]
-    headers = {name: request.headers.get(name) for name in operation.headers if name != "Prefer"}
-    preferred = preferences(request.headers.get("Prefer", "")) if "Prefer" in operation.headers else {}
-    if operation.asks_store:
-        service = wiring.api().service
-        with patience(preferred, service.env.runtime.uptime()):
-            status, answer = operation.call(service, names, data, **headers)
-    else:
-        from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
-
-        status, answer = 200, openapi.document()
-    if status == 204 or (status == 200 and preferred.get("return", "").lower() == "minimal"):
+def _response(answer: Answer) -> Response:
+    if answer.status == 204:
         return Response("", status_code=204)  # Chalice would send `null` for None
-    body = orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE).decode()
-    return Response(body, {"Content-Type": "application/json"}, status)
+    return Response(text_of(answer.body), {**answer.headers}, answer.status)
 
 
 class _Nothing:
@@ -101,12 +81,17 @@ class _Nothing:
 
 def _data(request: Request, operation: Operation) -> Any:
     """The query or the body, whichever holds the request. Whatever else was sent is refused."""
-    parts = [("parameter", _query(request)), ("field", body_of(request))]
+    parts = [("parameter", _query(request)), ("field", body_of(_raw(request)))]
     data = parts.pop(0 if operation.method == "GET" else 1)[1] if operation.request else {}
     for noun, unknown in parts:
         if unknown != {}:
             given(_Nothing, unknown, Label(noun=noun))
     return data
+
+
+def _raw(request: Request) -> bytes:
+    raw = request.raw_body
+    return raw if isinstance(raw, bytes) else raw.encode()
 
 
 def _query(request: Request) -> dict[str, str]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 
-from chalicelib.base.deadline import within
 from chalicelib.base.limits import HOP_MS_MIN, SECOND_MS
 
 _PREFERENCE = r"""\s*([^\s=;"]+)\s*=\s*(?:"([^"]*)"|([^\s;"]+))\s*(?:;.*)?"""
@@ -20,10 +18,10 @@ def preferences(header: str) -> dict[str, str]:
     return {match[1].lower(): match[2] or match[3] or "" for match in reversed(matches)}
 
 
-def patience(preferred: Mapping[str, str], uptime_ms: int) -> AbstractContextManager[None]:
+def patience_ms(preferred: Mapping[str, str]) -> int | None:
     """The time that `wait=N` gives the call, in seconds from now; `HOP_MS_MIN` at least, by when a healthy store has
-    responded. Without it, the call has the time that every call has."""
+    responded. None without it: the call has the time that every call has."""
     seconds = preferred.get("wait", "")
     if not re.fullmatch(_SECONDS, seconds):
-        return nullcontext()
-    return within(uptime_ms + max(int(seconds) * SECOND_MS, HOP_MS_MIN))
+        return None
+    return max(int(seconds) * SECOND_MS, HOP_MS_MIN)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import orjson
-from chalice.app import Response
-
 from chalicelib.base.errors import DecantError
 
 MEDIA_TYPE = "application/problem+json"
@@ -47,9 +44,7 @@ def problem(error: DecantError) -> dict[str, Any]:
     return {**head, "detail": error.detail, **error.members}
 
 
-def response(error: DecantError) -> Response:
-    body = problem(error)
-    headers: dict[str, str | list[str]] = {"Content-Type": MEDIA_TYPE}
-    if body["status"] in (429, 503):
-        headers["Retry-After"] = str(RETRY_AFTER_S)
-    return Response(orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE).decode(), headers, body["status"])
+def headers(document: dict[str, Any]) -> dict[str, str]:
+    """The headers that go with a problem."""
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if document["status"] in (429, 503) else {}
+    return {"Content-Type": MEDIA_TYPE, **retry}

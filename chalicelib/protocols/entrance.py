@@ -1,0 +1,81 @@
+"""The way in: every protocol hands a request to an operation over here, and gets its answer, whatever happens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+from chalicelib import wiring
+from chalicelib.api.operation import Operation
+from chalicelib.base.deadline import within
+from chalicelib.base.errors import DecantError, Internal
+from chalicelib.base.runtime import system
+from chalicelib.protocols.http import problems
+
+_ID_CHARS = 16
+
+_log = logging.getLogger("decant")
+
+
+def _unlimited() -> int | None:
+    return None
+
+
+class Call(NamedTuple):
+    """A request to an operation. `names`: those in its path. `read`: gives the request as JSON, or as the strings of a
+    query; it may raise a DecantError. `headers`: by their names in lower case. `is_invoked`: a direct invocation of a
+    function, which IAM allowed. `left_ms`: how much time there is from now on; None: as much as every call has."""
+
+    operation: Operation
+    names: Sequence[str]
+    read: Callable[[], Any]
+    headers: Mapping[str, str]
+    is_invoked: bool = False
+    left_ms: Callable[[], int | None] = _unlimited
+
+
+class Answer(NamedTuple):
+    """`body`: the operation's answer, or a problem document, as JSON; None where there is none."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+
+def answer(call: Call) -> Answer:
+    """Carries out the operation. What it raises becomes a problem; a defect becomes an id to look up in the log, and
+    shows nothing of the inside."""
+    try:
+        return _carried_out(call)
+    except DecantError as error:
+        return refusal(error)
+    except Exception:  # noqa: BLE001 - the boundary: nothing of the inside leaves it
+        defect_id = system().name(_ID_CHARS)
+        _log.exception("defect %s", defect_id)
+        return refusal(Internal(f"look for {defect_id} in the log"))
+
+
+def refusal(error: DecantError) -> Answer:
+    """The answer where the request reaches no operation, or the operation raises."""
+    document = problems.problem(error)
+    return Answer(document["status"], document, problems.headers(document))
+
+
+def _carried_out(call: Call) -> Answer:
+    request = call.read()
+    if call.operation.asks_store:
+        service = wiring.api().service
+        headers = {name: call.headers.get(name.lower()) for name in call.operation.headers if name != "Prefer"}
+        with _patience(call.left_ms(), service.env.runtime.uptime()):
+            status, body = call.operation.call(service, call.names, request, **headers)
+    else:
+        from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
+
+        status, body = 200, openapi.document()
+    return Answer(status, body, {"Content-Type": "application/json"})
+
+
+def _patience(left_ms: int | None, uptime_ms: int) -> AbstractContextManager[None]:
+    return nullcontext() if left_ms is None else within(uptime_ms + left_ms)
