@@ -12,6 +12,11 @@ EXPORT ?= $(patsubst %/data,%,$(lastword $(sort $(wildcard $(EXPORT_TO)/AWSDynam
 # Tests run in one process per core, up to this many; each starts its own emulator.
 WORKERS_MAX ?= 8
 
+# What is deployed where. INFRA= names templates of your own.
+STAGE ?= dev
+DEPLOYMENT = --stage "$(STAGE)" $(if $(REGION),--region "$(REGION)")
+OWN = $(foreach file,$(INFRA),--infra "$(file)")
+
 VENV := .venv
 BIN := $(VENV)/bin
 DYNOXIDE := @dynoxide/linux-x64
@@ -22,7 +27,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline test lint soak bench emulators emulators-if-possible aws-tools clean
+.PHONY: help run export pipeline package test lint soak bench emulators emulators-if-possible aws-tools clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -33,6 +38,9 @@ run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C
 export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only
 	@exec $(BIN)/python -m spark.exporting --to $(EXPORT_TO) $(if $(ENDPOINT),--endpoint $(ENDPOINT)) \
 		$(if $(DECANT_TABLE),--table $(DECANT_TABLE)) $(if $(filter-out 0,$(INCREMENTAL)),--incremental)
+
+package: $(VENV)/.run ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
+	@$(BIN)/python -m infra package $(DEPLOYMENT) $(OWN)
 
 test: lint emulators-if-possible aws-tools ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
@@ -57,7 +65,7 @@ emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmark
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(AWS_TOOLS) .emulators .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.
@@ -69,7 +77,7 @@ emulators-if-possible:
 $(EMULATOR):
 	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)
 
-$(VENV)/.run: requirements.txt requirements-run.txt
+$(VENV)/.run: requirements.txt requirements-run.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	{ echo "decant: Python 3.11 or newer is needed; PYTHON= is $(PYTHON)" >&2; exit 1; }
 	@echo "setting up $(VENV)"

@@ -1,0 +1,1 @@
+"""What a person deploys: the package, the template, the stack. `python -m infra --help`."""

@@ -1,0 +1,72 @@
+"""`python -m infra` packages and deploys. Exit codes: 0 done, 1 failed, 64 wrong arguments, 130 interrupted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from infra import packaging
+from infra.errors import Stop
+from infra.stage import read_stage
+
+MISUSED = 64
+
+REGION = "us-east-1"
+"""For packages that are made without a region. Chalice asks for one, and writes the same in all but China's."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Exits with 64 and prints one line if the arguments are wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"decant: {message}; --help says more\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(arguments)
+    try:
+        given.run(given)
+    except Stop as reason:
+        return _failed(str(reason), 1)
+    except KeyboardInterrupt:
+        return _failed("interrupted", 130)
+    return 0
+
+
+def _failed(reason: str, code: int) -> int:
+    print(f"decant: {reason}", file=sys.stderr)
+    return code
+
+
+def _package(given: argparse.Namespace) -> None:
+    region = given.region or os.environ.get("AWS_DEFAULT_REGION") or REGION
+    made = packaging.package(read_stage(given.stage), given.infra, region)
+    print(f"{made.code}: {made.code.stat().st_size / 1e6:.2f} MB, sha256 {made.hash}")
+    print(made.code.with_name(packaging.TEMPLATE))
+
+
+def _parser() -> Parser:
+    made = Parser(prog="python -m infra", description="Packages Decant, and deploys it to AWS.")
+    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    package = _command(commands, "package", "make the zip and the template of a stage, in packages/<stage>")
+    package.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
+    package.set_defaults(run=_package)
+    return made
+
+
+OWN = "a template of your own, in YAML, laid over that of the stage; may be repeated"
+
+
+def _command(commands: argparse._SubParsersAction[Parser], name: str, about: str) -> Parser:
+    made = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    made.add_argument("--stage", required=True, metavar="NAME", help="one of infra/stages, such as dev")
+    made.add_argument("--region", metavar="NAME", help="of AWS (default: what the environment or the profile says)")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

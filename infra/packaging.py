@@ -1,0 +1,186 @@
+"""Makes the package and the template of a stage, the same bytes from every clone.
+
+Chalice makes the template of functions and routes; parts, the stage and the deployer's own files are laid over it. pip
+installs what `requirements.txt` names for Lambda's machines, whatever this one is, and fails where that cannot be had;
+Chalice's own installer would warn and leave it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from infra import slimming
+from infra.errors import Stop
+from infra.merging import Template, load, merged
+from infra.stage import PARTS, Stage
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ROOT / "packages"
+
+CODE = "code.zip"
+TEMPLATE = "template.json"
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+"""Functions run on the version that packages them."""
+MACHINE = "x86_64"
+GLIBC_MIN, GLIBC = 17, 26 if sys.version_info < (3, 12) else 34
+"""Minor versions: what wheels are made for at the least, and what Lambda has (Amazon Linux 2, 2023)."""
+
+TASK = "/var/task"
+"""Where Lambda unpacks it: what stack traces show."""
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""The first date that a zip file can have."""
+MODE = 0o100644 << 16
+
+
+@dataclass(frozen=True)
+class Package:
+    code: Path
+    template: Template
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.code.read_bytes()).hexdigest()
+
+
+def package(stage: Stage, own: Sequence[Path], region: str, out: Path = PACKAGES) -> Package:
+    """`own`: the deployer's files, laid over the stage in this order."""
+    folder = out / stage.name
+    folder.mkdir(parents=True, exist_ok=True)
+    installed = install(out)
+    with tempfile.TemporaryDirectory(prefix="decant-package-") as temporary:
+        project, task = Path(temporary) / "project", Path(temporary) / "task"
+        generated, runtime = _by_chalice(stage, project, region)
+        _lay_out(task, installed, runtime)
+        _compile(task)
+        _zip(task, folder / CODE)
+    template = complete(generated, stage, own)
+    (folder / TEMPLATE).write_text(json.dumps(template, indent=1) + "\n")
+    return Package(folder / CODE, template)
+
+
+def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
+    """What Chalice generates, with the parts, the settings and the template of the stage, and the deployer's files."""
+    environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
+    access = PARTS.parent / "access" / f"{stage.access}.yaml"
+    layers = [load(path) for path in sorted(PARTS.glob("*.yaml"))]
+    if access.exists():
+        layers.append(load(access))
+    whole: Template = reduce(merged, [*layers, environment, stage.template, *map(load, own)], generated)
+    return whole
+
+
+# -- what others made -------------------------------------------------------------------------------------------------
+
+
+def install(out: Path) -> Path:
+    """A folder of what `requirements.txt` names, which is kept until that or its versions change."""
+    wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt"]
+    key = hashlib.sha256(b"".join(path.read_bytes() for path in wanted) + PYTHON.encode()).hexdigest()[:16]
+    folder = out / f"installed-{key}"
+    if not folder.exists():
+        with tempfile.TemporaryDirectory(dir=out) as temporary:
+            _pip(Path(temporary) / "site")
+            os.rename(Path(temporary) / "site", folder)
+    return folder
+
+
+def _pip(folder: Path) -> None:
+    platforms = [f"manylinux_2_{minor}_{MACHINE}" for minor in range(GLIBC, GLIBC_MIN - 1, -1)]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    command += ["--target", str(folder), "--requirement", str(ROOT / "requirements.txt")]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", PYTHON]
+    for platform in (*platforms, f"manylinux2014_{MACHINE}"):
+        command += ["--platform", platform]
+    _run("pip", command, ROOT, dict(os.environ))
+
+
+# -- what Chalice makes -----------------------------------------------------------------------------------------------
+
+
+def _by_chalice(stage: Stage, project: Path, region: str) -> tuple[Template, list[tuple[str, bytes]]]:
+    """Its template, and the files of its zip: the app, and the part of Chalice that runs in Lambda."""
+    _copy_project(stage, project)
+    command = [sys.executable, "-c", "import sys; from chalice.cli import main; sys.exit(main())"]
+    command += ["package", "--stage", stage.name, str(project / "out")]
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DECANT_"))}
+    _run("chalice package", command, project, {**ours, "AWS_DEFAULT_REGION": region, "PYTHONDONTWRITEBYTECODE": "1"})
+    template = json.loads((project / "out/sam.json").read_text())
+    for resource in template["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            resource["Properties"]["CodeUri"] = CODE
+    with zipfile.ZipFile(project / "out/deployment.zip") as made:
+        return template, [(name, made.read(name)) for name in made.namelist()]
+
+
+def _copy_project(stage: Stage, project: Path) -> None:
+    """The app in a folder of its own, without what lies about in a clone, in a stage that Chalice knows. Its policies
+    are empty: the parts have them."""
+    shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_all_but_sources)
+    shutil.copy(ROOT / "app.py", project)
+    (project / "requirements.txt").touch()
+    config: dict[str, Any] = json.loads((ROOT / ".chalice/config.json").read_text())
+    one = {**config["stages"]["dev"], "autogen_policy": False, "iam_policy_file": "policy.json"}
+    (project / ".chalice").mkdir()
+    (project / ".chalice/config.json").write_text(json.dumps({**config, "stages": {stage.name: one}}))
+    (project / ".chalice/policy.json").write_text(json.dumps({"Version": "2012-10-17", "Statement": []}))
+
+
+def _all_but_sources(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if not name.endswith(".py") and not (Path(folder) / name).is_dir()] + ["__pycache__"]
+
+
+# -- the zip ----------------------------------------------------------------------------------------------------------
+
+
+def _lay_out(task: Path, installed: Path, runtime: list[tuple[str, bytes]]) -> None:
+    for path in installed.rglob("*"):
+        name = path.relative_to(installed).as_posix()
+        if path.is_file() and slimming.is_wanted(name):
+            _write(task / name, slimming.content(path))
+    for name, content in runtime:
+        _write(task / name, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def _compile(task: Path) -> None:
+    """Without this every cold start would compile everything: the dates of a zip make byte code look stale, and
+    Lambda's folder cannot be written. So it is used unchecked. In a process of its own, where hashes, and with them the
+    order of constants, are always the same."""
+    command = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    command += ["-s", str(task), "-p", TASK, str(task)]
+    _run("compileall", command, task, {"PYTHONHASHSEED": "0"})
+
+
+def _zip(task: Path, path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    with zipfile.ZipFile(partial, "w") as made:
+        for name in sorted(file.relative_to(task).as_posix() for file in task.rglob("*") if file.is_file()):
+            info = zipfile.ZipInfo(name, LONG_AGO)
+            info.create_system, info.external_attr, info.compress_type = 3, MODE, zipfile.ZIP_DEFLATED
+            made.writestr(info, (task / name).read_bytes(), compresslevel=9)
+    os.replace(partial, path)
+
+
+def _run(name: str, command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        sys.stderr.write(done.stdout + done.stderr)
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["it says nothing"]
+        raise Stop(f"{name} failed: {lines[-1]}")

@@ -1,0 +1,108 @@
+"""What is packaged for Lambda."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.packaging import MACHINE, Package
+from infra.slimming import is_wanted, loadable
+from tests.support.ministack import ROOT
+
+PACKAGE_BYTES_MAX = 5_000_000
+"""A large package makes cold starts slow."""
+
+
+@pytest.fixture(scope="module")
+def unpacked(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("task")
+    with zipfile.ZipFile(package.code) as made:
+        made.extractall(folder)
+    return folder
+
+
+def test_it_is_small(package: Package) -> None:
+    assert package.code.stat().st_size <= PACKAGE_BYTES_MAX
+
+
+def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> None:
+    """With what lies about in a clone that is worked in. The installed packages are copied, to save time: their
+    versions are given."""
+    for name in ("app.py", "requirements.txt", "constraints.txt", ".chalice", "chalicelib", "infra"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    installed = next(package.code.parent.parent.glob("installed-*"))
+    shutil.copytree(installed, tmp_path / "packages" / installed.name)
+    stray = tmp_path / "chalicelib/base/__pycache__/limits.cpython-311.pyc"
+    stray.parent.mkdir(exist_ok=True)
+    stray.write_bytes(b"old")
+    (tmp_path / "chalicelib/notes.txt").write_text("to do")
+    command = [sys.executable, "-m", "infra", "package", "--stage", "dev"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert package.hash in said
+    assert (tmp_path / "packages/dev/code.zip").read_bytes() == package.code.read_bytes()
+
+
+def test_nothing_is_compiled_at_a_cold_start(unpacked: Path) -> None:
+    """Byte code is used as it is: its flags say that nothing need be compared."""
+    sources = [path for path in unpacked.rglob("*.py") if path.stat().st_size]
+    assert len(sources) > 100
+    for source in sources:
+        flags = Path(importlib.util.cache_from_source(str(source))).read_bytes()[4:8]
+        assert int.from_bytes(flags, "little") == 0b01, source
+
+
+def test_it_starts_without_anything_else(unpacked: Path) -> None:
+    program = (
+        "import sys; sys.path.insert(0, '.'); import app, boto3, zstandard, orjson, jmespath, urllib3\n"
+        "for name in ('dynamodb', 's3', 'lambda', 'ssm', 'secretsmanager'): boto3.client(name, 'eu-west-1')\n"
+        "assert zstandard.decompress(zstandard.compress(b'x')) == b'x'\n"
+        "print(*{module.__file__ for module in (app, boto3, zstandard, orjson, jmespath, urllib3)})"
+    )
+    command = [sys.executable, "-S", "-B", "-c", program]
+    files = subprocess.run(command, cwd=unpacked, capture_output=True, text=True, check=True).stdout.split()
+    assert {Path(file).is_relative_to(unpacked) for file in files} == {True}
+
+
+def test_binaries_are_for_lambda(unpacked: Path) -> None:
+    binaries = [path.name for path in unpacked.rglob("*.so")]
+    assert binaries
+    assert [name for name in binaries if not name.endswith(f"-{MACHINE}-linux-gnu.so")] == []
+
+
+def test_what_lambda_never_reads_is_left_out(unpacked: Path) -> None:
+    top = {path.name for path in unpacked.iterdir()}
+    assert top & {"pip", "setuptools", "yaml", "moto", "local", "tests", "bin"} == set()
+    assert not any(name.endswith(".dist-info") for name in top)
+    assert {path.name for path in (unpacked / "chalice").glob("*.py")} == {"__init__.py", "app.py"}
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("botocore/data/endpoints.json", True),
+        ("botocore/data/dynamodb/2012-08-10/service-2.json.gz", True),
+        ("botocore/data/ec2/2016-11-15/service-2.json.gz", False),
+        ("botocore/data/dynamodb/2012-08-10/examples-1.json.gz", False),
+        ("six-1.17.0.dist-info/RECORD", False),
+        ("bin/jp.py", False),
+        ("orjson/__init__.pyi", False),
+        ("orjson/__init__.py", True),
+    ],
+)
+def test_files_that_are_read_are_kept(path: str, kept: bool) -> None:
+    assert is_wanted(path) is kept
+
+
+def test_symbols_are_cut_off_a_binary(package: Package) -> None:
+    whole = next((package.code.parent.parent).glob("installed-*/zstandard/backend_c*.so")).read_bytes()
+    cut = loadable(whole)
+    assert len(cut) < len(whole) / 5
+    assert cut[64:] == whole[64 : len(cut)]
+    assert loadable(cut) == cut

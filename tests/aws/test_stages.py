@@ -1,0 +1,66 @@
+"""Stages: their files, their access."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.errors import Stop
+from infra.packaging import complete
+from infra.stage import STAGES, Stage, read_stage
+
+
+def _stage(folder: Path, text: str) -> Stage:
+    (folder / "dev.yaml").write_text(text)
+    return read_stage("dev", folder)
+
+
+@pytest.mark.parametrize("path", sorted(STAGES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_stages_of_the_repository_can_be_read(path: Path) -> None:
+    assert read_stage(path.stem).stack == f"decant-{path.stem}"
+
+
+@pytest.mark.parametrize("name", ["staging", "", "../dev", "Dev", "dev.yaml", "a" * 21])
+def test_an_unknown_stage_is_refused_with_those_that_are(tmp_path: Path, name: str) -> None:
+    (tmp_path / "dev.yaml").write_text("access: tokens")
+    with pytest.raises(Stop, match=r"there is no stage .*; stages are dev, each a file in"):
+        read_stage(name, tmp_path)
+
+
+def test_the_access_is_a_setting_of_every_function(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, "access: iam\nsettings: {DECANT_LOG: 'debug'}\n")
+    variables = complete({}, stage, [])["Globals"]["Function"]["Environment"]["Variables"]
+    assert variables["DECANT_ACCESS"] == "iam"
+    assert variables["DECANT_LOG"] == "debug"
+
+
+@pytest.mark.parametrize("text", ["", "settings: {}", "access:", "access: open", "access: false", "access: [iam]"])
+def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Stop, match="must have 'access', one of tokens, iam, none"):
+        _stage(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("acces: iam", "has a key 'acces'; keys are access, settings, template"),
+        ("settings: [a]", "'settings' in .* must be a mapping"),
+        ("template: text", "'template' in .* must be a mapping"),
+        ("settings: {DECANT_X: 1}", "'DECANT_X' in 'settings' of .* must be a text, in quotes; it is 1"),
+        ("settings: {DECANT_X: yes}", "'DECANT_X' .* it is True"),
+    ],
+)
+def test_mistakes_in_a_stage_are_named(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(Stop, match=reason):
+        _stage(tmp_path, f"access: tokens\n{text}")
+
+
+def test_files_of_the_deployer_change_what_stages_say(tmp_path: Path) -> None:
+    stage = _stage(tmp_path, "access: tokens\ntemplate: {Resources: {Queue: {Type: A, Properties: {Size: 1}}}}")
+    own = [tmp_path / "own.yaml", tmp_path / "more.yaml"]
+    own[0].write_text("Resources: {Queue: {Properties: {Size: 2, Color: red}}}")
+    own[1].write_text("Resources: {Queue: {Properties: {Color: blue}}, Extra: {Type: B}}")
+    resources = complete({"Resources": {"Extra": {"Type": "A"}}}, stage, own)["Resources"]
+    assert resources["Queue"] == {"Type": "A", "Properties": {"Size": 2, "Color": "blue"}}
+    assert resources["Extra"] == {"Type": "B"}
