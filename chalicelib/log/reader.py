@@ -127,8 +127,8 @@ class LogReader:
         while True:
             place = (want.log, base)
             segment = seen.segments.get(place) or self._sealed.get(place)
-            if segment is None and place in seen.segments and last is None and seen.later.get(place) is not None:
-                base = seen.later[place] or 0  # the messages before were removed
+            if segment is None and not chain and place in seen.segments and seen.later.get(place) is not None:
+                base, last = seen.later[place] or 0, None  # the messages before were removed
                 continue
             if segment is None:
                 return chain, self._next_read(want, base, last, seen)
@@ -143,10 +143,11 @@ class LogReader:
                 return chain, None
             base, last = segment.end, segment
 
-    def may_begin_later(self, want: Want, base: int) -> bool:
-        """Whether a missing segment may have been removed. It was not if the log is younger than segments get, or if
-        there was no segment a while ago."""
-        is_old = self._runtime.now() - want.since_ms > EXPIRED_KEPT_MS
+    def may_begin_later(self, want: Want, base: int, last: Segment | None = None) -> bool:
+        """Whether a missing segment may have been removed. It was not if the log, or the segment before it, is younger
+        than segments get, or if there was no segment a while ago. A removal that has not ended leaves some before."""
+        since_ms = last.entries[-1].stored_at_ms if last and last.entries else want.since_ms
+        is_old = self._runtime.now() - since_ms > EXPIRED_KEPT_MS
         return is_old and (self._empty_until.get((want.log, base)) or 0) < self._runtime.uptime()
 
     def _next_read(self, want: Want, base: int, last: Segment | None, seen: Seen) -> Read | None:
@@ -154,7 +155,8 @@ class LogReader:
         since many segments cost little more than one."""
         key = keys.segment(want.log, base)
         if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
-            is_known = last is not None or (want.log, base) in seen.later or not self.may_begin_later(want, base)
+            has_begun = last is not None and last.end > want.offset
+            is_known = has_begun or (want.log, base) in seen.later or not self.may_begin_later(want, base, last)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or self._behind.get(want.log)):

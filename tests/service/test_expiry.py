@@ -15,7 +15,7 @@ from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.limits import DAY_MS, EXPIRED_KEPT_MS, HOUR_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.log.segment import Segment
 from chalicelib.store import Read
-from chalicelib.table.writes import Item
+from chalicelib.table.writes import Item, key_of
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
@@ -136,6 +136,26 @@ def test_a_log_that_lost_most_messages_begins_with_the_first_unexpired(world: Wo
     world.produce("new")
     assert bodies(world.api.read_messages("t", {})["messages"]) == ["new"]
     assert world.progress()["ready"] == 1
+
+
+@pytest.mark.parametrize("removed", [(1,), (0, 2), (2, 3, 4, 5, 6, 7), (7,)])
+def test_a_removal_that_failed_half_way_hides_nothing_behind_it(world: World, removed: tuple[int, ...]) -> None:
+    """The segments of one request are removed in any order, so that a failure leaves a hole between expired ones."""
+    world.produce(*["old"] * 4 * PER_SEGMENT)
+    world.ack(world.take(7))
+    world.clock.sleep(GONE_MS)
+    world.produce(*["new"] * 2)
+    segments = sorted(world.items("log#"), key=lambda item: item["sk"])
+    assert len(segments) == 9
+    world.store.remove_all([key_of(segments[number]) for number in removed])
+    for api in (world.api, world.another()):
+        assert bodies(api.read_messages("t", {})["messages"]) == ["new", "new"]
+        assert bodies(api.read_messages("t", {"queue": "0", "offset": "0"})["messages"]) == ["new", "new"]
+        assert api.get_topic("t")["queue_offsets"][0]["first_offset"] == 4 * PER_SEGMENT
+        assert api.get_group("t", "g")["ready"] == 2
+    assert bodies(world.take(api=world.another())) == ["new", "new"]
+    world.group("later", start=world.clock.ms)
+    assert bodies(world.take(group="later", api=world.another())) == ["new", "new"]
 
 
 def test_a_reset_to_what_is_gone_begins_with_what_is_left(world: World) -> None:
