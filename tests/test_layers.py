@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -67,8 +68,9 @@ TECHNOLOGIES = {
 TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
 
-COLD_START_RATIO_MAX = 8
-"""How much longer `import app` may take than `import chalice`, which is a good part of it."""
+COLD_START_RATIO_MAX = 6
+"""How much longer `import app` may take than `import chalice`, which is a good part of it; both as byte code, as they
+are deployed."""
 LATE = {"jmespath", "boto3", "botocore.session", "botocore.client", "moto", "s3transfer", "hypothesis", "pytest"}
 """Packages that a cold start must not import, or not before they are needed."""
 
@@ -321,18 +323,20 @@ def test_a_cold_start_imports_nothing_that_can_wait() -> None:
     assert set(found.split()) & LATE == set()
 
 
-def test_a_cold_start_takes_little_longer_than_its_framework() -> None:
+def test_a_cold_start_takes_little_longer_than_its_framework(tmp_path: Path) -> None:
     """Other tests run at the same time, and slow down one or the other: the fastest of each counts."""
-    ours, theirs = (min(_import_seconds(module) for _ in range(5)) for module in ("app", "chalice.app"))
+    for module in ("app", "chalice.app"):
+        _import_seconds(module, tmp_path)  # writes the byte code
+    ours, theirs = (min(_import_seconds(module, tmp_path) for _ in range(5)) for module in ("app", "chalice.app"))
     assert ours <= COLD_START_RATIO_MAX * theirs, f"{ours:.3f} s, and {theirs:.3f} s of them for Chalice"
 
 
-def _import_seconds(module: str) -> float:
+def _import_seconds(module: str, byte_code: Path) -> float:
     """Processor time, so that a busy machine matters less."""
     program = f"import time; began = time.process_time(); import {module}; print(time.process_time() - began)"
-    return float(_python(program))
+    return float(_python(program, PYTHONPYCACHEPREFIX=str(byte_code), PYTHONDONTWRITEBYTECODE=""))
 
 
-def _python(program: str) -> str:
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
+def _python(program: str, **environment: str) -> str:
+    command, environ = [sys.executable, "-c", program], os.environ | environment
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=True).stdout
