@@ -18,6 +18,7 @@ from chalicelib.producing.hooks import SendHooks
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.push.wakes import Wakes
 from chalicelib.store import Store
+from chalicelib.telemetry.telemetry import Telemetry
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class Service:
         hooks: SendHooks | None = None,
         outside: Outside = NOWHERE,
     ) -> None:
-        self.env = env = Env(store, runtime, Catalogue(store, runtime))
+        self.telemetry = Telemetry(runtime)
+        self.env = env = Env(store, runtime, Catalogue(store, runtime), self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)

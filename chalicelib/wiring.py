@@ -4,12 +4,14 @@ imports the application too.
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
 in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
-`DECANT_PUSH_FUNCTION` (the function that runs the push), and what boto3 reads.
+`DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
+line; "json" is the default in Lambda), and what boto3 reads.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +22,7 @@ from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
 from chalicelib.push.outside import Outside, Wake
 from chalicelib.service import Service
 from chalicelib.store import Store
+from chalicelib.telemetry.telemetry import Telemetry
 
 TABLE_DEFAULT = "decant"
 _KEY_CHARS_MIN = 16
@@ -41,7 +44,33 @@ def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
             _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()))
+            if is_logging():
+                table = table_name() if is_deployed() else None
+                _Instance.api.service.telemetry.log_to(_to_stdout, table)
         return _Instance.api
+
+
+def telemetry() -> Telemetry | None:
+    """What observes the calls of the instance, once it is built."""
+    return _Instance.api.service.telemetry if _Instance.api else None
+
+
+def is_logging() -> bool:
+    """Whether each call writes a log line: in Lambda, unless it is switched off."""
+    default = "json" if is_deployed() else "off"
+    chosen = os.environ.get("DECANT_LOG", default)
+    if chosen not in ("json", "off"):
+        raise ValueError(f"DECANT_LOG must be json or off; it is {chosen!r}")
+    return chosen == "json"
+
+
+def is_deployed() -> bool:
+    return "AWS_LAMBDA_FUNCTION_NAME" in os.environ
+
+
+def _to_stdout(line: str) -> None:
+    sys.stdout.write(line)
+    sys.stdout.flush()
 
 
 def outbox_item(topic: str, message: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ environment:
   AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is embedded, in memory
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
   DECANT_STORE                'dynamodb' uses AWS when no endpoint is set
-  LOG                         1 logs a line to stderr for each request
+  LOG                         1 logs a line to stderr for each request, json one to stdout that says more
 """
 
 PORT_MAX = 65_535
@@ -67,6 +67,8 @@ def main(arguments: list[str]) -> int:
 
 def serve() -> None:
     wiring.push_here(pushing.wake)
+    if os.environ.get("LOG") == "json":
+        os.environ["DECANT_LOG"] = "json"
     listening = listen(port_of(os.environ.get("PORT") or "8000"))
     store = open_store()
     port = listening.port
@@ -106,7 +108,7 @@ def offer_store(port: int) -> Endpoint | None:
 
 def listen(port: int) -> Server:
     try:
-        return server.listen(app, port, is_logging=os.environ.get("LOG", "0") not in ("", "0"))
+        return server.listen(app, port, is_logging=os.environ.get("LOG", "0") not in ("", "0", "json"))
     except OSError as error:
         reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
         raise Unstartable(f"cannot listen on port {port}: {reason}") from error

@@ -50,13 +50,14 @@ def sweep_all() -> bool:
     service = wiring.api().service
     sweeps = service.sweeps
     is_answered = True
-    for sweep in (
+    all_sweeps: tuple[Callable[[], object], ...] = (
         sweeps.forward,
         sweeps.revive,
         sweeps.expire,
         sweeps.check,
         lambda: sweeps.push(service.outside.wake),
-    ):
+    )
+    for sweep in all_sweeps:
         try:
             sweep()
         except StoreUnavailable as trouble:

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = (
     "local.embedded",
     "base",
+    "telemetry",
     "table",
     "store",
     "catalogue",
@@ -55,6 +56,7 @@ TECHNOLOGIES = {
     "moto": ("local.embedded",),
     "urllib3": ("chalicelib.push.webhooks",),
     "chalice": ("chalicelib.protocols", "app", "local"),
+    "prometheus_client": ("chalicelib.telemetry.exposition",),
     "zstandard": ("chalicelib.log.packing",),
     "jmespath": ("chalicelib.catalogue.filter_expressions",),
     "time": ("chalicelib.base.runtime", "local"),
@@ -71,7 +73,17 @@ FUNCTION_LINES_MAX = 45
 COLD_START_RATIO_MAX = 6
 """How much longer `import app` may take than `import chalice`, which is a good part of it; both as byte code, as they
 are deployed."""
-LATE = {"jmespath", "boto3", "botocore.session", "botocore.client", "moto", "s3transfer", "hypothesis", "pytest"}
+LATE = {
+    "jmespath",
+    "prometheus_client",
+    "boto3",
+    "botocore.session",
+    "botocore.client",
+    "moto",
+    "s3transfer",
+    "hypothesis",
+    "pytest",
+}
 """Packages that a cold start must not import, or not before they are needed."""
 
 

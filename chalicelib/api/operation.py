@@ -13,6 +13,7 @@ from chalicelib.base.errors import DecantError, GroupNotFound
 from chalicelib.base.fields import Answer, Label, checked, declarations, demand_name, given, optional, request
 from chalicelib.base.schema import array, integer, nullable, string
 from chalicelib.service import Service
+from chalicelib.telemetry import record
 
 Json = dict[str, Any]
 Right = Literal["anyone", "produce", "consume", "read", "admin"]
@@ -70,8 +71,11 @@ class Operation(NamedTuple):
             if kind in ("topic", "group"):
                 demand_name(kind, name)
         arguments = [*names, self._checked(self.request, data)] if self.request else names
-        with one_call(service.env.runtime.uptime()):
-            answer = run(service, *arguments, **headers)
+        with one_call(service.env.runtime.uptime()) as call:
+            try:
+                answer = run(service, *arguments, **headers)
+            finally:
+                record.waited(call.waited_ms)
         return answer if isinstance(answer, tuple) else (min(self.answers), answer)
 
     def _checked(self, request: type, data: Any) -> Any:

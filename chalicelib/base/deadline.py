@@ -19,26 +19,26 @@ CALL_MS_MAX = 25 * SECOND_MS
 
 
 @dataclass(slots=True)
-class _Call:
+class OneCall:
     began_at_ms: int
     waited_ms: int = 0
     has_written: bool = False
 
 
-_current: ContextVar[_Call | None] = ContextVar("call", default=None)
+_current: ContextVar[OneCall | None] = ContextVar("call", default=None)
 _within_ms: ContextVar[int | None] = ContextVar("within", default=None)
 _part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
 _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default=lambda: False)
 
 
 @contextmanager
-def one_call(uptime_ms: int) -> Iterator[None]:
+def one_call(uptime_ms: int) -> Iterator[OneCall]:
     """Runs a call that begins now; instants here are of `Runtime.uptime`. If the store fails after the call has changed
     something, its outcome is unknown."""
-    call = _Call(uptime_ms)
+    call = OneCall(uptime_ms)
     token = _current.set(call)
     try:
-        yield
+        yield call
     except StoreUnavailable as trouble:
         if call.has_written and not trouble.outcome_unknown:
             raise StoreUnavailable(trouble.detail, outcome="unknown") from trouble

@@ -18,6 +18,7 @@ from chalicelib.catalogue.topic import Topic, begin
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused, key_of
+from chalicelib.telemetry.telemetry import Telemetry
 
 
 class Catalogue:
@@ -107,8 +108,10 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What every room is built from: the store, time and chance, and the look-ups that one instance caches."""
+    """What every room is built from: the store, time and chance, the look-ups that one instance caches, and what it
+    tells operators."""
 
     store: Store
     runtime: Runtime
     catalogue: Catalogue
+    telemetry: Telemetry

@@ -23,6 +23,7 @@ from chalicelib.log import Log
 from chalicelib.log.reader import Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
 from chalicelib.table.writes import Item, Refused
+from chalicelib.telemetry.record import count
 
 PASSED_MAX = 4 * PASSED_AT_ONCE_MAX
 """Messages that one pop skips in one queue before it returns what it has."""
@@ -95,6 +96,7 @@ class Claimer:
                 view.learn(Cursor.or_none(refused.before))
                 continue
             self._learn(view, Cursor.of(item), plan)
+            count("expired", plan.picked.expired, view.topic.name, view.group.name)
             if plan.change.tokens:
                 if claimed := self._claimed(view, plan, is_own=not recognised):
                     return claimed
@@ -169,7 +171,8 @@ class Claimer:
         there is none."""
         cursor = view.cursor
         acked = view.riding.tokens if view.riding else ()
-        buried, _ = self._burial.bury_exhausted(view.group, cursor, now, acked)
+        buried, dead = self._burial.bury_exhausted(view.group, cursor, now, acked)
+        count("dead", dead, view.topic.name, view.group.name)
         if buried is not cursor:
             return buried
         if len(cursor.inert) > cursor_writes.INERT_MAX:

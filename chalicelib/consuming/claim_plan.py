@@ -27,7 +27,7 @@ class Pick:
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
     passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
     `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
-    with what is redriven meanwhile."""
+    with what is redriven meanwhile. `expired`: how many of the passed have."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -37,6 +37,7 @@ class Pick:
     is_partial: bool
     passed: Collection[int] = ()
     demands_dead: bool = False
+    expired: int = 0
 
     @property
     def count(self) -> int:

@@ -28,6 +28,7 @@ from chalicelib.cursors.lease import Lease, runs
 from chalicelib.cursors.receipt import Receipt, Receipts
 from chalicelib.log.reader import LogReader, Want, entries, stored_at
 from chalicelib.log.segment import Segment
+from chalicelib.telemetry.record import count
 
 _LOST = "the message was lost: its payload is gone from the store, or damaged"
 """The reason of a message that cannot be delivered to any consumer."""
@@ -117,6 +118,7 @@ class Deliverer:
         with suppress(StoreUnavailable):
             expired, lost = self.expired_and_lost(view, missing) if missing else ([], [])
             expired = sorted([*spent, *expired])
+            count("expired", len(expired), view.topic.name, view.group.name)
             for offsets, settle in ((expired, self.ack_expired), (lost, self.bury_lost)):
                 if offsets:
                     texts = [receipts[offset] for offset in offsets]

@@ -20,6 +20,7 @@ from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView, ViewReader
 from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.telemetry.record import count
 
 PROMOTED_QUEUES_MAX = 4
 """In how many queues a pop promotes, one after another, while it finds nothing to take."""
@@ -77,6 +78,7 @@ class Popper:
             if acks:
                 failed += self._settler.acknowledge(topic, group_name, acks)
                 acks = []
+                count("acked", len(ask.ack or ()) - len(failed), topic.name, group_name)
             if popped.deliveries or popped.is_paused:
                 break
             if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
@@ -156,6 +158,7 @@ class Popper:
             self._carry(view, acks)
             popped = self._throttled(group_view, view)
             if popped.deliveries or popped.retry_after_ms is not None:
+                _count(view, popped.deliveries)
                 return popped
             is_limited = is_limited or popped.is_limited
             trouble = trouble or popped.trouble
@@ -231,6 +234,12 @@ class Popper:
             if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
                 return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+
+def _count(view: QueueView, deliveries: Sequence[Delivery]) -> None:
+    place = view.topic.name, view.group.name
+    count("popped", len(deliveries), *place)
+    count("redelivered", sum(delivery.attempt > 1 for delivery in deliveries), *place)
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:

@@ -23,6 +23,7 @@ from chalicelib.dead_letters.bury import Burial
 from chalicelib.store import raise_trouble
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Refused
+from chalicelib.telemetry.record import count
 
 Planner = Callable[[ReceiptBatch], Plan]
 """Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
@@ -49,7 +50,9 @@ class Settler:
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
         batches, failed = self.open(topic, group_name, texts)
-        return failed + self.acknowledge(topic, group_name, batches)
+        failed += self.acknowledge(topic, group_name, batches)
+        count("acked", len(texts) - len(failed), topic.name, group_name)
+        return failed
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
@@ -70,12 +73,13 @@ class Settler:
             return parked(self._runtime, offsets, self._runtime.now() + wait_ms, lease.attempt)
 
         def plan(batch: ReceiptBatch) -> Plan:
-            self._bury(group, batch, reason, attempts_min=group.max_attempts)
+            self._bury(topic, group, batch, reason, attempts_min=group.max_attempts)
             return batch.moves(waiting)
 
         failed += self._move(topic, group_name, batches, plan)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
+        count("nacked", len(texts) - len(failed), topic.name, group_name)
         return failed
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
@@ -98,11 +102,13 @@ class Settler:
         """Moves messages to the dead letters at once."""
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
-        return failed + self.give_up(topic, group, batches, reason)
+        failed += self.give_up(topic, group, batches, reason)
+        count("buried", len(texts) - len(failed), topic.name, group_name)
+        return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
         def plan(batch: ReceiptBatch) -> Plan:
-            self._bury(group, batch, reason, attempts_min=0)
+            self._bury(topic, group, batch, reason, attempts_min=0)
             return NOTHING
 
         return self._move(topic, group.name, batches, plan)
@@ -125,6 +131,7 @@ class Settler:
             for text, receipt in batch.receipts
             if (receipt.token, receipt.offset) in batch.moved
         ]
+        count("extended", len(extended), topic.name, group_name)
         return extended, failed
 
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
@@ -204,9 +211,10 @@ class Settler:
             if any(batch.group_id == group.id for group in groups):
                 batch.seen = Seen.FORGOTTEN
 
-    def _bury(self, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
+    def _bury(self, topic: Topic, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
         """Buries owed messages that were delivered at least this often."""
         while exhausted := [owed for owed in batch.owed() if owed[0].attempt >= attempts_min]:
             cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
+            count("dead", sum(len(indexes) for _, indexes in buried), topic.name, group.name)
             moved = {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
             batch.learn(cursor, Plan(moved=moved))

@@ -90,7 +90,22 @@ class Skipper:
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
         passed = [offset - offsets.start for offset in range(offsets.start, stop) if offset not in kept]
-        return replace(picked, fresh=stop - offsets.start, passed=passed)
+        return replace(
+            picked, fresh=stop - offsets.start, passed=passed, expired=self._expired(view, len(passed), stop)
+        )
+
+    def _expired(self, view: QueueView, passed: int, stop: int) -> int:
+        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, none
+        counts."""
+        if view.group.filter is None:
+            return passed
+        start, expired_ms = view.cursor.next, view.topic.expired_ms(self._runtime.now())
+        judged = (
+            range(max(first, start), min(first + entry.count, stop))
+            for first, entry in entries(view.chain)
+            if entry.stored_at_ms > expired_ms
+        )
+        return stop - start - sum(map(len, judged))
 
     def _past_expired(self, view: QueueView, picked: Pick) -> Pick:
         """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
@@ -98,4 +113,4 @@ class Skipper:
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1
         first = self._log_offsets.surely_older(view.topic, view.queue, unexpired_ms - ENTRY_LATE_MS)
         count = max(PASSED_AT_ONCE_MAX, first - view.cursor.next)
-        return replace(picked, fresh=count, passed=range(count))
+        return replace(picked, fresh=count, passed=range(count), expired=count)

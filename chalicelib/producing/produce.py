@@ -23,6 +23,7 @@ from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.producing.new_message import Sending, parse_batch, parse_for_transaction
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
+from chalicelib.telemetry.record import count
 
 if TYPE_CHECKING:
     from chalicelib.producing.depths import Depths
@@ -104,6 +105,7 @@ class Producer:
         results = [sending.result for sending in stored if sending.result]
         if topic.max_depth:
             self._depths.note(topic, results)
+        count("produced", sum(result.error is None for result in results), topic.name)
         _raise_if_none_stored(results)
         self._notice(topic)
         return results

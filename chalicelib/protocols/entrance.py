@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -11,10 +12,14 @@ from chalicelib import wiring
 from chalicelib.api.operation import Operation
 from chalicelib.base.deadline import within
 from chalicelib.base.errors import DecantError, Internal
+from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
+from chalicelib.telemetry.record import note
+from chalicelib.telemetry.trace_context import trace_id
 
 _ID_CHARS = 16
+_BAD = 400
 
 _log = logging.getLogger("decant")
 
@@ -45,14 +50,33 @@ class Answer(NamedTuple):
 
 
 def answer(call: Call) -> Answer:
-    """Carries out the operation. What it raises becomes a problem; a defect becomes an id to look up in the log, and
-    shows nothing of the inside."""
+    """Carries out the operation, and records it. What it raises becomes a problem; a defect becomes an id to look up in
+    the log, and shows nothing of the inside."""
+    telemetry = wiring.telemetry()
+    if telemetry is None:
+        return _answered(call)
+    with telemetry.call(call.operation.name, **_place(call), trace_id=trace_id(call.headers)) as record:
+        answer = _answered(call)
+        problem = answer.body if answer.status >= _BAD else {}
+        record.status, record.code = answer.status, problem.get("code", "")
+        record.about["outcome"] = problem.get("outcome", "")
+    return answer
+
+
+def _place(call: Call) -> dict[str, str]:
+    """The topic and the group of the request. What can be neither may be anything, and is not told."""
+    named = dict(zip(call.operation.path_names, call.names, strict=False))
+    return {kind: name for kind in ("topic", "group") if re.fullmatch(NAME_PATTERN, name := str(named.get(kind, "")))}
+
+
+def _answered(call: Call) -> Answer:
     try:
         return _carried_out(call)
     except DecantError as error:
         return refusal(error)
     except Exception:  # noqa: BLE001 - the boundary: nothing of the inside leaves it
         defect_id = system().name(_ID_CHARS)
+        note(defect=defect_id)
         _log.exception("defect %s", defect_id)
         return refusal(Internal(f"look for {defect_id} in the log"))
 

@@ -29,6 +29,8 @@ from chalicelib.push.outside import Crew, Outside
 from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 from chalicelib.table.writes import Refused
+from chalicelib.telemetry.lines import PUSH
+from chalicelib.telemetry.record import count
 
 RUN_MS = 50 * SECOND_MS
 """How long a run begins calls: the schedule starts one every minute."""
@@ -64,11 +66,16 @@ class Dispatcher:
     def __init__(self, env: Env, consuming: Consuming, outside: Outside) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._popper, self._settler = consuming.popper, consuming.settler
+        self._telemetry = env.telemetry
         self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside), outside.crew
 
     def run(self, topic_name: str, is_staying: bool = False) -> None:
         """Calls the consumers of a topic's pushed groups until nothing is ready: for a send, until nothing has come for
         a moment. `is_staying`: for the schedule, with what is due within `RUN_MS`."""
+        with self._telemetry.call(PUSH, topic_name):
+            self._run(topic_name, is_staying)
+
+    def _run(self, topic_name: str, is_staying: bool) -> None:
         try:
             topic = self._catalogue.current_topic(topic_name)
             groups = self._catalogue.groups(topic)
@@ -181,7 +188,8 @@ class Dispatcher:
         acks, _ = self._settler.open(view.topic, view.group.name, receipts) if receipts else ([], [])
         popped = self._popper.pop_once(view, acks)
         if acks:
-            self._settler.acknowledge(view.topic, view.group.name, acks)
+            failed = self._settler.acknowledge(view.topic, view.group.name, acks)
+            count("acked", len(receipts) - len(failed), view.topic.name, view.group.name)
         receipts.clear()
         if popped.retry_after_ms is not None:
             run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Thread
 from typing import Protocol
@@ -42,7 +43,7 @@ class Threads:
         self._threads: list[Thread] = []
 
     def start(self, task: Callable[[], None]) -> None:
-        thread = Thread(target=task, name="decant-push", daemon=True)
+        thread = Thread(target=copy_context().run, args=[task], name="decant-push", daemon=True)
         self._threads.append(thread)
         thread.start()
 

@@ -19,6 +19,7 @@ from chalicelib.producing import Producing
 from chalicelib.producing.new_message import HALVES, Sending, parse_batch
 from chalicelib.store import Keys
 from chalicelib.table.writes import Refused, Write
+from chalicelib.telemetry.record import count
 from chalicelib.transactions.half import COMMITTED, INLINE_BYTES_MAX, ROLLED_BACK, Decided, TransactionId, Undecided
 from chalicelib.transactions.request import Begin
 
@@ -119,7 +120,9 @@ class Decisions:
             wait(topic.id, message.queue, message.due_ms, entry)
             for message, entry in zip(waiting, entries, strict=True)
         ]
-        return self._decide(topic, undecided, decided, stored)
+        made = self._decide(topic, undecided, decided, stored)
+        count("produced", len(waiting) if made else 0, topic.name)
+        return made
 
     def _decide(
         self, topic: Topic, undecided: Undecided, decided: Decided, more: Sequence[Write] = ()

@@ -33,22 +33,29 @@ from chalicelib.delays import Delays
 from chalicelib.delays.decision import wait
 from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
+from chalicelib.telemetry.record import Backlog, measured
 
 
 class Alarms:
     def __init__(self, env: Env, delays: Delays, admin: Admin) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue = env.catalogue
+        self._catalogue, self._telemetry = env.catalogue, env.telemetry
         self._delays, self._promoter = delays.writer, delays.promoter
         self._topics, self._groups = admin.topics, admin.groups
 
     def check(self, groups: Sequence[StoredGroup]) -> int:
         """Sends messages for the groups that have crossed a threshold; what is read of them may be stale. Returns the
-        number of changes."""
+        number of changes. Where log lines are written, they tell the backlog of each group."""
         ends = self._topics.ends_of([stored.topic for stored in groups])
-        now = self._runtime.now()
-        loud = [stored for stored, own in zip(groups, ends, strict=True) if not is_calm(stored, own, now)]
-        return sum(self._check(stored.topic, stored.group) for stored in loud)
+        now, is_told = self._runtime.now(), self._telemetry.tells_backlogs
+        changes = 0
+        for stored, own in zip(groups, ends, strict=True):
+            if not is_calm(stored, own, now, is_told):
+                changes += self._check(stored.topic, stored.group)
+            elif is_told:
+                dead = sum(cursor.dead for cursor in stored.stored_cursors)
+                measured(Backlog(stored.topic.name, stored.group.name, 0, dead, age_ms=0, is_raised=False))
+        return changes
 
     def _check(self, topic: Topic, group: Group) -> bool:
         """Reads the state before it measures: the measurement must not be older than the state it changes."""
@@ -62,6 +69,8 @@ class Alarms:
         now = self._runtime.now()
         ready, age_ms = _backlog(details, now)
         is_crossed = details.group.alarm is not None and details.group.alarm.is_crossed(ready, age_ms)
+        dead = sum(queue.dead for queue in details.queues) + details.left_dead
+        measured(Backlog(topic.name, group.name, ready, dead, age_ms, is_crossed))
         if is_crossed == standing.is_raised:
             return False
         state = standing.next(RAISED if is_crossed else CLEARED, now)
@@ -97,14 +106,15 @@ def is_concerned(stored: StoredGroup) -> bool:
     return stored.group.has_alarm or stored.alarm_state.is_raised
 
 
-def is_calm(stored: StoredGroup, ends: Sequence[int], now: int) -> bool:
-    """Whether the group is certainly below its thresholds: an upper estimate that needs no further read."""
+def is_calm(stored: StoredGroup, ends: Sequence[int], now: int, is_told: bool = False) -> bool:
+    """Whether the group is certainly below its thresholds: an upper estimate that needs no further read. `is_told`:
+    below a threshold of one ready message, so that its backlog is known too."""
     has_pages = any(cursor.pages for cursor in stored.cursors)
     if stored.alarm_state.is_raised or stored.group.is_broadcast or has_pages or stored.group.alarm is None:
         return False
     queues = of_group(stored.group, stored.cursors, [0] * len(ends), ends, now)
     ready = sum(queue.ready for queue in queues)
-    return not stored.group.alarm.is_crossed(ready, now if ready else 0)
+    return ready == 0 if is_told else not stored.group.alarm.is_crossed(ready, now if ready else 0)
 
 
 def _backlog(details: GroupDetails, now: int) -> tuple[int, int]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any
 
 from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
@@ -21,6 +23,7 @@ from chalicelib.delays.promoter import first_due
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Set, Write
+from chalicelib.telemetry.record import count
 from chalicelib.transactions import Transactions
 from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
@@ -73,12 +76,25 @@ class Rounds:
             self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
 
 
+def _sweep(run: Callable[..., Swept]) -> Callable[..., Swept]:
+    """A sweep, which is recorded under its name."""
+
+    @wraps(run)
+    def recorded(self: Sweeps, *arguments: Any) -> Swept:
+        with self.telemetry.sweep(run.__name__) as record:
+            swept = run(self, *arguments)
+            record.about |= swept.as_json()
+        return swept
+
+    return recorded
+
+
 class Sweeps:
     def __init__(
         self, env: Env, cursors: Cursors, transactions: Transactions, dead_letters: DeadLetters, admin: Admin
     ) -> None:
         delays = transactions.delays
-        self._store, self._runtime = env.store, env.runtime
+        self._store, self._runtime, self.telemetry = env.store, env.runtime, env.telemetry
         self._consumers, self._promoter = cursors.consumers, delays.promoter
         self._transactions = transactions
         self._burial, self._deletion, self._admin = dead_letters.burial, admin.deletion, admin
@@ -86,6 +102,7 @@ class Sweeps:
         self._alarms = Alarms(env, delays, admin)
         self._expiry = Expiry(env, delays.promoter, dead_letters.queue)
 
+    @_sweep
     def revive(self) -> Swept:
         """Moves messages whose last attempt expired to the dead letters. The next pop takes over other expired leases.
         `seen`: cursors. `done`: messages."""
@@ -94,9 +111,11 @@ class Sweeps:
             for stored in self._groups(page):
                 for cursor in stored.cursors:
                     _, buried = self._burial.bury_exhausted(stored.group, cursor, self._runtime.now())
+                    count("dead", buried, stored.topic.name, stored.group.name)
                     swept += Swept(1, buried)
         return swept
 
+    @_sweep
     def forward(self) -> Swept:
         """Promotes due messages in queues that no consumer polls. `seen`: queues of topics with delays. `done`:
         messages."""
@@ -118,6 +137,7 @@ class Sweeps:
                 count += done
         return count
 
+    @_sweep
     def expire(self) -> Swept:
         """Removes the remains of deleted topics, forgets idle consumers of broadcast groups, and every hour removes
         expired data and rolls back transactions that nobody decided about in time. `seen`: deleted topics with remains,
@@ -145,6 +165,7 @@ class Sweeps:
                     swept += Swept(bool(done), done)
         return swept
 
+    @_sweep
     def check(self) -> Swept:
         """Raises and clears the alarms of groups, and lets settled queues leave. `seen`: groups with an alarm, and
         topics that have fewer queues than before. `done`: alarms raised or cleared, and queues that left or are read
@@ -164,6 +185,7 @@ class Sweeps:
             return self._admin.draining.step(topic, groups)
         return 0
 
+    @_sweep
     def push(self, wake: Callable[[str, bool], None]) -> Swept:
         """Wakes the push of the topics that may have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
         topics."""

@@ -14,6 +14,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import ITEM_BYTES_MAX
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.table.writes import Item, Key, Refused, Write, key_of
+from chalicelib.telemetry import record
 from local.memory.evaluate import after, holds
 from local.memory.meter import Meter
 from local.memory.sizes import item_bytes, read_units, write_units
@@ -32,22 +33,22 @@ class MemoryStore:
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls(len(reads))
             return [self._keys(read) if isinstance(read, Keys) else self._range(read) for read in reads]
 
     def write(self, write: Write) -> Item:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             return self._write(write)
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls(len(writes))
             return [self._outcome(write) for write in writes]
 
     def write_together(self, writes: Sequence[Write]) -> None:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             refused = next((write for write in writes if not self._allows(write)), None)
             items = [after(self._get(write.key), write) if self._allows(write) else None for write in writes]
             for write, item in zip(writes, items, strict=True):
@@ -61,26 +62,26 @@ class MemoryStore:
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             for item in items:
                 self._charge(None, item)
                 self._put(key_of(item), item)
 
     def remove_all(self, keys: Sequence[Key]) -> None:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             for key in keys:
                 self._charge(self._get(key), None)
                 self._put(key, None)
 
     def put_blob(self, name: str, data: bytes) -> None:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             self._blobs[name] = data
 
     def get_blob(self, name: str) -> bytes | None:
         with self._lock:
-            self.meter.round_trips += 1
+            self._count_calls()
             return self._blobs.get(name)
 
     def remove_blobs(self, names: Sequence[str]) -> None:
@@ -126,14 +127,24 @@ class MemoryStore:
         before = self._get(write.key)
         return all(holds(guard, before) for guard in write.guards)
 
+    def _count_calls(self, requests: int = 1) -> None:
+        """One round trip of so many requests."""
+        self.meter.round_trips += 1
+        for _ in range(requests):
+            record.asked_store()
+
     def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
-        self.meter.write_units += times * write_units(before, item)
+        units = times * write_units(before, item)
+        self.meter.write_units += units
+        record.used(write_units=units)
         self.meter.requests += 1
         if item_bytes(item or {}) > ITEM_BYTES_MAX:
             raise StoreUnavailable(f"an item would have more than {ITEM_BYTES_MAX} bytes")
 
     def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
-        self.meter.read_units += read_units(sum(map(item_bytes, items)), strong)
+        units = read_units(sum(map(item_bytes, items)), strong)
+        self.meter.read_units += units
+        record.used(read_units=units)
         self.meter.requests += 1
 
     def _get(self, key: Key) -> Item | None:

@@ -14,6 +14,7 @@ from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import SigningKey, signed
 from chalicelib.cursors.receipt import Receipt, Receipts, sign
 from chalicelib.requests.correlation import NONCE_BYTES, Correlation, Correlations
+from chalicelib.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 
@@ -24,7 +25,7 @@ ALPHABET = string.ascii_letters + string.digits + "-_"
 def signing_key(configured: bytes | None = KEY, store: MemoryStore | None = None) -> SigningKey:
     runtime = Clock().runtime()
     store = store or MemoryStore()
-    return SigningKey(Env(store, runtime, Catalogue(store, runtime)), configured)
+    return SigningKey(Env(store, runtime, Catalogue(store, runtime), Telemetry(runtime)), configured)
 
 
 CORRELATIONS = Correlations(signing_key())

@@ -10,6 +10,7 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push
 from chalicelib.push.slots import LEASE_SPARE_MS, PAUSE_MS_MAX, SLOT_SPARE_MS, Pause, Slot, Slots, hold, take
 from chalicelib.table.writes import Refused, Write
+from chalicelib.telemetry.telemetry import Telemetry
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 
@@ -46,7 +47,7 @@ def clock() -> Clock:
 @pytest.fixture
 def slots(shelf: Shelf, clock: Clock) -> Slots:
     runtime = clock.runtime()
-    return Slots(Env(shelf, runtime, Catalogue(shelf, runtime)))
+    return Slots(Env(shelf, runtime, Catalogue(shelf, runtime), Telemetry(runtime)))
 
 
 def taken(slots: Slots, push: Push = PUSH) -> Slot:

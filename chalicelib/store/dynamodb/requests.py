@@ -19,6 +19,7 @@ from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
+from chalicelib.telemetry import record
 
 STORE_PAUSE_MS_MIN = 25
 STORE_PAUSE_MS_MAX = 2 * SECOND_MS
@@ -78,6 +79,14 @@ _REMEDIES = {code: remedy for remedy, codes in _CODES.items() for code in codes.
 """For each code of requests that fail until something is fixed, the remedy. None of these was applied."""
 
 
+def _charge_reads(units: float) -> None:
+    record.used(read_units=units)
+
+
+def _charge_writes(units: float) -> None:
+    record.used(write_units=units)
+
+
 class Requests:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -85,7 +94,7 @@ class Requests:
     def read(self, request: Callable[[], T]) -> Trying[T]:
         """Like `put`, for requests without effect: their outcome is never in doubt."""
         try:
-            return (yield from self.put(request))
+            return (yield from self.put(request, charge=_charge_reads))
         except StoreUnavailable as unavailable:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
@@ -93,14 +102,23 @@ class Requests:
         """Like `put`, for changes that others can see: it records that the change may have landed."""
         return self.put(request, deadline.has_written)
 
-    def put(self, request: Callable[[], T], in_doubt: Callable[[], None] = lambda: None) -> Trying[T]:
+    def put(
+        self,
+        request: Callable[[], T],
+        in_doubt: Callable[[], None] = lambda: None,
+        charge: Callable[[float], None] = _charge_writes,
+    ) -> Trying[T]:
         """Retries until there is a response or no time left. Raises StoreUnavailable, and errors that no retry would
-        change. Calls `in_doubt` when a try may have been applied without a response."""
+        change. Calls `in_doubt` when a try may have been applied without a response, and `charge` with its units."""
         patience = _Patience(self._runtime)
         may_have_landed = False
+        is_repeat = False
         while True:
+            record.asked_store(is_repeat)
             try:
-                return request()
+                answer = request()
+                charge(_units(answer))
+                return answer
             except (ClientError, BotoCoreError) as error:
                 trouble = error
             if reason := _lasting(trouble):
@@ -114,6 +132,7 @@ class Requests:
                 yield from patience.wait(may_have_landed)
             except TimeoutError:
                 raise _unavailable(_late(type(trouble).__name__), may_have_landed) from trouble
+            is_repeat = True
 
     def until_taken(self, request: Callable[[Any], Trying[Any]], asked: Any) -> Trying[None]:
         """Sends a batch, and again the requests that DynamoDB left unprocessed, until none are left."""
@@ -146,6 +165,13 @@ class _Patience:
         if self._runtime.uptime() > until_ms:
             raise TimeoutError
         self._pause_ms = min(2 * self._pause_ms, STORE_PAUSE_MS_MAX)
+
+
+def _units(answer: Any) -> float:
+    """What DynamoDB says that the request consumed; S3 says nothing."""
+    consumed = answer.get("ConsumedCapacity", {}) if isinstance(answer, dict) else {}
+    parts = consumed if isinstance(consumed, list) else [consumed]
+    return float(sum(part.get("CapacityUnits", 0) for part in parts))
 
 
 def _unavailable(detail: str, may_have_landed: bool = False) -> StoreUnavailable:

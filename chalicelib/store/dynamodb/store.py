@@ -30,6 +30,8 @@ _PUT_MAX = 25
 """Requests in one BatchWriteItem."""
 _TOKEN_CHARS = 32
 """DynamoDB recognizes a repeated transaction by its token for ten minutes."""
+_METERED = {"ReturnConsumedCapacity": "TOTAL"}
+"""Has every response say what it cost, which costs nothing."""
 
 
 class DynamoStore:
@@ -80,7 +82,7 @@ class DynamoStore:
         try:
             self._one(
                 self._requests.write(
-                    lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token)
+                    lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token, **_METERED)
                 )
             )
         except ClientError as error:
@@ -124,7 +126,8 @@ class DynamoStore:
         items: list[Item] = []
 
         def get(asked: Any) -> Trying[Any]:
-            answer = yield from self._requests.read(partial(self._client.batch_get_item, RequestItems=asked))
+            get_batch = partial(self._client.batch_get_item, RequestItems=asked, **_METERED)
+            answer = yield from self._requests.read(get_batch)
             items.extend(plain_item(item) for item in answer["Responses"].get(self._table, []))
             return answer.get("UnprocessedKeys")
 
@@ -139,6 +142,7 @@ class DynamoStore:
             "ExpressionAttributeValues": {":pk": typed(read.pk), ":low": typed(read.low), ":high": typed(read.high)},
             "ConsistentRead": read.strong,
             "ScanIndexForward": not read.descending,
+            **_METERED,
         }
         items: list[Item] = []
         while True:
@@ -155,7 +159,7 @@ class DynamoStore:
         if not write.is_removal:
             parameters, request = {**parameters, "ReturnValues": "ALL_NEW"}, self._client.update_item
         try:
-            answer = yield from self._requests.write(lambda: request(**parameters))
+            answer = yield from self._requests.write(lambda: request(**parameters, **_METERED))
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
@@ -183,7 +187,8 @@ class DynamoStore:
 
     def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> Trying[None]:
         def put(asked: Any) -> Trying[Any]:
-            answer = yield from self._requests.put(partial(self._client.batch_write_item, RequestItems=asked))
+            write_batch = partial(self._client.batch_write_item, RequestItems=asked, **_METERED)
+            answer = yield from self._requests.put(write_batch)
             return answer.get("UnprocessedItems")
 
         yield from self._requests.until_taken(put, {self._table: list(requests)})

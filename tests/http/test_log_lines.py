@@ -1,0 +1,203 @@
+"""The log line of each call: what it tells, what it never tells, and the metrics that it carries."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.client import Client, Group, Json, Topic
+from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore, broken, unavailable, unknown
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = f"00-{TRACE_ID}-00f067aa0ba902b7-01"
+
+
+class Log(list[Json]):
+    """The lines that a client's instance has written."""
+
+    def __init__(self, client: Client) -> None:
+        client.api.service.telemetry.log_to(lambda line: self.append(json.loads(line)), "decant-dev")
+
+    def only(self, **fields: Any) -> Json:
+        """The one line with these fields."""
+        [line] = [line for line in self if fields.items() <= line.items()]
+        return line
+
+
+@pytest.fixture
+def log(client: Client, group: Group) -> Log:
+    return Log(client)
+
+
+def metrics(line: Json) -> dict[tuple[str, ...], dict[str, Any]]:
+    """The values of a line by their dimensions, as CloudWatch reads them."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for directive in line["_aws"]["CloudWatchMetrics"]:
+        assert directive["Namespace"] == "Decant"
+        for dimensions in directive["Dimensions"]:
+            values = found.setdefault(tuple(line[name] for name in dimensions), {})
+            values |= {metric["Name"]: line[metric["Name"]] for metric in directive["Metrics"]}
+    return found
+
+
+def test_a_request_writes_one_line(topic: Topic, log: Log, clock: Clock) -> None:
+    topic.produce("first")  # of an instance that knows nothing of the log yet
+    log.clear()
+    topic.produce("a", "b")
+    [line] = log
+    assert line["_aws"]["Timestamp"] == clock.ms
+    told = {name: value for name, value in line.items() if name.islower() and name != "_aws"}
+    assert told == {
+        "at_ms": clock.ms,
+        "operation": "produce",
+        "topic": "orders",
+        "status": 200,
+        "produced": 2,
+        "ms": 0,
+        "store_calls": 1,
+        "write_units": 1,
+    }
+
+
+def test_a_line_counts_what_happened_to_messages(topic: Topic, group: Group, log: Log) -> None:
+    topic.produce("a", "b", "c")
+    taken = group.take(3)
+    group.ack(taken[0], "no receipt")
+    group.nack(taken[1], delay_ms=0)
+    group.extend(taken[2])
+    group.pop(ack=[taken[2]["receipt"]])
+    names = ("operation", "group", "popped", "redelivered", "acked", "nacked", "extended")
+    assert [{name: line[name] for name in names if name in line} for line in log[1:]] == [
+        {"operation": "pop", "group": "billing", "popped": 3},
+        {"operation": "ack", "group": "billing", "acked": 1},
+        {"operation": "nack", "group": "billing", "nacked": 1},
+        {"operation": "extend", "group": "billing", "extended": 1},
+        {"operation": "pop", "group": "billing", "popped": 1, "redelivered": 1},
+    ]
+
+
+def test_the_sleep_of_a_long_poll_is_told_apart(group: Group, log: Log, clock: Clock) -> None:
+    group.pop(wait_ms=5_000)
+    [line] = log
+    assert line["ms"] == line["waited_ms"] == 5_000
+    assert metrics(line)["decant-dev", "pop"] == {"Latency": 0}
+
+
+def test_a_line_has_the_trace_of_its_request(topic: Topic, log: Log) -> None:
+    for header in (
+        {"traceparent": PARENT},
+        {"x-amzn-trace-id": f"Self=1;Root=1-{TRACE_ID[:8]}-{TRACE_ID[8:]};Sampled=1"},
+    ):
+        topic.client.ask("GET", topic.path, **header)
+        assert log.pop()["trace_id"] == TRACE_ID
+    for header in ({}, {"traceparent": "00-1-1-00"}, {"x-amzn-trace-id": "Root=2-1"}):
+        topic.client.ask("GET", topic.path, **header)
+        assert "trace_id" not in log.pop()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (unavailable("write"), {"status": 503, "code": "StoreUnavailable"}),
+        (unknown("write"), {"status": 503, "code": "StoreUnavailable", "outcome": "unknown"}),
+        (broken("inside"), {"status": 500, "code": "Internal"}),
+    ],
+)
+def test_a_line_says_how_a_request_failed(
+    topic: Topic, store: TroubledStore, log: Log, trouble: Any, expected: Json
+) -> None:
+    store.before = trouble
+    answer = topic.client.post(f"{topic.path}/messages", messages=[{"body": "a"}])
+    line = log.pop()
+    assert expected.items() <= line.items()
+    assert metrics(line)["decant-dev",]["ServerErrors"] == 1
+    if answer.status == 500:
+        assert line["defect"] in answer.json["detail"]
+
+
+def test_a_refused_request_tells_no_name_that_is_none(client: Client, log: Log) -> None:
+    assert client.get("/topics/secret%20text/groups").status == 400
+    assert (log[0]["code"], log[0].get("topic")) == ("InvalidName", None)
+    assert client.get("/topics/unknown").status == 404
+    assert log[1]["topic"] == "unknown"
+    assert metrics(log[1])["decant-dev",]["ServerErrors"] == 0
+
+
+def test_a_closed_log_fails_no_request(topic: Topic) -> None:
+    def closed(_line: str) -> None:
+        raise BrokenPipeError
+
+    topic.client.api.service.telemetry.log_to(closed, "decant-dev")
+    topic.produce("a")
+
+
+def test_lines_without_metrics_are_short_and_leave_out_idle_sweeps(topic: Topic, group: Group) -> None:
+    service, lines = topic.client.api.service, list[str]()
+    service.telemetry.log_to(lines.append)
+    service.sweeps.forward()
+    topic.details()
+    [line] = lines
+    assert line.endswith("\n")
+    assert set(json.loads(line)) == {"at_ms", "operation", "topic", "status", "ms", "store_calls", "read_units"}
+    group.change(max_attempts=1, alarm={"ready": 9})
+    topic.produce("a")
+    group.take_one(invisible_ms=1)
+    topic.client.clock.sleep(1)
+    lines.clear()
+    service.sweeps.revive()
+    service.sweeps.check()
+    assert [json.loads(line).get("done") for line in lines] == [1]
+
+
+# -- sweeps and pushes ------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_writes_a_line_when_it_is_done(
+    group: Group, topic: Topic, client: Client, log: Log, clock: Clock
+) -> None:
+    group.change(max_attempts=1)
+    topic.produce("a")
+    group.take_one(invisible_ms=1)
+    clock.sleep(1)
+    client.api.service.sweeps.revive()
+    line = log.only(sweep="revive")
+    assert {"operation": "sweep", "done": 1, "dead": 1}.items() <= line.items()
+    assert metrics(line) == {("decant-dev", "revive"): {"SweepDuration": 0}, ("decant-dev",): {"Dead": 1}}
+
+
+def test_a_sweep_that_fails_has_not_run(client: Client, store: TroubledStore, log: Log) -> None:
+    store.before = unavailable("read")
+    with pytest.raises(Exception, match="throttled"):
+        client.api.service.sweeps.forward()
+    [line] = log
+    assert (line["code"], "_aws" in line) == ("StoreUnavailable", False)
+
+
+def test_a_check_tells_the_backlog_of_groups_with_an_alarm(
+    topic: Topic, group: Group, client: Client, log: Log, clock: Clock
+) -> None:
+    group.change(alarm={"ready": 2}, max_attempts=1)
+    topic.group("unwatched")
+    topic.produce("a", "b")
+    group.nack(group.take_one())
+    clock.sleep(700)
+    check = client.api.service.sweeps.check
+    log.clear()
+    check()
+    place = ("decant-dev", "orders", "billing")
+    assert metrics(log[0])["decant-dev",] == {"AlarmsRaised": 0}
+    assert metrics(log[1])[place] == metrics(log[1])["decant-dev",] == {"OldestAge": 700, "Ready": 1, "DeadLetters": 1}
+    assert len(log) == 2
+    topic.produce("c")
+    log.clear()
+    check()
+    assert metrics(log[0])["decant-dev",]["AlarmsRaised"] == 1
+    assert metrics(log[1])[place]["Ready"] == 2
+    group.ack(*group.take(2))
+    log.clear()
+    check()
+    check()
+    assert [metrics(line)[place]["OldestAge"] for line in log if line["operation"] == "backlog"] == [0, 0]
