@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from chalicelib.access import Access
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import SigningKey
@@ -43,6 +44,7 @@ class Service:
         self.telemetry = Telemetry(runtime)
         self.env = env = Env(store, runtime, Catalogue(store, runtime), self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
+        self.access = Access(env, key)
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)

@@ -5,7 +5,8 @@ Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this pro
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
 in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
-line; "json" is the default in Lambda), and what boto3 reads.
+line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in) and
+`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), and what boto3 reads.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from chalicelib.api import Api
+from chalicelib.api.admission import Demand
 from chalicelib.base.runtime import system
 from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
 from chalicelib.push.outside import Outside, Wake
@@ -43,7 +45,7 @@ class _Instance:
 def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
-            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()))
+            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()), demand())
             if is_logging():
                 table = table_name() if is_deployed() else None
                 _Instance.api.service.telemetry.log_to(_to_stdout, table)
@@ -90,6 +92,29 @@ def on_send(before: BeforeSend | None = None, after: AfterSend | None = None) ->
         _HOOKS.before.append(before)
     if after:
         _HOOKS.after.append(after)
+
+
+def demand() -> Demand:
+    """Who has to show a token. Raises ValueError; a deployed stage that does not say so is never open by accident."""
+    access = _choice("DECANT_ACCESS", ("tokens", "iam", "none"), None if is_deployed() else "none")
+    functions = _choice("DECANT_FUNCTION_ACCESS", ("iam", "tokens"), "iam")
+    if functions == "tokens" and access != "tokens":
+        raise ValueError(f"DECANT_FUNCTION_ACCESS can be 'tokens' only where DECANT_ACCESS is; that is {access!r}")
+    return Demand(access == "tokens", functions == "tokens")
+
+
+def _choice(name: str, choices: Sequence[str], default: str | None) -> str:
+    chosen = os.environ.get(name, default)
+    if chosen is None or chosen not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}; it is {chosen!r}")
+    return chosen
+
+
+def first_token(name: str, rights: list[dict[str, Any]]) -> dict[str, Any]:
+    """Makes a token without showing one, and returns what `POST /tokens` answers. For whoever may write the table, with
+    the settings that the deployed functions have: their table, and their signing key. Raises DecantError."""
+    token: dict[str, Any] = api().make_token({"name": name, "rights": rights})
+    return token
 
 
 def use(api: Api | None) -> None:

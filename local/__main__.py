@@ -24,6 +24,7 @@ environment:
   AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is embedded, in memory
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
   DECANT_STORE                'dynamodb' uses AWS when no endpoint is set
+  ACCESS                      'on' demands tokens, and prints a first one (default off)
   LOG                         1 logs a line to stderr for each request, json one to stdout that says more
 """
 
@@ -34,11 +35,19 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM)
 READY = """Decant listens on http://{host}:{port}
 store: {store}
 DynamoDB endpoint{access}: {endpoint}
-Try, one after the other:
-  curl -s -X PUT localhost:{port}/topics/orders && curl -s -X PUT localhost:{port}/topics/orders/groups/billing
-  curl -s localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
-  curl -s localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
+{token}Try, one after the other:
+  {curl} -X PUT localhost:{port}/topics/orders && {curl} -X PUT localhost:{port}/topics/orders/groups/billing
+  {curl} localhost:{port}/topics/orders/messages -d '{{"messages":[{{"body":"hello"}}]}}'
+  {curl} localhost:{port}/topics/orders/groups/billing/pop -d '{{"wait_ms":1000}}'
 """
+
+SHOWN_ONCE = """tokens are needed; this is the first, it may do everything, and is shown this once:
+  TOKEN={}
+"""
+SHOWN_BEFORE = """tokens are needed, and the table has some:
+  TOKEN=
+"""
+ALL_RIGHTS = {"operations": ["produce", "consume", "read", "admin"], "topics": "*"}
 
 
 class Unstartable(Exception):
@@ -66,6 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def serve() -> None:
+    choose_access(os.environ.get("ACCESS") or "off")
     wiring.push_here(pushing.wake)
     if os.environ.get("LOG") == "json":
         os.environ["DECANT_LOG"] = "json"
@@ -75,10 +85,31 @@ def serve() -> None:
     offered = offer_store(port)
     access = ", read-only" if offered else ""
     where = offered.url if offered else os.environ.get("AWS_ENDPOINT_URL_DYNAMODB") or "AWS"
-    print(READY.format(host=HOST, port=port, store=store, access=access, endpoint=where), end="", flush=True)
+    token = first_token() if wiring.demand().requests else ""
+    curl = 'curl -s -H "authorization: Bearer $TOKEN"' if token else "curl -s"
+    ready = READY.format(host=HOST, port=port, store=store, access=access, endpoint=where, token=token, curl=curl)
+    print(ready, end="", flush=True)
     sweeping.start()
     listening.end_at(*ENDINGS)
     listening.serve_forever()
+
+
+def choose_access(text: str) -> None:
+    if text not in ("on", "off"):
+        raise Unstartable(f"ACCESS must be on or off; it is {text!r}")
+    if text == "on":
+        os.environ["DECANT_ACCESS"] = "tokens"
+    try:
+        wiring.demand()
+    except ValueError as error:
+        raise Unstartable(str(error)) from error
+
+
+def first_token() -> str:
+    """What to say of the tokens that are needed. A table that is kept has had its first."""
+    if wiring.api().service.access.tokens.page(1, None)[0]:
+        return SHOWN_BEFORE
+    return SHOWN_ONCE.format(wiring.first_token("first", [ALL_RIGHTS])["token"])
 
 
 def port_of(text: str, name: str = "PORT") -> int:

@@ -137,6 +137,7 @@ KINDS: dict[str, StructType | None] = {
     ),
     "sweep": None,
     "secret": None,
+    "token": None,
 }
 """Each kind of item, with the struct of that name in `ITEMS`."""
 

@@ -23,6 +23,7 @@ ROOMS = (
     "table",
     "store",
     "catalogue",
+    "access",
     "log",
     "cursors",
     "delays",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import PURGE_MS
+from chalicelib.base.limits import PAGE_MAX, PURGE_MS
 from chalicelib.catalogue import topic
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import QueueOffsets
 from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys
-from chalicelib.store.paging import page
+from chalicelib.store.paging import page, token_of
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
 
@@ -69,9 +69,19 @@ class Topics:
         firsts, ends = self._log_offsets.firsts(topic, self._runtime.now()), self._log_offsets.ends(topic)
         return [QueueOffsets(queue, *offsets) for queue, offsets in enumerate(zip(firsts, ends, strict=True))]
 
-    def page(self, limit: int, token: str | None) -> tuple[Sequence[Topic], str | None]:
+    def page(
+        self, limit: int, token: str | None, is_shown: Callable[[str], bool] = lambda _: True
+    ) -> tuple[Sequence[Topic], str | None]:
+        """Up to `limit` topics of those whose names are shown, and the token of the next page (None: no more topics).
+        The token names a topic, so that has to be one that is shown."""
         items, rest = page(self._store, keys.topics(), limit, token)
-        return [Topic.of(item) for item in items], rest
+        shown = [item for item in items if is_shown(item["sk"])]
+        while rest is not None and len(shown) < limit:
+            items, rest = page(self._store, keys.topics(), PAGE_MAX, rest)
+            shown += [item for item in items if is_shown(item["sk"])]
+        if len(shown) > limit or rest is not None:
+            rest = token_of(shown[limit - 1]["sk"])
+        return [Topic.of(item) for item in shown[:limit]], rest
 
     def delete(self, deleted: Topic) -> None:
         """Deletes the topic, which makes everything under its id unreachable, and then its remains as far as time and

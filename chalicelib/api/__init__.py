@@ -5,11 +5,13 @@ Every operation checks its whole input before it stores anything, and raises a `
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 from chalicelib.api.about import ABOUT
+from chalicelib.api.admission import NOBODY, Demand, admitted
 from chalicelib.api.consuming import CONSUMING
 from chalicelib.api.dead_letters import DEAD_LETTERS
 from chalicelib.api.groups import GROUPS
@@ -17,13 +19,14 @@ from chalicelib.api.messages import DELAYS, MESSAGES
 from chalicelib.api.operation import Json, Operation
 from chalicelib.api.push import PUSH
 from chalicelib.api.requests import REQUESTS
+from chalicelib.api.tokens import TOKENS
 from chalicelib.api.topics import TOPICS
 from chalicelib.api.transactions import TRANSACTIONS
 from chalicelib.base.deadline import one_call
 from chalicelib.service import Service
 from chalicelib.table.writes import Item
 
-FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, PUSH, DEAD_LETTERS, REQUESTS, ABOUT)
+FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, PUSH, DEAD_LETTERS, REQUESTS, TOKENS, ABOUT)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family.operations}
 
 
@@ -31,10 +34,12 @@ class Api:
     """One instance of the service, as its clients see it.
 
     Each operation is a method by its name: `api.pop("orders", "billing", {"max_messages": 5})` takes the names in the
-    path and the request as JSON, and returns the answer as JSON."""
+    path and the request as JSON, and returns the answer as JSON. These calls are the process's own: only `admitted`
+    asks for a token. `demand`: who has to show one."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, demand: Demand = NOBODY) -> None:
         self.service = service
+        self._demand = demand
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
@@ -44,6 +49,16 @@ class Api:
     def _answer(self, operation: Operation, *arguments: Any, **headers: str | None) -> Any:
         names, data = arguments[: len(operation.path_names)], arguments[len(operation.path_names) :]
         return operation.call(self.service, names, *data or ({},), **headers)[1]
+
+    def admitted(
+        self, operation: Operation, names: Sequence[str], authorization: str | None, is_invoked: bool = False
+    ) -> AbstractContextManager[None]:
+        """Runs a call of whoever shows this `Authorization`. `names`: those in the path. `is_invoked`: the call is a
+        direct invocation of a function. Raises Unauthenticated, Forbidden."""
+        is_free = authorization is None and not self._demand.invocations if is_invoked else False
+        if is_free or not self._demand.requests:
+            return nullcontext()
+        return admitted(self.service, operation, names, authorization)
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:
         """The message as an item: the transaction that stores it sends the message."""

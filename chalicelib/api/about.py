@@ -39,7 +39,7 @@ class Document(Answer):
     paths = mapping(examples=[{}])
 
 
-@ABOUT.operation("GET", "/openapi.json", "read", Document, asks_store=False)
+@ABOUT.operation("GET", "/openapi.json", "read", Document, asks_store=False, is_filtered=True)
 def get_openapi() -> Json:
     """Get this document.
 

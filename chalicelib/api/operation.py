@@ -26,10 +26,11 @@ class Operation(NamedTuple):
     and the headers by name; it returns the answer, or the status and the answer. Its docstring is the operation's
     summary and description; `{LIMIT}` stands for the value of a limit.
 
-    `right`: what a caller will have to be allowed; nothing checks it yet. `answers`: status -> what the body is, or a
+    `right`: what a caller must be allowed, where access control is on. `answers`: status -> what the body is, or a
     text where there is no body. `errors`: those that do not follow from the method and the path. A GET has its request
     in the query, others in the body. `asks_store`: False for the document itself. `is_frequent`: it takes the topic
-    from the cache, to save a read; a deleted topic may stand there for some seconds."""
+    from the cache, to save a read; a deleted topic may stand there for some seconds. `is_filtered`: it shows what the
+    caller may see, so the right on anything will do."""
 
     method: str
     path: str
@@ -42,6 +43,7 @@ class Operation(NamedTuple):
     headers: tuple[str, ...] = ()
     asks_store: bool = True
     is_frequent: bool = False
+    is_filtered: bool = False
 
     @property
     def name(self) -> str:

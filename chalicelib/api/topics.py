@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.access.callers import may_read
 from chalicelib.api.operation import DELETED, GROUP_NAME, TOPIC, TOPIC_NAME, Family, Json, Page, page_of
 from chalicelib.base.errors import QueuesDraining
 from chalicelib.base.fields import Answer, Sometimes
@@ -37,12 +38,12 @@ class TopicDetail(Topic):
     queue_offsets = array(QueueOffsets)
 
 
-@TOPICS.operation("GET", "/topics", "read", page_of("topics", Topic), Page)
+@TOPICS.operation("GET", "/topics", "read", page_of("topics", Topic), Page, is_filtered=True)
 def list_topics(service: Service, request: Page) -> Json:
     """List the topics.
 
-    Paging while topics are created neither repeats nor skips one."""
-    topics, rest = service.admin.topics.page(request.limit, request.next)
+    Paging while topics are created neither repeats nor skips one. Those that the caller may not read are left out."""
+    topics, rest = service.admin.topics.page(request.limit, request.next, may_read)
     return {"topics": [topic.as_json() for topic in topics], "next": rest}
 
 

@@ -44,6 +44,14 @@ class InvalidName(DecantError):
     """The name of a topic or group does not match `{NAME_PATTERN}`."""
 
 
+class Unauthenticated(DecantError):
+    """No token was shown, or one that is malformed, unknown, expired or revoked."""
+
+
+class Forbidden(DecantError):
+    """The token has no right to this. It is the answer whether or not what the request names exists."""
+
+
 class MessageTooLarge(DecantError):
     """A body, the batch, or the request is too large, or no response could carry the message; nothing else is wrong."""
 
@@ -86,6 +94,10 @@ class TransactionNotFound(DecantError):
 
 class TransactionEnded(DecantError):
     """The opposite was decided about the transaction before."""
+
+
+class TokenNotFound(DecantError):
+    """There is no token with this id."""
 
 
 class QueueFull(DecantError):

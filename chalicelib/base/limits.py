@@ -107,6 +107,18 @@ PUSH_TIMEOUT_MS_MAX = MINUTE_MS
 PUSH_SECRETS_MAX = 10
 """Secrets of a group: every pop reads them with its settings."""
 
+TOKEN_NAME_CHARS_MAX = 100
+"""A token's name, for people."""
+RIGHTS_MAX = 32
+"""Rights of a token: each call looks through them."""
+NAME_PATTERN_CHARS_MAX = 100
+"""The pattern of names in a right: as long as the longest name."""
+TOKEN_SECRETS_MAX = 10
+"""Secrets of a token that are valid at once: each call is compared with all of them."""
+OLD_SECRET_MS_DEFAULT = DAY_MS
+OLD_SECRET_MS_MAX = 7 * DAY_MS
+"""How long older secrets of a token stay valid after a rotation: while a new one is rolled out."""
+
 PAGE_DEFAULT = 100
 PAGE_MAX = 1_000
 GROUP_DETAILS_MAX = 100

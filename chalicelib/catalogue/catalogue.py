@@ -3,6 +3,7 @@ for a few seconds."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,14 +11,14 @@ from dataclasses import dataclass
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.fields import demand_name
-from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.base.limits import METADATA_AGE_MS_MAX, NAME_PATTERN
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic, begin
 from chalicelib.store import Keys, Range, Store
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused, key_of
+from chalicelib.table.writes import Item, Key, Refused, key_of
 from chalicelib.telemetry.telemetry import Telemetry
 
 
@@ -31,21 +32,34 @@ class Catalogue:
 
     def topic(self, name: str) -> Topic:
         """The topic, at most `METADATA_AGE_MS_MAX` old. Raises TopicNotFound, InvalidName."""
+        return self._recent(name) or self.current_topic(name)
+
+    def _recent(self, name: str) -> Topic | None:
         read_at_ms, topic = self._topics.get(name) or (0, None)
-        if topic is None or self._runtime.uptime() - read_at_ms > METADATA_AGE_MS_MAX:
-            topic = self.current_topic(name)
-        return topic
+        return topic if topic and self._runtime.uptime() - read_at_ms <= METADATA_AGE_MS_MAX else None
 
     def current_topic(self, name: str) -> Topic:
         """The topic, read again. Raises TopicNotFound, InvalidName."""
         demand_name("topic", name)
-        items = self._store.read([Keys([keys.topic(name)], strong=True)])[0]
+        return self._known(name, self._store.read([Keys([keys.topic(name)], strong=True)])[0])
+
+    def _known(self, name: str, items: Sequence[Item]) -> Topic:
         if not items:
             self.forget(name)
             raise TopicNotFound(f"topic '{name}' does not exist")
         topic = Topic.of(items[0])
         self._topics.keep(name, (self._runtime.uptime(), topic))
         return topic
+
+    def read_beside(self, wanted: Sequence[Key], topic_name: str | None) -> Sequence[Item]:
+        """Reads these items, and in the same round trip the topic of this name, if it is to be cached and is not."""
+        if topic_name is None or self._recent(topic_name) or not re.fullmatch(NAME_PATTERN, topic_name):
+            return self._store.read([Keys(wanted, strong=True)])[0]
+        topic_read = Keys([keys.topic(topic_name)], strong=True)
+        items, topic_items = self._store.read([Keys(wanted, strong=True), topic_read])
+        with suppress(TopicNotFound):
+            self._known(topic_name, topic_items)
+        return items
 
     def refreshed(self, topic: Topic) -> Topic:
         """The same incarnation, at most `METADATA_AGE_MS_MAX` old; unchanged if it was deleted."""

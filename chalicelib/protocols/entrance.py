@@ -15,6 +15,7 @@ from chalicelib.base.errors import DecantError, Internal
 from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
 from chalicelib.protocols.http import problems
+from chalicelib.service import Service
 from chalicelib.telemetry.record import note
 from chalicelib.telemetry.trace_context import trace_id
 
@@ -30,8 +31,9 @@ def _unlimited() -> int | None:
 
 class Call(NamedTuple):
     """A request to an operation. `names`: those in its path. `read`: gives the request as JSON, or as the strings of a
-    query; it may raise a DecantError. `headers`: by their names in lower case. `is_invoked`: a direct invocation of a
-    function, which IAM allowed. `left_ms`: how much time there is from now on; None: as much as every call has."""
+    query; it may raise a DecantError. `headers`: by their names in lower case; `authorization` is there also for an
+    invocation that carries a token. `is_invoked`: a direct invocation of a function, which IAM allowed. `left_ms`: how
+    much time there is from now on; None: as much as every call has."""
 
     operation: Operation
     names: Sequence[str]
@@ -88,9 +90,17 @@ def refusal(error: DecantError) -> Answer:
 
 
 def _carried_out(call: Call) -> Answer:
+    """Who may not call learns nothing, not even whether the request is well-formed."""
+    api = wiring.api()
+    with _patience(call.left_ms(), api.service.env.runtime.uptime()):
+        admission = api.admitted(call.operation, call.names, call.headers.get("authorization"), call.is_invoked)
+    with admission:
+        return _performed(call, api.service)
+
+
+def _performed(call: Call, service: Service) -> Answer:
     request = call.read()
     if call.operation.asks_store:
-        service = wiring.api().service
         headers = {name: call.headers.get(name.lower()) for name in call.operation.headers if name != "Prefer"}
         with _patience(call.left_ms(), service.env.runtime.uptime()):
             status, body = call.operation.call(service, call.names, request, **headers)

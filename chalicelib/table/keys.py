@@ -240,5 +240,13 @@ def number_of(key: str) -> int:
     return int(key)
 
 
+def tokens() -> str:
+    return "tokens"
+
+
+def token(token_id: str) -> Key:
+    return Key(tokens(), token_id)
+
+
 def signing_key() -> Key:
     return Key("service", "signing-key")

@@ -131,12 +131,14 @@ class _Writer:
 
 
 def _without_keys(item: Typed) -> Typed:
-    """Removes the key that signs receipts, and those that sign the calls of a pushed group. They do not leave the
-    table: files are copied, and no reader needs the keys there."""
+    """Removes the key that signs receipts, those that sign the calls of a pushed group, and hashes of tokens' secrets.
+    They do not leave the table: files are copied, and no reader needs them there."""
     if item.items() >= _SECRET.items() and "value" in item:
         return {**item, "value": {"S": REDACTED}}
     if item["pk"].get("S", "").startswith("group#") and "secrets" in item:
         secrets = [secret["L"] for secret in item["secrets"]["L"]]
         redacted = [{"L": [secret_id, {"S": REDACTED}, made_at]} for secret_id, _key, made_at in secrets]
         return {**item, "secrets": {"L": redacted}}
+    if item["pk"].get("S") == "tokens" and "secrets" in item:
+        return {**item, "secrets": {"S": REDACTED}}
     return item

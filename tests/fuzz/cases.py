@@ -85,6 +85,8 @@ def _likely(draw: st.DrawFn, operation_id: str) -> Case:
         case.path_parameters["transaction_id"] = draw(st.sampled_from(known().transaction_ids))
     if "secret_id" in case.path_parameters:
         case.path_parameters["secret_id"] = known().secret_id
+    if "token_id" in case.path_parameters:
+        case.path_parameters["token_id"] = known().token_id
     if "correlation_id" in case.path_parameters:
         case.path_parameters["correlation_id"] = draw(st.sampled_from(known().correlation_ids))
     case.query = draw(_real_query(operation_id, case.query))

@@ -100,7 +100,13 @@ def answered(operation: str, raw: bytes, query: str = "", path: dict[str, str] |
 
 def _there() -> dict[str, str]:
     ids = {"transaction_id": known().transaction_ids[0], "correlation_id": known().correlation_ids[0]}
-    return {**NAMES, "message_id": known().message_ids[0], "secret_id": known().secret_id, **ids}
+    return {
+        **NAMES,
+        "message_id": known().message_ids[0],
+        "secret_id": known().secret_id,
+        "token_id": known().token_id,
+        **ids,
+    }
 
 
 @pytest.mark.parametrize("operation", WITH_BODY)

@@ -26,14 +26,15 @@ _gateway = Gateway(app, Config.create())
 @dataclass(frozen=True)
 class Known:
     """What a client of the service could know. `transaction_ids`: undecided, committed, rolled back.
-    `correlation_ids`: of a request that is answered, and of one that is not. `secret_id`: of the group. `receipts`: of
-    messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of topics, groups and
-    messages."""
+    `correlation_ids`: of a request that is answered, and of one that is not. `secret_id`: of the group. `token_id`: of
+    a token. `receipts`: of messages in flight, acked, nacked, extended, and of another group. `tokens`: of pages of
+    topics, groups and messages."""
 
     message_ids: tuple[str, ...]
     transaction_ids: tuple[str, ...]
     correlation_ids: tuple[str, ...]
     secret_id: str
+    token_id: str
     receipts: tuple[str, ...]
     tokens: tuple[str, ...]
 
@@ -70,7 +71,9 @@ def _furnished() -> tuple[Client, Known]:
     client.ask("POST", f"{topic.path}/transactions/{halves[2]}/rollback")
     requests = _asked(client, topic.path)
     secret_id = client.post(f"{group.path}/push/secrets").json["secret_id"]
-    return client, Known(ids, halves, requests, secret_id, receipts, (*tokens, topic.read(limit=1)["next"]))
+    right = {"operations": ["read"], "topics": "*"}
+    token_id = client.post("/tokens", name="reader", rights=[right]).json["token_id"]
+    return client, Known(ids, halves, requests, secret_id, token_id, receipts, (*tokens, topic.read(limit=1)["next"]))
 
 
 def _asked(client: Client, topic_path: str) -> tuple[str, ...]:

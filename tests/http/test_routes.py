@@ -11,12 +11,13 @@ from chalice.config import Config
 
 from app import app
 from chalicelib.api import OPERATIONS
+from chalicelib.api.admission import Demand
 from chalicelib.api.operation import Right
 from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
 from local.server import Gateway, NoSuchPath
 from tests.support import documented
-from tests.support.client import Answer, Client, receipts
+from tests.support.client import ALL_RIGHTS, Answer, Client, receipts
 from tests.support.troubled_store import TroubledStore, broken, throttled_queue, unavailable
 
 ANSWERS = [
@@ -39,6 +40,7 @@ def test_routes_and_documented_operations_are_the_same() -> None:
 def test_who_may_only_read_changes_nothing() -> None:
     reading = {operation.name for operation in OPERATIONS.values() if operation.right in ("read", "anyone")}
     getting = {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
+    getting -= {"list_tokens", "get_token"}
     assert reading == getting - {"get_reply"}, "who asks also ends the request, at its deadline"
     assert {operation.right for operation in OPERATIONS.values()} == set(get_args(Right))
 
@@ -107,7 +109,7 @@ def test_every_documented_answer_can_be_provoked(operation: str, status: int, mo
     if status == 409:
         provoked.make_too_late(operation)
     provoked.prepare(operation, status)
-    answer = provoked.answer(operation, status)
+    answer = (provoked.refused if status in (401, 403) else provoked.answer)(operation, status)
     assert answer.status == status
     assert status < 400 or answer.problem[0] == status
 
@@ -130,6 +132,7 @@ class Provoked:
         self.monkeypatch = monkeypatch
         self.store = TroubledStore()
         self.client = Client(self.store)
+        self.guarded = Client(self.store, self.client.clock, demand=Demand(requests=True))
         topic = self.client.topic("orders", queues=2)
         stored = topic.produce({"body": "a", "queue": 0}, {"body": "b", "queue": 1})
         group = topic.group("billing")
@@ -140,6 +143,8 @@ class Provoked:
         self.correlation_id = self.client.post(f"{topic.path}/requests", body="a", wait_ms=0).json["correlation_id"]
         path = "/topics/orders/groups/billing"
         secret_id = self.client.post(f"{path}/push/secrets").json["secret_id"]
+        token = {"name": "reader", "rights": [{"operations": ["read"], "topics": "refunds"}]}
+        token_path = f"/tokens/{self.client.post('/tokens', **token).json['token_id']}"
         self.requests: dict[str, tuple[str, str, Any]] = {
             "listTopics": ("GET", "/topics", None),
             "putTopic": ("PUT", "/topics/orders", {}),
@@ -174,6 +179,11 @@ class Provoked:
             "request": ("POST", "/topics/orders/requests", {"body": "a", "wait_ms": 0}),
             "getReply": ("GET", f"/requests/{self.correlation_id}", None),
             "reply": ("POST", f"/requests/{self.correlation_id}/reply", {"body": "a"}),
+            "makeToken": ("POST", "/tokens", token),
+            "listTokens": ("GET", "/tokens", None),
+            "getToken": ("GET", token_path, None),
+            "deleteToken": ("DELETE", token_path, None),
+            "rotateToken": ("POST", f"{token_path}/rotate", {}),
             "getHealth": ("GET", "/health", None),
             "getOpenapi": ("GET", "/openapi.json", None),
         }
@@ -215,6 +225,10 @@ class Provoked:
             if "correlation_id" in message:
                 other.post(f"/requests/{message['correlation_id']}/reply", body="b")
 
+    def refused(self, operation: str, status: int) -> Answer:
+        self.guarded.token = self.client.make_token({**ALL_RIGHTS, "deny": True}) if status == 403 else None
+        return self.guarded.ask(*self.requests[operation])
+
     def answer(self, operation: str, status: int) -> Answer:
         method, path, body = self.requests[operation]
         ask = self.client.ask
@@ -229,7 +243,8 @@ class Provoked:
             case 400:
                 return ask(method, path, body, query={"limt": 1})
             case 404:
-                return ask(method, path.replace("orders", "others").replace(self.correlation_id, "x"), body)
+                elsewhere = path.replace("orders", "others").replace(self.correlation_id, "x")
+                return ask(method, elsewhere.replace("tokens/", "tokens/x"), body)
             case 405:
                 return ask("PATCH", path, body)
             case 413:

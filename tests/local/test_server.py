@@ -46,6 +46,32 @@ def test_the_lines_that_it_prints_work_when_pasted(server: Running) -> None:
     assert json.loads(answers[2])["messages"][0]["body"] == "hello"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not here")
+def test_with_access_on_it_demands_the_token_that_it_prints_once() -> None:
+    with dynoxide() as endpoint:
+        with running(ACCESS="on", AWS_ENDPOINT_URL_DYNAMODB=endpoint) as server:
+            assert problem_of(server.ask("GET", "/topics")) == (401, "Unauthenticated")
+            assert server.ask("GET", "/health")[0] == 200
+            lines = [line.strip() for line in server.banner.splitlines() if "curl" in line or "TOKEN=" in line]
+            pasted = subprocess.check_output(["/bin/sh", "-c", "\n".join(lines)], text=True)
+            assert '"body":"hello"' in pasted
+            token = lines[0].removeprefix("TOKEN=")
+        with running(ACCESS="on", AWS_ENDPOINT_URL_DYNAMODB=endpoint) as again:
+            assert "TOKEN=\n" in again.banner
+            assert again.ask("GET", "/topics", authorization=f"Bearer {token}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"ACCESS": "yes"}, "ACCESS must be on or off"), ({"DECANT_ACCESS": "open"}, "DECANT_ACCESS must be one of")],
+)
+def test_an_unknown_access_is_refused_in_one_line(settings: dict[str, str], named: str) -> None:
+    process = launched(PORT="0", **settings)
+    _, errors = process.communicate(timeout=ANSWER_SECONDS)
+    assert (process.returncode, errors.count("\n")) == (1, 1)
+    assert named in errors
+
+
 def test_the_server_says_which_store_it_uses(server: Running) -> None:
     assert "store: embedded" in server.banner
 
@@ -61,7 +87,7 @@ def test_help_names_the_environment() -> None:
     process = launched("--help")
     printed, _ = process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 0
-    for name in ("PORT", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "LOG"):
+    for name in ("PORT", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "ACCESS", "LOG"):
         assert name in printed
 
 

@@ -14,7 +14,7 @@ from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
 from tests.http.test_transactions import begin, commit, roll_back
-from tests.support.client import Client, Json, Topic
+from tests.support.client import ALL_RIGHTS, Client, Json, Topic
 from tests.support.consumer import Consumer
 
 DAY_MS = 86_400_000
@@ -60,6 +60,8 @@ def busy_world(store: MemoryStore | None = None) -> World:
     unfinished = {**keys.sweep("revive")._asdict(), "after": "news", "at": client.clock.now()}
     client.store.put_all([unfinished])  # left by a sweep that ran out of time among more than a hundred topics
     _half_deleted(client)
+    token = {"name": "reader", "rights": [ALL_RIGHTS], "expires_at_ms": client.clock.ms + DAY_MS}
+    client.api.rotate_token(client.api.make_token(token)["token_id"])
     return World(client, [*made, Topic(client, "decant.alarms")])
 
 

@@ -123,6 +123,15 @@ def test_the_keys_that_sign_the_calls_of_a_push_are_not_written(
     assert line["Item"]["secrets"] == {"L": [{"L": [{"S": "a"}, {"S": "redacted"}, {"N": "7"}]}]}
 
 
+def test_the_hashes_of_the_secrets_of_tokens_are_not_written(
+    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secrets = {"L": [{"L": [{"N": "1"}, {"B": b"hash"}, {"N": "0"}]}]}
+    put(place[1], table, "tokens", "QJ7ZK3XW5B2NDM4T", name={"S": "a"}, secrets=secrets)
+    _, [line] = exported(capsys, tmp_path, place[0], table)
+    assert (line["Item"]["name"], line["Item"]["secrets"]) == ({"S": "a"}, {"S": "redacted"})
+
+
 def test_the_endpoint_only_reads(embedded_endpoint: str) -> None:
     client = client_of(embedded_endpoint)
     with pytest.raises(client.exceptions.ClientError, match="this endpoint only reads"):

@@ -12,6 +12,7 @@ from chalice.test import Client as ChaliceClient
 from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
+from chalicelib.api.admission import NOBODY, Demand
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
@@ -35,6 +36,8 @@ FRESH_QUEUE = {
     "last_consumer_id": None,
 }
 """The progress of a queue where nothing has happened."""
+
+ALL_RIGHTS: Json = {"operations": ["produce", "consume", "read", "admin"], "topics": "*"}
 
 _gateway = ChaliceClient(app)
 
@@ -60,7 +63,8 @@ class Answer:
 
 
 class Client:
-    """One instance of the service. `another` is a second one over the same store."""
+    """One instance of the service. `another` is a second one over the same store. `demand`: who has to show a token;
+    `token` is the one that it shows."""
 
     def __init__(
         self,
@@ -68,29 +72,44 @@ class Client:
         clock: Clock | None = None,
         seed: int = 1,
         outside: Outside = NOWHERE,
+        demand: Demand = NOBODY,
     ) -> None:
         self.store = store or MemoryStore()
         self.clock = clock or Clock()
         self.seed = seed
         self.outside = outside
-        self.api = Api(Service(self.store, self.clock.runtime(seed), outside=outside))
+        self.demand = demand
+        self.token: str | None = None
+        self.api = Api(Service(self.store, self.clock.runtime(seed), outside=outside), demand)
 
     def another(self) -> Client:
-        return Client(self.store, self.clock, self.seed + 1, self.outside)
+        return Client(self.store, self.clock, self.seed + 1, self.outside, self.demand)
+
+    def make_token(self, *rights: Json, **fields: Any) -> str:
+        """A new token, made without showing one."""
+        made: str = self.api.make_token({"name": "a", "rights": [*rights] or [ALL_RIGHTS], **fields})["token"]
+        return made
 
     def ask(
         self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
     ) -> Answer:
         """Sends `body` as JSON, or `raw` as it is. Fails unless the document describes the answer."""
         wiring.use(self.api)
-        sent = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        sent = raw if raw is not None else self.encoded(body)
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
-        given = {"content-type": "application/json", **headers}
+        given = {"content-type": "application/json", **self.credentials(), **headers}
         response = _gateway.http.request(method, target, headers=given, body=sent)
         answer = Answer(response.status_code, response.headers, response.body)
         if operation := documented.operation_of(method, path):
             documented.check(operation, answer.status, answer.headers, answer.json)
         return answer
+
+    @staticmethod
+    def encoded(body: Any) -> bytes:
+        return b"" if body is None else json.dumps(body).encode()
+
+    def credentials(self) -> dict[str, str]:
+        return {} if self.token is None else {"authorization": f"Bearer {self.token}"}
 
     def get(self, path: str, **query: Any) -> Answer:
         return self.ask("GET", path, query=query)

@@ -21,6 +21,7 @@ from chalicelib.api.operation import (
     filled,
 )
 from chalicelib.api.push import SECRET_ID
+from chalicelib.api.tokens import TOKEN_ID
 from chalicelib.base import errors
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Answer, Sometimes, declarations
@@ -37,6 +38,7 @@ _IN_PATH = {
     "transaction_id": TRANSACTION_ID,
     "correlation_id": CORRELATION_ID,
     "secret_id": SECRET_ID,
+    "token_id": TOKEN_ID,
 }
 _IN_HEADERS = {
     "traceparent": string(
@@ -51,6 +53,8 @@ _IN_HEADERS = {
         f" of it is stored). At least {HOP_MS_MIN} ms are taken. What is malformed is ignored (RFC 7240).",
     ),
 }
+_BEARER = "bearer"
+_SECURITY = "A token, as `POST /tokens` makes them. It is needed where access control is on."
 
 
 @cache
@@ -67,7 +71,7 @@ def document() -> dict[str, Any]:
             parameters |= _in_query(operation)
             paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, family, schemas)
     schemas.ref(Problem)
-    shared = {error.__name__: _response(_status(error), [error]) for error in _EVERYWHERE}
+    shared = {error.__name__: _response(_status(error), [error]) for error in [*_EVERYWHERE, *_GUARDED]}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -77,8 +81,14 @@ def document() -> dict[str, Any]:
             "description": filled(http.__doc__),
         },
         "tags": [{"name": family.tag, "description": family.text} for family in FAMILIES],
+        "security": [{_BEARER: []}, {}],  # the second: none, where access control is off
         "paths": paths,
-        "components": {"schemas": schemas.by_name, "parameters": parameters, "responses": shared},
+        "components": {
+            "schemas": schemas.by_name,
+            "parameters": parameters,
+            "responses": shared,
+            "securitySchemes": {_BEARER: {"type": "http", "scheme": "bearer", "description": _SECURITY}},
+        },
     }
 
 
@@ -106,11 +116,17 @@ def _operation(operation: Operation, family: Family, schemas: Schemas) -> Json:
         "tags": [family.tag],
         "operationId": operation.id,
         "summary": summary,
-        "description": description,
+        "description": description + _rights_text(operation),
         **({"parameters": parameters} if parameters else {}),
         **({"requestBody": _request(body, schemas)} if body else {}),
         "responses": {**answers, **_problems(operation)},
+        **({"security": []} if operation.right == "anyone" else {}),
     }
+
+
+def _rights_text(operation: Operation) -> str:
+    """Nothing for what anyone may do."""
+    return "" if operation.right == "anyone" else f"\n\nNeeds the right `{operation.right}`."
 
 
 def _request(kind: type, schemas: Schemas) -> Json:
@@ -142,9 +158,12 @@ _NAMED: dict[str, type[DecantError]] = {
     "transaction_id": errors.TransactionNotFound,
     "correlation_id": errors.RequestNotFound,
     "secret_id": errors.NotFound,
+    "token_id": errors.TokenNotFound,
 }
 _DETAILS = {
     400: "parameter 'limt' is not known here; known are: limit, next",
+    401: "a token is needed, in the header 'Authorization: Bearer <token>'",
+    403: "the token has no right to 'produce' for topic 'orders'",
     404: "topic 'orders' does not exist",
     405: "PATCH is not allowed here; allowed are GET, PUT",
     409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
@@ -162,12 +181,15 @@ _RETRY_AFTER = (
     RETRY_AFTER_S,
 )
 _HEADERS = {
+    401: ("WWW-Authenticate", "How to authenticate.", {"type": "string"}, "Bearer"),
     405: ("Allow", "The methods that the path has.", {"type": "string"}, "GET, PUT"),
     429: _RETRY_AFTER,
     503: _RETRY_AFTER,
 }
 _EVERYWHERE: Errors = [errors.MethodNotAllowed, errors.MessageTooLarge, errors.Internal, errors.StoreUnavailable]
 """Their responses are the same for every operation that has them."""
+_GUARDED: Errors = [errors.Unauthenticated, errors.Forbidden]
+"""Those of operations that need a token, where access control is on."""
 
 
 class _Wrong(Answer):
@@ -215,6 +237,7 @@ def _problems(operation: Operation) -> Json:
         by_status.setdefault(_status(error), []).append(error)
     own = {str(status): _response(status, raised) for status, raised in by_status.items()}
     shared = _EVERYWHERE if operation.asks_store else _EVERYWHERE[:-1]
+    shared = [*shared, *(_GUARDED if operation.right != "anyone" else ())]
     return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
 
 

@@ -16,6 +16,8 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "UnknownField": (400, "A field is unknown"),
     "InvalidFilter": (400, "A filter is invalid"),
     "InvalidName": (400, "A name is invalid"),
+    "Unauthenticated": (401, "A valid token is needed"),
+    "Forbidden": (403, "The token does not allow this"),
     "TopicNotFound": (404, "The topic does not exist"),
     "GroupNotFound": (404, "The group does not exist"),
     "MessageNotFound": (404, "The message does not exist"),
@@ -26,6 +28,7 @@ PROBLEMS: dict[str, tuple[int, str]] = {
     "AlreadyDelivered": (409, "The message was already delivered"),
     "TransactionNotFound": (404, "The transaction does not exist"),
     "TransactionEnded": (409, "The opposite was decided before"),
+    "TokenNotFound": (404, "The token does not exist"),
     "GroupIsPushed": (409, "The group is pushed"),
     "QueuesDraining": (409, "Queues are still draining"),
     "NotFound": (404, "The path does not exist"),
@@ -47,4 +50,5 @@ def problem(error: DecantError) -> dict[str, Any]:
 def headers(document: dict[str, Any]) -> dict[str, str]:
     """The headers that go with a problem."""
     retry = {"Retry-After": str(RETRY_AFTER_S)} if document["status"] in (429, 503) else {}
-    return {"Content-Type": MEDIA_TYPE, **retry}
+    challenge = {"WWW-Authenticate": "Bearer"} if document["status"] == 401 else {}
+    return {"Content-Type": MEDIA_TYPE, **retry, **challenge}

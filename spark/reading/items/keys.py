@@ -22,6 +22,7 @@ _PREFIXES = {
     "index": "index",
     "dead": "dead_letter",
     "reply": "reply",
+    "tokens": "token",
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
@@ -63,7 +64,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
         return item.text("id") if item else None
     if kind == "grave":
         return key.sk
-    return None if key.parts[0] == "service" else part_of(key.parts, 1)
+    return None if key.parts[0] in ("service", "tokens") else part_of(key.parts, 1)
 
 
 def demand(holds: bool, key: Key) -> None:

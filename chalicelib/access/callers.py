@@ -1,0 +1,85 @@
+"""Knows callers by the tokens that they show. An instance caches a token for a few seconds, and that an id is unknown
+as well, so a token that is deleted or rotated stops everywhere within `METADATA_AGE_MS_MAX`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from chalicelib.access.rights import Need, Right, allow, allow_somewhere
+from chalicelib.access.token import Token, parts_of
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.errors import Forbidden, Unauthenticated
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.table import keys
+
+_TOKENS_MAX = 10_000
+"""Tokens that one instance caches, and ids that are none: some KB each at most."""
+
+_SCHEME = re.compile("bearer +", re.IGNORECASE)
+
+_rights: ContextVar[list[Right] | None] = ContextVar("rights", default=None)
+
+
+class Callers:
+    def __init__(self, env: Env) -> None:
+        self._runtime, self._catalogue = env.runtime, env.catalogue
+        self._tokens: BoundedCache[tuple[int, Token | None]] = BoundedCache(_TOKENS_MAX)
+
+    def bearer(self, authorization: str | None, topic_name: str | None = None) -> Token:
+        """The token that an `Authorization` header shows. `topic_name`: the topic that the call will look up, to be
+        read in the same round trip. Raises Unauthenticated."""
+        scheme = _SCHEME.match(authorization or "")
+        if authorization is None or scheme is None:
+            raise Unauthenticated("a token is needed, in the header 'Authorization: Bearer <token>'")
+        return self.holder(authorization[scheme.end() :], topic_name)
+
+    def holder(self, text: object, topic_name: str | None = None) -> Token:
+        """The same for the token's own text. One answer for all that is wrong with it: it tells nothing of what
+        exists."""
+        parts = parts_of(text) if isinstance(text, str) else None
+        token = self._token(parts[0], topic_name) if parts else None
+        if parts is None or token is None or not token.is_proved_by(parts[1], self._runtime.now()):
+            raise Unauthenticated("the token is not valid: it is malformed, unknown, expired or revoked")
+        return token
+
+    def forget(self, token_id: str) -> None:
+        self._tokens.forget(token_id)
+
+    def _token(self, token_id: str, topic_name: str | None) -> Token | None:
+        """The token, as it was `METADATA_AGE_MS_MAX` ago or later. Its age counts from before the read: what was
+        deleted since then may still have been read."""
+        asked_at_ms = self._runtime.uptime()
+        read_at_ms, token = self._tokens.get(token_id) or (None, None)
+        if read_at_ms is None or asked_at_ms - read_at_ms > METADATA_AGE_MS_MAX:
+            items = self._catalogue.read_beside([keys.token(token_id)], topic_name)
+            token = Token.of(items[0]) if items else None
+            self._tokens.keep(token_id, (asked_at_ms, token))
+        return token
+
+
+def demand(token: Token, need: Need, is_filtered: bool = False) -> None:
+    """Raises Forbidden unless the token allows it. `is_filtered`: the operation shows what the caller may see, so a
+    right on anything will do."""
+    is_allowed = allow_somewhere(token.rights, need.verb) if is_filtered else allow(token.rights, need)
+    if not is_allowed:
+        raise Forbidden(f"the token has no right to {need}")
+
+
+@contextmanager
+def called_by(token: Token) -> Iterator[None]:
+    """Runs a call of the token's holder."""
+    set_before = _rights.set(token.rights)
+    try:
+        yield
+    finally:
+        _rights.reset(set_before)
+
+
+def may_read(topic_name: str) -> bool:
+    """Whether the caller may know of the topic. Without access control, everybody may."""
+    rights = _rights.get()
+    return rights is None or allow(rights, Need("read", topic_name))

@@ -1,0 +1,41 @@
+"""Lets callers in: who calls, and what the call needs a right for, before anything else of it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import NamedTuple
+
+from chalicelib.access.callers import called_by, demand
+from chalicelib.access.rights import Need
+from chalicelib.api.operation import Operation
+from chalicelib.base.errors import RequestNotFound
+from chalicelib.service import Service
+
+
+class Demand(NamedTuple):
+    """Who has to show a token. `requests`: who sends one by HTTP. `invocations`: who invokes a function, too, although
+    IAM has let them; a token that they show counts in any case where requests need one."""
+
+    requests: bool = False
+    invocations: bool = False
+
+
+NOBODY = Demand()
+
+
+def admitted(
+    service: Service, operation: Operation, names: Sequence[str], authorization: str | None
+) -> AbstractContextManager[None]:
+    """Runs a call of whoever shows this `Authorization`. `names`: those in the path. Raises Unauthenticated, or
+    Forbidden, which tells nothing of what exists."""
+    if operation.right == "anyone":
+        return nullcontext()
+    named = dict(zip(operation.path_names, map(str, names), strict=True))
+    topic_name = named.get("topic")
+    token = service.access.callers.bearer(authorization, topic_name if operation.is_frequent else None)
+    if "correlation_id" in named:
+        with suppress(RequestNotFound):
+            topic_name = service.requests.correlation(named["correlation_id"]).topic_name
+    demand(token, Need(operation.right, topic_name, named.get("group")), operation.is_filtered)
+    return called_by(token)

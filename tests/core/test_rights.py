@@ -1,0 +1,140 @@
+"""What rights allow: nothing that none of them allows, and nothing that one of them denies."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.access.rights import VERBS, Need, Verb, allow, parse
+from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import Label
+
+WHOLE: tuple[str | None, str | None] = (None, None)
+
+
+def right(verb: Verb = "read", topics: str = "*", groups: str = "*", deny: bool = False) -> dict[str, Any]:
+    return {"operations": [verb], "topics": topics, "groups": groups, "deny": deny}
+
+
+def allowed(verb: Verb, place: tuple[str | None, str | None], *rights: dict[str, Any]) -> bool:
+    return allow(parse([*rights], Label("rights")), Need(verb, *place))
+
+
+@pytest.mark.parametrize("wanted", VERBS)
+@pytest.mark.parametrize("given_verb", VERBS)
+def test_a_right_allows_its_own_operations(given_verb: Verb, wanted: Verb) -> None:
+    for place in (("orders", "billing"), ("orders", None), WHOLE):
+        assert allowed(wanted, place, right(given_verb)) is (given_verb == wanted)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_match"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders2", False),
+        ("orders*", "orders", True),
+        ("orders*", "orders.eu", True),
+        ("orders*", "old-orders", False),
+        ("*.eu", "orders.eu", True),
+        ("*.eu", ".eu.us", False),
+        ("a*b*c", "abc", True),
+        ("a*b*c", "a-b-b-c", True),
+        ("a*b*c", "acb", False),
+        ("ab*ba", "aba", False),
+        ("**", "anything", True),
+        ("orders.eu", "ordersxeu", False),
+        ("Orders", "orders", False),
+    ],
+)
+def test_a_star_stands_for_any_characters(pattern: str, name: str, is_match: bool) -> None:
+    assert allowed("produce", (name, None), right("produce", pattern)) is is_match
+    assert allowed("consume", ("t", name), right("consume", groups=pattern)) is is_match
+
+
+@given(st.text("ab*.", min_size=1, max_size=12), st.text("ab.", min_size=1, max_size=12))
+def test_a_pattern_matches_what_an_expression_of_it_does(pattern: str, name: str) -> None:
+    expression = re.escape(pattern).replace(r"\*", ".*")
+    assert allowed("produce", (name, None), right("produce", pattern)) is bool(re.fullmatch(expression, name))
+
+
+def test_a_pattern_of_many_stars_takes_no_time() -> None:
+    assert not allowed("produce", ("a" * 100_000, None), right("produce", "*a" * 49 + "*b"))
+
+
+@pytest.mark.parametrize("place", [("orders", "billing"), ("orders", None), WHOLE])
+@pytest.mark.parametrize("verb", VERBS)
+def test_nothing_is_allowed_without_a_right(verb: Verb, place: tuple[str | None, str | None]) -> None:
+    others = [right(other) for other in VERBS if other != verb]
+    assert not allowed(verb, place, *others)
+    assert not allowed(verb, place, right(verb, "refunds"))
+    assert not allowed(verb, place, right(verb, deny=True))
+
+
+@pytest.mark.parametrize("place", [("orders", "billing"), ("orders", None), WHOLE])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_right_that_denies_wins(verb: Verb, place: tuple[str | None, str | None]) -> None:
+    assert not allowed(verb, place, right(verb), right(verb, deny=True))
+    assert not allowed(verb, place, right(verb, deny=True), right(verb), right(verb, "orders", "billing"))
+
+
+def test_a_denial_leaves_other_topics_and_groups_alone() -> None:
+    denied = right("consume", "orders", "billing", deny=True)
+    assert allowed("consume", ("orders", "shipping"), right("consume"), denied)
+    assert allowed("consume", ("refunds", "billing"), right("consume"), denied)
+    assert allowed("consume", ("orders", None), right("consume"), denied), "replies name no group"
+    assert allowed("read", ("orders", "billing"), right("read"), denied)
+
+
+@pytest.mark.parametrize("verb", ["read", "admin"])
+def test_what_concerns_a_whole_topic_needs_the_right_on_all_its_groups(verb: Verb) -> None:
+    assert not allowed(verb, ("orders", None), right(verb, "orders", "billing"))
+    assert not allowed(verb, ("orders", None), right(verb), right(verb, "orders", "billing", deny=True))
+    assert allowed(verb, ("orders", None), right(verb, "orders"))
+
+
+@pytest.mark.parametrize("verb", ["produce", "consume"])
+def test_groups_do_not_limit_what_names_none(verb: Verb) -> None:
+    assert allowed(verb, ("orders", None), right(verb, "orders", "billing"))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_concerns_the_whole_service_needs_the_right_on_everything(verb: Verb) -> None:
+    assert allowed(verb, WHOLE, right(verb))
+    assert not allowed(verb, WHOLE, right(verb, "orders*"))
+    assert not allowed(verb, WHOLE, right(verb, "*", "billing"))
+    assert not allowed(verb, WHOLE, right(verb), right(verb, "secret", deny=True))
+
+
+def test_who_is_denied_anything_makes_no_tokens() -> None:
+    """It could make itself one to which nothing is denied."""
+    assert not allowed("admin", WHOLE, right("admin"), right("produce", "secret", deny=True))
+
+
+@pytest.mark.parametrize(
+    ("rights", "named"),
+    [
+        ([], "'rights' must be a list of 1 to 32 rights; it is 0 of them"),
+        ([right()] * 33, "it is 33 of them"),
+        ("all", '"all"'),
+        ([{}], "rights[0].operations"),
+        ([right(), {"operations": ["write"], "topics": "*"}], "rights[1].operations"),
+        ([{"operations": [], "topics": "*"}], "rights[0].operations"),
+        ([{"operations": "read", "topics": "*"}], "rights[0].operations"),
+        ([{"operations": ["read"]}], "rights[0].topics"),
+        ([{"operations": ["read"], "topics": ""}], "rights[0].topics"),
+        ([{"operations": ["read"], "topics": "or?ers"}], '"or?ers"'),
+        ([{"operations": ["read"], "topics": "a" * 101}], "rights[0].topics"),
+        ([{"operations": ["read"], "topics": "*", "groups": "a b"}], '"a b"'),
+        ([{"operations": ["read"], "topics": "*", "deny": 1}], "rights[0].deny"),
+        ([{"operations": ["read"], "topics": "*", "topic": "a"}], "rights[0].topic"),
+        (["read"], "rights[0]"),
+    ],
+)
+def test_a_malformed_right_is_refused_by_its_name(rights: Any, named: str) -> None:
+    with pytest.raises(DecantError) as refused:
+        parse(rights, Label("rights"))
+    assert named in refused.value.detail

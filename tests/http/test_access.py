@@ -1,0 +1,364 @@
+"""Who may do what: every operation, with every right, over every way in; and that a refusal tells nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from chalice.config import Config
+from chalice.test import HTTPResponse
+
+from app import app
+from chalicelib import wiring
+from chalicelib.access.rights import VERBS
+from chalicelib.api import OPERATIONS
+from chalicelib.api.admission import Demand
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from local.memory.store import MemoryStore
+from local.server import Gateway
+from tests.http.test_routes import Provoked
+from tests.support.client import ALL_RIGHTS, Answer, Client, Json, Topic
+
+UNAUTHENTICATED, FORBIDDEN = (401, "Unauthenticated"), (403, "Forbidden")
+EVERYTHING = {operation.id: operation for operation in OPERATIONS.values()}
+GUARDED = {name: operation for name, operation in EVERYTHING.items() if operation.right != "anyone"}
+WHOLE = {name for name, operation in GUARDED.items() if not operation.path_names or "token_id" in operation.path_names}
+"""Operations about the whole service, and the lists that show what the caller may see."""
+FILTERED = {name for name, operation in GUARDED.items() if operation.is_filtered}
+IN_GROUPS = {name for name, operation in GUARDED.items() if "group" in operation.path_names}
+
+# -- ways in ----------------------------------------------------------------------------------------------------------
+
+Way = Callable[[Client, str, str, Any], Answer]
+
+_gateway = Gateway(app, Config.create())
+
+
+def by_api_gateway(client: Client, method: str, path: str, body: Any) -> Answer:
+    return client.ask(method, path, body)
+
+
+def by_make_run(client: Client, method: str, path: str, body: Any) -> Answer:
+    wiring.use(client.api)
+    headers = {"content-type": "application/json", **client.credentials()}
+    response = HTTPResponse.create_from_dict(_gateway.handle_request(method, path, headers, client.encoded(body)))
+    return Answer(response.status_code, response.headers, response.body)
+
+
+WAYS: list[Way] = [by_api_gateway, by_make_run]
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    yield
+    wiring.use(None)
+
+
+def outcome(answer: Answer) -> tuple[int, str] | None:
+    """None: the caller was let in."""
+    return answer.problem if answer.status in (401, 403) else None
+
+
+# -- operations x rights x ways in ------------------------------------------------------------------------------------
+
+RIGHTS: dict[str, list[Json]] = {
+    "all": [ALL_RIGHTS],
+    "in its topic": [{**ALL_RIGHTS, "topics": "ord*"}],
+    "in its group": [{**ALL_RIGHTS, "topics": "orders", "groups": "billing"}],
+    "elsewhere": [{**ALL_RIGHTS, "topics": "refunds"}],
+    "in another group": [{**ALL_RIGHTS, "groups": "shipping"}],
+    "denied in its topic": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "orders", "deny": True}],
+    "denied in its group": [ALL_RIGHTS, {**ALL_RIGHTS, "groups": "bill*", "deny": True}],
+    "denied elsewhere": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "refunds", "deny": True}],
+    **{f"only {verb}": [{"operations": [verb], "topics": "*"}] for verb in VERBS},
+    **{f"all but {verb}": [ALL_RIGHTS, {"operations": [verb], "topics": "*", "deny": True}] for verb in VERBS},
+}
+
+
+def is_allowed(name: str, rights: str) -> bool:
+    """What the page on access says, in words of its own."""
+    operation = EVERYTHING[name]
+    verb, has_group = operation.right, name in IN_GROUPS
+    sends = verb == "produce" or name == "reply"
+    if verb == "anyone":
+        return True
+    if rights.startswith("only "):
+        return rights == f"only {verb}"
+    if rights.startswith("all but "):
+        return rights != f"all but {verb}" and (name not in WHOLE or name in FILTERED or verb != "admin")
+    if name in FILTERED:
+        return True
+    return {
+        "all": True,
+        "in its topic": name not in WHOLE,
+        "in its group": has_group or sends,
+        "elsewhere": False,
+        "in another group": sends,
+        "denied in its topic": False,
+        "denied in its group": name == "reply",
+        "denied elsewhere": name not in WHOLE,
+    }[rights]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("rights", RIGHTS)
+def test_an_operation_needs_its_right_in_its_place(rights: str, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    provoked.guarded.token = provoked.client.make_token(*RIGHTS[rights])
+    refused = {name for name in EVERYTHING if not is_allowed(name, rights)}
+    before = items(provoked.store)
+    assert {name: outcome(way(provoked.guarded, *provoked.requests[name])) for name in refused} == dict.fromkeys(
+        refused, FORBIDDEN
+    )
+    assert items(provoked.store) == before, "a refused call changes nothing"
+    allowed = sorted(EVERYTHING.keys() - refused, key=_destroys)
+    assert {name: outcome(way(provoked.guarded, *provoked.requests[name])) for name in allowed} == dict.fromkeys(
+        allowed
+    )
+
+
+def _destroys(name: str) -> bool:
+    return name.startswith("delete")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_a_token_only_health_answers(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    before = items(provoked.store)
+    answers = {name: way(provoked.guarded, *request) for name, request in provoked.requests.items()}
+    assert {name for name, answer in answers.items() if outcome(answer) is None} == {"getHealth"}
+    assert {name for name, answer in answers.items() if outcome(answer) == UNAUTHENTICATED} == GUARDED.keys()
+    assert items(provoked.store) == before
+
+
+def test_every_operation_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Provoked(monkeypatch).requests.keys() == EVERYTHING.keys()
+
+
+def items(store: MemoryStore) -> Any:
+    return {key: dict(partition) for key, partition in store._items.items()}
+
+
+# -- what a refusal tells ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client() -> Client:
+    """It demands tokens, and shows one for topic `orders` alone."""
+    client = Client(demand=Demand(requests=True))
+    insider = Client(client.store, client.clock, seed=3)
+    for name in ("orders", "secret"):
+        insider.topic(name).group("billing")
+    client.token = client.make_token({**ALL_RIGHTS, "topics": "orders"})
+    return client
+
+
+SECRET = "QJ7ZK3XW5B2NDM4T_" + 43 * "a"
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic dXNlcjpwYXNz",
+        f"dct_{SECRET}",
+        f"Bearer dct_{SECRET}",
+        f"Bearer  dct_{SECRET} ",
+        f"Bearer dct_{SECRET}, Bearer dct_{SECRET}",
+        f"Bearer dct_{SECRET[:-1]}",
+        f"Bearer dct_{SECRET}a",
+        f"Bearer dcx_{SECRET}",
+        f"Bearer dct_{SECRET.lower()}",
+        "Bearer dct__",
+        "Bearer " + "a" * 60_000,
+        "Bearer \u00e4",
+        "AWS4-HMAC-SHA256 Credential=a/20260101/eu-central-1/sqs/aws4_request, SignedHeaders=host, Signature=a",
+    ],
+)
+def test_a_bad_token_is_401_and_says_how_to_do_better(client: Client, authorization: str | None) -> None:
+    client.token = None
+    sent = {} if authorization is None else {"authorization": authorization}
+    answer = client.ask("GET", "/topics/orders", **sent)
+    assert answer.problem == UNAUTHENTICATED
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert "a" * 43 not in answer.raw.decode()
+
+
+def test_the_scheme_may_be_written_in_any_case(client: Client) -> None:
+    token, client.token = client.token, None
+    for scheme in ("Bearer", "bearer", "BEARER", "Bearer "):
+        assert client.ask("GET", "/topics/orders", authorization=f"{scheme} {token}").status == 200
+
+
+def test_unknown_wrong_expired_and_revoked_tokens_get_the_same_answer(client: Client) -> None:
+    expired = client.make_token(expires_at_ms=client.clock.ms + 1)
+    revoked = client.make_token()
+    client.api.delete_token(revoked.split("_")[1])
+    client.clock.ms += 1
+    wrong = f"{client.token}"[:-1] + ("A" if f"{client.token}"[-1] != "A" else "B")
+    answers = set()
+    for client.token in (expired, revoked, wrong, f"dct_{SECRET}", "nonsense"):
+        answer = client.get("/topics/orders")
+        answers.add((answer.status, answer.raw))
+    assert len(answers) == 1
+
+
+def test_what_one_may_not_see_is_403_whether_it_is_there_or_not(client: Client) -> None:
+    answers = {
+        (answer.status, answer.raw.replace(name.encode(), b"?"))
+        for name in ("secret", "absent")
+        for answer in (client.get(f"/topics/{name}"), client.get(f"/topics/{name}/groups/billing"))
+    }
+    assert {status for status, _ in answers} == {403}
+    assert len(answers) == 2  # one for each kind of path
+    assert client.get("/topics/orders/groups/absent").problem == (404, "GroupNotFound")
+
+
+@pytest.mark.parametrize("sent", [{"raw": b"{"}, {"body": {"messages": 7}}, {"query": {"limt": 1}}, {"raw": b"a" * 99}])
+def test_a_bad_request_without_the_right_is_403_and_without_token_401(client: Client, sent: Json) -> None:
+    def ask(path: str) -> tuple[int, str]:
+        return client.ask("POST", path, **sent).problem
+
+    assert ask("/topics/orders/messages")[0] == 400
+    assert ask("/topics/secret/messages") == FORBIDDEN
+    assert ask("/topics/not%20a%20name/messages") == FORBIDDEN
+    client.token = None
+    assert ask("/topics/orders/messages") == UNAUTHENTICATED
+
+
+def test_paths_and_methods_are_public(client: Client) -> None:
+    client.token = None
+    assert client.ask("PATCH", "/topics/orders").problem == (405, "MethodNotAllowed")
+
+
+def test_a_list_shows_the_topics_that_the_caller_may_read(client: Client) -> None:
+    assert topics(client) == ["orders"]
+    client.token = client.make_token()
+    assert topics(client) == ["orders", "secret"]
+    client.token = client.make_token({"operations": ["produce"], "topics": "orders"})
+    assert client.get("/topics").problem == FORBIDDEN
+
+
+def topics(client: Client) -> list[str]:
+    return [topic["topic"] for topic in client.get("/topics").json["topics"]]
+
+
+def test_a_page_of_topics_names_none_that_the_caller_may_not_read(client: Client) -> None:
+    insider = Client(client.store, client.clock, seed=4)
+    for number in range(7):
+        insider.topic(f"a{number}")
+        insider.topic(f"{'bd'[number % 2]}{number}")
+    client.token = client.make_token({"operations": ["read"], "topics": "b*"}, {"operations": ["read"], "topics": "d*"})
+    seen: list[str] = []
+    page = client.get("/topics", limit=2).json
+    while True:
+        seen += [topic["topic"] for topic in page["topics"]]
+        if page["next"] is None:
+            break
+        page = client.get("/topics", limit=2, next=page["next"]).json
+    assert seen == ["b0", "b2", "b4", "b6", "d1", "d3", "d5"]
+    client.token = client.make_token({"operations": ["read"], "topics": "absent"})
+    assert client.get("/topics", limit=1).json == {"topics": [], "next": None}
+
+
+def test_a_request_is_judged_by_the_topic_that_its_id_tells(client: Client) -> None:
+    insider = Client(client.store, client.clock, seed=5)
+    ids = [insider.post(f"/topics/{name}/requests", body="a", wait_ms=0).json["correlation_id"] for name in PLACES]
+    assert [client.get(f"/requests/{correlation_id}").status for correlation_id in ids] == [202, 403]
+    forged = ids[0][:-1] + ("A" if ids[0][-1] != "A" else "B")
+    for unknown in (forged, "x", "a" * 3_000):
+        assert client.get(f"/requests/{unknown}").problem == FORBIDDEN
+        assert client.post(f"/requests/{unknown}/reply", body="a").problem == FORBIDDEN
+    client.token = client.make_token()
+    assert client.get("/requests/x").problem == (404, "RequestNotFound")
+
+
+PLACES = ("orders", "secret")
+
+
+def test_who_makes_a_topic_again_needs_the_right_for_its_name_only(client: Client) -> None:
+    assert client.put("/topics/orders").status == 200
+    assert client.delete("/topics/orders").status == 204
+    assert client.put("/topics/orders").status == 201
+    assert client.put("/topics/orders2").problem == FORBIDDEN
+
+
+# -- who has to show a token ------------------------------------------------------------------------------------------
+
+
+def test_without_access_control_tokens_are_not_looked_at() -> None:
+    client = Client()
+    Topic(client, client.topic("orders").name).produce("a")
+    client.token = "nonsense"
+    assert client.get("/topics/orders").status == 200
+    assert "authorization" in client.credentials()
+
+
+@pytest.mark.parametrize(
+    ("settings", "demand"),
+    [
+        ({}, Demand()),
+        ({"DECANT_ACCESS": "none"}, Demand()),
+        ({"DECANT_ACCESS": "iam"}, Demand()),
+        ({"DECANT_ACCESS": "tokens"}, Demand(requests=True)),
+        ({"DECANT_ACCESS": "tokens", "DECANT_FUNCTION_ACCESS": "iam"}, Demand(requests=True)),
+        ({"DECANT_ACCESS": "tokens", "DECANT_FUNCTION_ACCESS": "tokens"}, Demand(True, True)),
+    ],
+)
+def test_the_stage_says_who_has_to_show_a_token(
+    settings: dict[str, str], demand: Demand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DECANT_ACCESS", "DECANT_FUNCTION_ACCESS", "AWS_LAMBDA_FUNCTION_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert wiring.demand() == demand
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-prod"}, "DECANT_ACCESS must be one of tokens, iam, none; it is None"),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-prod", "DECANT_ACCESS": ""}, "DECANT_ACCESS"),
+        ({"DECANT_ACCESS": "open"}, "DECANT_ACCESS must be one of tokens, iam, none; it is 'open'"),
+        ({"DECANT_ACCESS": "iam", "DECANT_FUNCTION_ACCESS": "tokens"}, "DECANT_FUNCTION_ACCESS"),
+        ({"DECANT_FUNCTION_ACCESS": "on"}, "DECANT_FUNCTION_ACCESS"),
+    ],
+)
+def test_a_stage_is_never_open_by_accident(
+    settings: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DECANT_ACCESS", "DECANT_FUNCTION_ACCESS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=named):
+        wiring.demand()
+
+
+def test_the_first_token_is_made_without_showing_one() -> None:
+    client = Client(demand=Demand(requests=True))
+    wiring.use(client.api)
+    client.token = wiring.first_token("first", [ALL_RIGHTS])["token"]
+    assert client.put("/topics/orders").status == 201
+
+
+# -- what instances remember ------------------------------------------------------------------------------------------
+
+
+def test_an_instance_forgets_an_unknown_token_as_soon_as_a_known_one(client: Client) -> None:
+    """A table that is restored has tokens that it had not."""
+    token, client.token = client.token, None
+    token_id = f"{token}".split("_")[1]
+    kept = client.store._items["tokens"].pop(token_id)
+    client.token = token
+    assert client.get("/topics/orders").problem == UNAUTHENTICATED
+    client.store.put_all([kept])
+    client.clock.ms += METADATA_AGE_MS_MAX
+    assert client.get("/topics/orders").problem == UNAUTHENTICATED
+    client.clock.ms += 1
+    assert client.get("/topics/orders").status == 200
