@@ -15,6 +15,7 @@ WORKERS_MAX ?= 8
 # What is deployed where. INFRA= names templates of your own.
 STAGE ?= dev
 DEPLOYMENT = --stage "$(STAGE)" $(if $(REGION),--region "$(REGION)")
+SURE = $(if $(filter-out 0,$(YES)),--yes)
 OWN = $(foreach file,$(INFRA),--infra "$(file)")
 
 VENV := .venv
@@ -27,7 +28,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package test lint soak bench emulators emulators-if-possible aws-tools clean
+.PHONY: help run export pipeline package deploy undeploy test lint soak bench emulators emulators-if-possible aws-tools clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -41,6 +42,12 @@ export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXP
 
 package: $(VENV)/.run ## make the zip and the template of STAGE (dev), in packages; INFRA= names templates of your own
 	@$(BIN)/python -m infra package $(DEPLOYMENT) $(OWN)
+
+deploy: $(VENV)/.run ## show what would change in STAGE (dev) in AWS, ask, and carry it out; REGION=; YES=1 does not ask
+	@$(BIN)/python -m infra deploy $(DEPLOYMENT) $(OWN) $(SURE)
+
+undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are kept
+	@$(BIN)/python -m infra undeploy $(DEPLOYMENT) $(SURE)
 
 test: lint emulators-if-possible aws-tools ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)

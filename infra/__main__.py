@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from infra import packaging
+from infra import deploying, packaging
+from infra.aws import Aws, explained
 from infra.errors import Stop
 from infra.stage import read_stage
 
@@ -29,7 +30,8 @@ class Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
-        given.run(given)
+        with explained():
+            given.run(given)
     except Stop as reason:
         return _failed(str(reason), 1)
     except KeyboardInterrupt:
@@ -49,15 +51,32 @@ def _package(given: argparse.Namespace) -> None:
     print(made.code.with_name(packaging.TEMPLATE))
 
 
+def _deploy(given: argparse.Namespace) -> None:
+    stage = read_stage(given.stage)
+    deploying.deploy(Aws(given.region), stage, given.infra, given.yes)
+
+
+def _undeploy(given: argparse.Namespace) -> None:
+    stage = read_stage(given.stage)
+    deploying.undeploy(Aws(given.region), stage, given.yes)
+
+
 def _parser() -> Parser:
-    made = Parser(prog="python -m infra", description="Packages Decant, and deploys it to AWS.")
+    made = Parser(prog="python -m infra", description="Packages Decant, and deploys it to AWS.", epilog=ENVIRONMENT)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     package = _command(commands, "package", "make the zip and the template of a stage, in packages/<stage>")
-    package.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
-    package.set_defaults(run=_package)
+    deploy = _command(commands, "deploy", "package a stage, show what would change in AWS, and carry it out")
+    undeploy = _command(commands, "undeploy", "remove a stage; its table and buckets are kept")
+    for command in (package, deploy):
+        command.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
+    for command in (deploy, undeploy):
+        command.add_argument("--yes", action="store_true", help="do not ask")
+    for command, run in ((package, _package), (deploy, _deploy), (undeploy, _undeploy)):
+        command.set_defaults(run=run)
     return made
 
 
+ENVIRONMENT = "AWS's own variables are used: AWS_PROFILE, AWS_DEFAULT_REGION; AWS_ENDPOINT_URL names an emulator."
 OWN = "a template of your own, in YAML, laid over that of the stage; may be repeated"
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from infra.errors import Stop
-from infra.packaging import complete
+from infra.merging import merged
+from infra.packaging import layers
 from infra.stage import STAGES, Stage, read_stage
 
 
 def _stage(folder: Path, text: str) -> Stage:
     (folder / "dev.yaml").write_text(text)
     return read_stage("dev", folder)
+
+
+def _whole(stage: Stage, own: list[Path]) -> dict[str, Any]:
+    generated: dict[str, Any] = {"Resources": {"Extra": {"Type": "A"}}}
+    return reduce(merged, layers(stage, own), generated)
 
 
 @pytest.mark.parametrize("path", sorted(STAGES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -30,7 +38,7 @@ def test_an_unknown_stage_is_refused_with_those_that_are(tmp_path: Path, name: s
 
 def test_the_access_is_a_setting_of_every_function(tmp_path: Path) -> None:
     stage = _stage(tmp_path, "access: iam\nsettings: {DECANT_LOG: 'debug'}\n")
-    variables = complete({}, stage, [])["Globals"]["Function"]["Environment"]["Variables"]
+    variables = _whole(stage, [])["Globals"]["Function"]["Environment"]["Variables"]
     assert variables["DECANT_ACCESS"] == "iam"
     assert variables["DECANT_LOG"] == "debug"
 
@@ -61,6 +69,6 @@ def test_files_of_the_deployer_change_what_stages_say(tmp_path: Path) -> None:
     own = [tmp_path / "own.yaml", tmp_path / "more.yaml"]
     own[0].write_text("Resources: {Queue: {Properties: {Size: 2, Color: red}}}")
     own[1].write_text("Resources: {Queue: {Properties: {Color: blue}}, Extra: {Type: B}}")
-    resources = complete({"Resources": {"Extra": {"Type": "A"}}}, stage, own)["Resources"]
+    resources = _whole(stage, own)["Resources"]
     assert resources["Queue"] == {"Type": "A", "Properties": {"Size": 2, "Color": "blue"}}
     assert resources["Extra"] == {"Type": "B"}

@@ -1,0 +1,69 @@
+"""Where a deployed stage is found."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from infra.aws import Aws, is_missing
+from infra.errors import Stop
+from infra.stack import Stack
+
+
+@dataclass(frozen=True)
+class Addresses:
+    url: str
+    function_url: str | None
+    functions: dict[str, str]
+    """The names of the Lambda functions, by those in `app.py`; `api` takes HTTP requests."""
+    table: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def addresses(aws: Aws, stack: Stack) -> Addresses:
+    """Raises Stop if the stack is not there, or has no table."""
+    if not stack.exists():
+        raise Stop(f"there is no stack {stack.name} in {aws.region}; make deploy makes it")
+    functions, table, rest = {}, None, ""
+    for kind, name, physical in stack.resources():
+        if kind == "AWS::Lambda::Function":
+            functions["api" if name == "APIHandler" else _snake(name)] = physical
+        elif (kind, name) == ("AWS::DynamoDB::Table", "Table"):
+            table = physical
+        elif kind == "AWS::ApiGateway::RestApi":
+            rest = physical
+    if table is None:
+        raise Stop(f"the stack {stack.name} has no table: it was not made by make deploy, or its template lacks it")
+    url, function_url = stack.outputs().get("EndpointURL", ""), _function_url(aws, functions["api"])
+    if aws.endpoint:
+        url, function_url = _emulated(aws.endpoint, rest, url, function_url)
+    return Addresses(url.rstrip("/"), function_url and function_url.rstrip("/"), functions, table)
+
+
+def _function_url(aws: Aws, function: str) -> str | None:
+    try:
+        return str(aws.client("lambda").get_function_url_config(FunctionName=function)["FunctionUrl"])
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
+
+
+def _emulated(endpoint: str, rest: str, url: str, function_url: str | None) -> tuple[str, str | None]:
+    """An emulator has the paths, but not the hosts of AWS."""
+    stage = urlsplit(url).path.strip("/")
+    host = urlsplit(function_url or "").hostname
+    return (
+        f"{endpoint}/restapis/{rest}/{stage}/_user_request_",
+        f"{endpoint}/_aws/lambda-url/{host.split('.')[0]}" if host else None,
+    )
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

@@ -1,0 +1,67 @@
+"""The account and region that commands work in, and clients for it. boto3 finds credentials, profile and, with
+`AWS_ENDPOINT_URL`, an emulator."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+from infra.errors import Stop
+
+TRIES = 8
+"""Of one request: a deployment makes many, over minutes, and AWS throttles those who look often."""
+
+
+class Aws:
+    def __init__(self, region: str | None) -> None:
+        """Raises Stop without a region or credentials."""
+        self._session = boto3.Session(region_name=region)
+        if self._session.region_name is None:
+            raise Stop("no region is set; REGION=eu-central-1 names one, or AWS_DEFAULT_REGION, or the profile")
+        if self._session.get_credentials() is None:
+            raise Stop(WITHOUT_CREDENTIALS)
+        self.region: str = self._session.region_name
+
+    def client(self, service: str) -> Any:
+        made: Any = self._session.client(
+            service, config=Config(retries={"mode": "standard", "total_max_attempts": TRIES})
+        )
+        return made
+
+    @cached_property
+    def account(self) -> str:
+        found: str = self.client("sts").get_caller_identity()["Account"]
+        return found
+
+    @property
+    def endpoint(self) -> str | None:
+        """Of an emulator."""
+        return os.environ.get("AWS_ENDPOINT_URL")
+
+
+WITHOUT_CREDENTIALS = (
+    "there are no credentials of AWS; AWS_PROFILE names a profile, `aws configure` or `aws login` makes one"
+)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns what AWS and boto3 refuse into one line."""
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise Stop(WITHOUT_CREDENTIALS) from error
+    except (BotoCoreError, ClientError) as error:
+        raise Stop(" ".join(str(error).split())) from error
+
+
+def is_missing(error: ClientError) -> bool:
+    """Whether it says that what was asked for does not exist."""
+    return error.response["ResponseMetadata"]["HTTPStatusCode"] == 404

@@ -1,0 +1,63 @@
+"""The bucket that code and templates are deployed from. It is not of the stack, which needs it first. Nothing is
+removed from it: when a change fails, CloudFormation goes back to the code from before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from botocore.exceptions import ClientError
+
+from infra.aws import Aws, is_missing
+from infra.errors import Stop
+from infra.merging import Template
+from infra.packaging import CODE
+from infra.stage import Stage
+
+FIRST_REGION = "us-east-1"
+"""Where buckets are made without saying so."""
+
+PRIVATE = dict.fromkeys(("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"), True)
+
+
+class CodeBucket:
+    """Keeps each zip and each template under its hash. Everybody can guess the bucket's name: every request says whose
+    it must be."""
+
+    def __init__(self, aws: Aws, stage: Stage) -> None:
+        self._s3 = aws.client("s3")
+        self._region = aws.region
+        self._owner = {"ExpectedBucketOwner": aws.account}
+        self.name = f"{stage.stack}-code-{aws.account}-{aws.region}"
+
+    def ensure(self) -> None:
+        """Makes the bucket if it is missing. Nothing in it can be made public."""
+        try:
+            self._s3.head_bucket(Bucket=self.name, **self._owner)
+        except ClientError as error:
+            if not is_missing(error):
+                raise Stop(f"the bucket {self.name} cannot be used; it may be another account's: {error}") from error
+            place = {"LocationConstraint": self._region}
+            made = {} if self._region == FIRST_REGION else {"CreateBucketConfiguration": place}
+            self._s3.create_bucket(Bucket=self.name, **made)
+        self._s3.put_public_access_block(Bucket=self.name, PublicAccessBlockConfiguration=PRIVATE, **self._owner)
+
+    def put(self, code: bytes, template: Template) -> str:
+        """Returns the URL of the template, with its functions' code at its place in the bucket."""
+        zipped = {"Bucket": self.name, "Key": self._put(code, "zip")}
+        written = json.dumps(_located(template, zipped), separators=(",", ":"))
+        return f"{self._s3.meta.endpoint_url}/{self.name}/{self._put(written.encode(), 'json')}"
+
+    def _put(self, content: bytes, suffix: str) -> str:
+        key = f"{hashlib.sha256(content).hexdigest()}.{suffix}"
+        self._s3.put_object(Bucket=self.name, Key=key, Body=content, **self._owner)
+        return key
+
+
+def _located(template: Template, code: dict[str, str]) -> Template:
+    resources = dict(template["Resources"])
+    for name, resource in resources.items():
+        properties = resource.get("Properties", {})
+        if properties.get("CodeUri") == CODE:
+            resources[name] = {**resource, "Properties": {**properties, "CodeUri": code}}
+    return {**template, "Resources": resources}
