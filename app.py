@@ -1,10 +1,13 @@
-"""The app that Chalice deploys. Routes come from `chalicelib.protocols.http`. Scheduled functions are declared here,
+"""The app that Chalice deploys. Routes come from `chalicelib.protocols.http`. The other functions are declared here,
 since a blueprint's handlers would be deployed without this module."""
 
 from typing import Any
 
 from chalicelib import wiring
+from chalicelib.protocols import functions
 from chalicelib.protocols.http.application import application
+
+Json = dict[str, Any]
 
 app = application()
 
@@ -18,38 +21,89 @@ def _start_embedded() -> None:
 wiring.embed_with(_start_embedded)
 
 
-@app.schedule("rate(1 minute)")
-def revive(_event: Any) -> dict[str, Any]:
-    return wiring.api().service.sweeps.revive().as_json()
-
-
-@app.schedule("rate(1 minute)")
-def forward(_event: Any) -> dict[str, Any]:
-    return wiring.api().service.sweeps.forward().as_json()
-
-
-@app.schedule("rate(1 minute)")
-def expire(_event: Any) -> dict[str, Any]:
-    return wiring.api().service.sweeps.expire().as_json()
-
-
-@app.schedule("rate(1 minute)")
-def check(_event: Any) -> dict[str, Any]:
-    return wiring.api().service.sweeps.check().as_json()
-
-
-@app.schedule("rate(1 minute)")
-def push_all(_event: Any) -> dict[str, Any]:
-    service = wiring.api().service
-    return service.sweeps.push(service.outside.wake).as_json()
+# -- direct invocation ------------------------------------------------------------------------------------------------
 
 
 @app.lambda_function()
-def push(event: dict[str, Any], _context: Any) -> None:
-    """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
-    wiring.api().service.pushing.run(event["topic"], event["is_staying"])
+def produce(event: Any, context: Any) -> Json:
+    return functions.invoked("produce", event, context)
+
+
+@app.lambda_function()
+def pop(event: Any, context: Any) -> Json:
+    return functions.invoked("pop", event, context)
+
+
+@app.lambda_function()
+def ack(event: Any, context: Any) -> Json:
+    return functions.invoked("ack", event, context)
+
+
+@app.lambda_function()
+def nack(event: Any, context: Any) -> Json:
+    return functions.invoked("nack", event, context)
+
+
+@app.lambda_function()
+def extend(event: Any, context: Any) -> Json:
+    return functions.invoked("extend", event, context)
+
+
+@app.lambda_function()
+def bury(event: Any, context: Any) -> Json:
+    return functions.invoked("bury", event, context)
+
+
+@app.lambda_function()
+def request(event: Any, context: Any) -> Json:
+    return functions.invoked("request", event, context)
+
+
+@app.lambda_function()
+def reply(event: Any, context: Any) -> Json:
+    return functions.invoked("reply", event, context)
+
+
+@app.lambda_function()
+def sweep(event: Any, _context: Any) -> Json:
+    """Runs a sweep now: `{"sweep": "revive"}`."""
+    return functions.swept(event)
+
+
+# -- scheduled work ---------------------------------------------------------------------------------------------------
+
+
+@app.schedule("rate(1 minute)")
+def revive(_event: Any) -> Json:
+    return functions.SWEEPS["revive"]()
+
+
+@app.schedule("rate(1 minute)")
+def forward(_event: Any) -> Json:
+    return functions.SWEEPS["forward"]()
+
+
+@app.schedule("rate(1 minute)")
+def expire(_event: Any) -> Json:
+    return functions.SWEEPS["expire"]()
+
+
+@app.schedule("rate(1 minute)")
+def check(_event: Any) -> Json:
+    return functions.SWEEPS["check"]()
+
+
+@app.schedule("rate(1 minute)")
+def push_all(_event: Any) -> Json:
+    return functions.SWEEPS["push_all"]()
 
 
 @app.schedule("cron(0 3 * * ? *)")
-def export(_event: Any) -> dict[str, Any]:
-    return wiring.export()
+def export(_event: Any) -> Json:
+    return functions.SWEEPS["export"]()
+
+
+@app.lambda_function()
+def push(event: Json, _context: Any) -> None:
+    """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
+    wiring.api().service.pushing.run(event["topic"], event["is_staying"])

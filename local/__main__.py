@@ -9,7 +9,7 @@ import signal
 import sys
 from errno import EADDRINUSE
 
-from app import app
+import app  # noqa: F401 - hooks are registered there
 from chalicelib import wiring
 from local import endpoint, pushing, server, sweeping
 from local.connections import HOST, Server
@@ -139,7 +139,7 @@ def offer_store(port: int) -> Endpoint | None:
 
 def listen(port: int) -> Server:
     try:
-        return server.listen(app, port, is_logging=os.environ.get("LOG", "0") not in ("", "0", "json"))
+        return server.listen(port, is_logging=os.environ.get("LOG", "0") not in ("", "0", "json"))
     except OSError as error:
         reason = "it is taken; PORT= names another" if error.errno == EADDRINUSE else error.strerror
         raise Unstartable(f"cannot listen on port {port}: {reason}") from error

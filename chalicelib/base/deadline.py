@@ -16,6 +16,8 @@ from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEAD
 
 CALL_MS_MAX = 25 * SECOND_MS
 """The same including the wait of a long poll: API Gateway gives up after 29 s."""
+LAST_LOOK_MS = SECOND_MS // 2
+"""A wait ends this long before the call does: what it then finds is still claimed and read."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,7 @@ class OneCall:
 
 _current: ContextVar[OneCall | None] = ContextVar("call", default=None)
 _within_ms: ContextVar[int | None] = ContextVar("within", default=None)
+_ends_at_ms: ContextVar[int | None] = ContextVar("ends", default=None)
 _part_until_ms: ContextVar[int | None] = ContextVar("part", default=None)
 _has_hung_up: ContextVar[Callable[[], bool]] = ContextVar("has_hung_up", default=lambda: False)
 
@@ -57,6 +60,29 @@ def within(until_ms: int) -> Iterator[None]:
         yield
     finally:
         _within_ms.reset(token)
+
+
+@contextmanager
+def ending(at_ms: int) -> Iterator[None]:
+    """Ends the call for good at this instant: no request to the store begins later, and waits end `LAST_LOOK_MS`
+    before."""
+    token = _ends_at_ms.set(at_ms)
+    try:
+        with within(at_ms):
+            yield
+    finally:
+        _ends_at_ms.reset(token)
+
+
+def has_ended(uptime_ms: int) -> bool:
+    ends_at_ms = _ends_at_ms.get()
+    return ends_at_ms is not None and uptime_ms >= ends_at_ms
+
+
+def wait_until_ms(ms: int) -> int:
+    """Until when a wait lasts that should last until this instant."""
+    ends_at_ms = _ends_at_ms.get()
+    return ms if ends_at_ms is None else min(ms, ends_at_ms - LAST_LOOK_MS)
 
 
 @contextmanager

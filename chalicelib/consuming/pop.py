@@ -54,13 +54,13 @@ class Popper:
 
     def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
-        `wait_ms`, queues aside that are left to another zone.
+        `wait_ms`, or as long as the call may wait, queues aside that are left to another zone.
 
         Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
         expire by themselves."""
         topic = self._with_zone(topic, ask.zone)
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
-        give_up_at = self._runtime.uptime() + ask.wait_ms
+        give_up_at = deadline.wait_until_ms(self._runtime.uptime() + ask.wait_ms)
         pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
         promoted: set[int] = set()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple, TypeVar
 
 from chalicelib import wiring
 from chalicelib.api.operation import Operation
-from chalicelib.base.deadline import within
+from chalicelib.base.deadline import ending, within
 from chalicelib.base.errors import DecantError, Internal
 from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
@@ -18,6 +18,8 @@ from chalicelib.protocols.http import problems
 from chalicelib.service import Service
 from chalicelib.telemetry.record import note
 from chalicelib.telemetry.trace_context import trace_id
+
+T = TypeVar("T")
 
 _ID_CHARS = 16
 _BAD = 400
@@ -33,7 +35,8 @@ class Call(NamedTuple):
     """A request to an operation. `names`: those in its path. `read`: gives the request as JSON, or as the strings of a
     query; it may raise a DecantError. `headers`: by their names in lower case; `authorization` is there also for an
     invocation that carries a token. `is_invoked`: a direct invocation of a function, which IAM allowed. `left_ms`: how
-    much time there is from now on; None: as much as every call has."""
+    much time there is from now on, at whose end the call must end; None: as much as every call has. `patience_ms`: for
+    how long it may try to store something, if that is shorter."""
 
     operation: Operation
     names: Sequence[str]
@@ -41,6 +44,7 @@ class Call(NamedTuple):
     headers: Mapping[str, str]
     is_invoked: bool = False
     left_ms: Callable[[], int | None] = _unlimited
+    patience_ms: int | None = None
 
 
 class Answer(NamedTuple):
@@ -52,8 +56,7 @@ class Answer(NamedTuple):
 
 
 def answer(call: Call) -> Answer:
-    """Carries out the operation, and records it. What it raises becomes a problem; a defect becomes an id to look up in
-    the log, and shows nothing of the inside."""
+    """Carries out the operation, and records it."""
     telemetry = wiring.telemetry()
     if telemetry is None:
         return _answered(call)
@@ -72,15 +75,21 @@ def _place(call: Call) -> dict[str, str]:
 
 
 def _answered(call: Call) -> Answer:
+    return guarded(lambda: _carried_out(call), refusal)
+
+
+def guarded(run: Callable[[], T], refused: Callable[[DecantError], T]) -> T:
+    """What it returns, or what `refused` makes of the error that it raises: of a defect, an id to look up in the log,
+    which shows nothing of the inside."""
     try:
-        return _carried_out(call)
+        return run()
     except DecantError as error:
-        return refusal(error)
+        return refused(error)
     except Exception:  # noqa: BLE001 - the boundary: nothing of the inside leaves it
         defect_id = system().name(_ID_CHARS)
         note(defect=defect_id)
         _log.exception("defect %s", defect_id)
-        return refusal(Internal(f"look for {defect_id} in the log"))
+        return refused(Internal(f"look for {defect_id} in the log"))
 
 
 def refusal(error: DecantError) -> Answer:
@@ -92,18 +101,17 @@ def refusal(error: DecantError) -> Answer:
 def _carried_out(call: Call) -> Answer:
     """Who may not call learns nothing, not even whether the request is well-formed."""
     api = wiring.api()
-    with _patience(call.left_ms(), api.service.env.runtime.uptime()):
+    with _time(call, api.service.env.runtime.uptime()):
         admission = api.admitted(call.operation, call.names, call.headers.get("authorization"), call.is_invoked)
-    with admission:
-        return _performed(call, api.service)
+        with admission:
+            return _performed(call, api.service)
 
 
 def _performed(call: Call, service: Service) -> Answer:
     request = call.read()
     if call.operation.asks_store:
         headers = {name: call.headers.get(name.lower()) for name in call.operation.headers if name != "Prefer"}
-        with _patience(call.left_ms(), service.env.runtime.uptime()):
-            status, body = call.operation.call(service, call.names, request, **headers)
+        status, body = call.operation.call(service, call.names, request, **headers)
     else:
         from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
 
@@ -111,5 +119,11 @@ def _performed(call: Call, service: Service) -> Answer:
     return Answer(status, body, {"Content-Type": "application/json"})
 
 
-def _patience(left_ms: int | None, uptime_ms: int) -> AbstractContextManager[None]:
-    return nullcontext() if left_ms is None else within(uptime_ms + left_ms)
+@contextmanager
+def _time(call: Call, uptime_ms: int) -> Iterator[None]:
+    left_ms = call.left_ms()
+    with (
+        nullcontext() if left_ms is None else ending(uptime_ms + left_ms),
+        nullcontext() if call.patience_ms is None else within(uptime_ms + call.patience_ms),
+    ):
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
@@ -24,6 +25,8 @@ class Wakes:
         if not topic.pushes:
             return
         now, woken_ms = self._runtime.uptime(), self._woken_ms.get(topic.id)
+        if deadline.has_ended(now):  # the schedule runs the push too
+            return
         if woken_ms is None or now - woken_ms >= WAKE_EVERY_MS:
             self._woken_ms.keep(topic.id, now)
             self._outside.wake(topic.name, False)

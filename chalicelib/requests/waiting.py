@@ -48,7 +48,8 @@ class Waiter:
 
         Raises ReplyTimeout, StoreUnavailable."""
         ends_at_ms = self._runtime.uptime() + correlation.reply_by_ms - self._runtime.now()
-        item = self._wait(correlation, ends_at_ms if until_ms is None else min(until_ms, ends_at_ms))
+        wanted_ms = ends_at_ms if until_ms is None else min(until_ms, ends_at_ms)
+        item = self._wait(correlation, deadline.wait_until_ms(wanted_ms))
         if item is None and self._runtime.uptime() >= ends_at_ms:
             item = self._time_out(correlation)
         return None if item is None else self._reply(correlation, item)

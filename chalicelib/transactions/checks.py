@@ -62,7 +62,7 @@ class Checks:
     def check(self, topic: Topic, most: int, wait_ms: int) -> list[Shown]:
         """Takes up to `most` transactions that are due for a check, oldest first, as many as a response holds; nobody
         else gets them until they are due again. Returns none only if none was due for `wait_ms`."""
-        give_up_at = self._runtime.uptime() + wait_ms
+        give_up_at = deadline.wait_until_ms(self._runtime.uptime() + wait_ms)
         pause_ms = POLL_MS_MIN
         while True:
             taken, next_at_ms = self._take(topic, most)

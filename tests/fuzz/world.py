@@ -6,21 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from chalice.config import Config
-from chalice.test import HTTPResponse
-
-from app import app
 from chalicelib import wiring
+from chalicelib.protocols.http.respond import respond
 from local.memory.store import MemoryStore
-from local.server import Gateway
+from local.server import request_of
 from tests.support.client import Answer, Client, Group
 
 TOPIC = "orders"
 GROUP = "billing"
 QUEUES = 2
 BODIES = ("one", "two", "three", "four", "five", "six", "seven", "eight")
-
-_gateway = Gateway(app, Config.create())
 
 
 @dataclass(frozen=True)
@@ -46,10 +41,10 @@ class World:
         self._client = Client(_copy(_furnished()[0].store), seed=2)
 
     def ask(self, method: str, target: str, raw: bytes | None, headers: dict[str, str]) -> Answer:
-        """Sends a request as it is, query string and all. Raises NoSuchPath."""
+        """Sends a request as it is, query string and all."""
         wiring.use(self._client.api)
-        response = HTTPResponse.create_from_dict(_gateway.handle_request(method, target, headers, raw))
-        return Answer(response.status_code, response.headers, response.body)
+        response = respond(request_of(method, target, headers, raw))
+        return Answer(response.status, response.headers, response.text.encode())
 
 
 def known() -> Known:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from chalice.config import Config
-from chalice.test import HTTPResponse
 
 from app import app
 from chalicelib import wiring
@@ -16,9 +14,10 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
-from local.server import Gateway
 from tests.http.test_routes import Provoked
+from tests.support import events
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json, Topic
+from tests.support.events import Sent
 
 UNAUTHENTICATED, FORBIDDEN = (401, "Unauthenticated"), (403, "Forbidden")
 EVERYTHING = {operation.id: operation for operation in OPERATIONS.values()}
@@ -32,21 +31,21 @@ IN_GROUPS = {name for name, operation in GUARDED.items() if "group" in operation
 
 Way = Callable[[Client, str, str, Any], Answer]
 
-_gateway = Gateway(app, Config.create())
 
+def by(front: Callable[[Sent], Json]) -> Way:
+    def ask(client: Client, method: str, path: str, body: Any) -> Answer:
+        wiring.use(client.api)
+        response = app(front(Sent(method, path, client.encoded(body), **client.credentials())), None)
+        return Answer(response["statusCode"], response["headers"], response["body"].encode())
 
-def by_api_gateway(client: Client, method: str, path: str, body: Any) -> Answer:
-    return client.ask(method, path, body)
+    return ask
 
 
 def by_make_run(client: Client, method: str, path: str, body: Any) -> Answer:
-    wiring.use(client.api)
-    headers = {"content-type": "application/json", **client.credentials()}
-    response = HTTPResponse.create_from_dict(_gateway.handle_request(method, path, headers, client.encoded(body)))
-    return Answer(response.status_code, response.headers, response.body)
+    return client.ask(method, path, body)
 
 
-WAYS: list[Way] = [by_api_gateway, by_make_run]
+WAYS: list[Way] = [by(events.rest), by(events.url), by_make_run]
 
 
 @pytest.fixture(autouse=True)

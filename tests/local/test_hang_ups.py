@@ -13,9 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from chalice.config import Config
 
-from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
@@ -23,7 +21,7 @@ from chalicelib.service import Service
 from local.connections import HasHungUp, Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
-from local.server import CarryingOut, Gateway, is_poll, with_requests_apart
+from local.server import carry_out, is_poll
 from tests.local.serving import Running
 
 POP = "/topics/%s/groups/billing/pop"
@@ -43,12 +41,11 @@ ended = threading.Semaphore(0)
 """Is released whenever a pop has ended, whoever waits for its answer."""
 
 
-class Watched(CarryingOut):
-    def __call__(self, head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
-        answer = super().__call__(head, body, has_hung_up)
-        if is_poll(head):
-            ended.release()
-        return answer
+def watched(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
+    answer = carry_out(head, body, has_hung_up)
+    if is_poll(head):
+        ended.release()
+    return answer
 
 
 def sleep(ms: int) -> None:
@@ -59,7 +56,7 @@ def sleep(ms: int) -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     wiring.use(Api(Service(MemoryStore(), replace(system(), sleep=sleep))))
-    listening = Server(0, Watched(Gateway(with_requests_apart(app), Config.create())), is_poll=is_poll)
+    listening = Server(0, watched, is_poll=is_poll)
     serving = threading.Thread(target=listening.serve_forever, daemon=True)
     serving.start()
     yield Running(None, f"http://127.0.0.1:{listening.port}")  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from chalicelib.base.deadline import one_call, part_until, within
+from chalicelib.base.deadline import ending, one_call, part_until, within
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.store import Keys, Range
@@ -408,6 +408,28 @@ def test_no_request_outlasts_the_deadline_of_its_caller(storing: Storing, clock:
         store.write(MAKING)
     assert unavailable.value.outcome_unknown == (trouble.response["Error"]["Code"] == "InternalServerError")
     assert sum(clock.slept) <= 700
+
+
+def test_no_request_begins_once_the_call_has_ended(storing: Storing, clock: Clock) -> None:
+    sent_ms: list[int] = []
+
+    def slow(parameters: dict[str, Any]) -> Answer:
+        sent_ms.append(clock.uptime())
+        answering = slowly(clock, error("InternalServerError", status=500))
+        return answering(parameters)
+
+    store, _ = storing(forever=slow)
+    ends_at_ms = clock.uptime() + 5_000
+    with suppress(StoreUnavailable), one_call(clock.uptime()), ending(ends_at_ms):
+        for _ in range(2):
+            with suppress(StoreUnavailable):
+                store.write(MAKING)
+        assert clock.uptime() >= ends_at_ms
+        sent = len(sent_ms)
+        with pytest.raises(StoreUnavailable, match="no time left"):
+            store.write(MAKING)
+    assert len(sent_ms) == sent
+    assert max(sent_ms) < ends_at_ms
 
 
 def test_a_transaction_that_is_wrong_in_itself_is_not_sent_again(storing: Storing) -> None:

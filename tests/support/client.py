@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from chalice.test import Client as ChaliceClient
-
-from app import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import NOBODY, Demand
+from chalicelib.protocols.http.respond import respond
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
 from local.memory.store import MemoryStore
+from local.server import request_of
 from tests.support import documented
 from tests.support.clock import Clock
 
@@ -38,8 +37,6 @@ FRESH_QUEUE = {
 """The progress of a queue where nothing has happened."""
 
 ALL_RIGHTS: Json = {"operations": ["produce", "consume", "read", "admin"], "topics": "*"}
-
-_gateway = ChaliceClient(app)
 
 
 @dataclass(frozen=True)
@@ -98,8 +95,8 @@ class Client:
         sent = raw if raw is not None else self.encoded(body)
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         given = {"content-type": "application/json", **self.credentials(), **headers}
-        response = _gateway.http.request(method, target, headers=given, body=sent)
-        answer = Answer(response.status_code, response.headers, response.body)
+        response = respond(request_of(method, target, given, sent))
+        answer = Answer(response.status, response.headers, response.text.encode())
         if operation := documented.operation_of(method, path):
             documented.check(operation, answer.status, answer.headers, answer.json)
         return answer

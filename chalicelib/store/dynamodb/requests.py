@@ -110,6 +110,8 @@ class Requests:
     ) -> Trying[T]:
         """Retries until there is a response or no time left. Raises StoreUnavailable, and errors that no retry would
         change. Calls `in_doubt` when a try may have been applied without a response, and `charge` with its units."""
+        if deadline.has_ended(self._runtime.uptime()):
+            raise _unavailable("the call has no time left for the store")
         patience = _Patience(self._runtime)
         may_have_landed = False
         is_repeat = False

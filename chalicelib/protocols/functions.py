@@ -1,0 +1,97 @@
+"""Direct invocation: the functions that callers inside AWS invoke. An event has the fields of an operation's request,
+the names that its path would have, and perhaps a token; the result is the operation's answer, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chalicelib import wiring
+from chalicelib.api import OPERATIONS
+from chalicelib.api.operation import Operation
+from chalicelib.base.errors import DecantError, InvalidJson
+from chalicelib.base.fields import Label, check, checked, request, required, shown
+from chalicelib.base.schema import string
+from chalicelib.protocols import entrance, invocation
+from chalicelib.protocols.entrance import Answer, Call
+from chalicelib.protocols.http import events
+from chalicelib.protocols.http.respond import Request, respond
+from chalicelib.protocols.http.routes import operations_at
+
+Json = dict[str, Any]
+
+_WAITING: Mapping[str, tuple[str, ...]] = {"pop": ("pop",), "request": ("request", "get_reply")}
+"""Functions that also take HTTP requests, and to which operations: they wait, and the concurrency of their functions is
+not that of the others."""
+
+
+def invoked(name: str, event: Any, context: Any) -> Json:
+    """The result of the function of this name: the answer as JSON, or `{"error": problem}`. Where the event is an HTTP
+    request to an operation that the function serves, the response to it. Raises ForeignEvent."""
+    received = events.received(event)
+    if received and _serves(name, received.request):
+        return received.answered(respond(received.request, invocation.left_ms(context)))
+    invocation.refuse_records(event)
+    return _result(_answer(OPERATIONS[name], event, context))
+
+
+def _result(answer: Answer) -> Json:
+    return {"error": answer.body} if answer.status >= 400 else answer.body
+
+
+def _serves(name: str, request: Request) -> bool:
+    operations, _ = operations_at(request.path) or ({}, [])
+    return request.method in operations and operations[request.method].name in _WAITING.get(name, ())
+
+
+def _answer(operation: Operation, event: Any, context: Any) -> Answer:
+    try:
+        if not isinstance(event, dict):
+            raise InvalidJson(f"the event must be a JSON object, not {shown(event)}")
+        names = [_text(name, event.get(name)) for name in operation.path_names]
+        token = event.get("token")
+        headers = {} if token is None else {"authorization": f"Bearer {_text('token', token)}"}
+    except DecantError as error:
+        return entrance.refusal(error)
+    fields = {name: value for name, value in event.items() if name not in (*operation.path_names, "token")}
+    left_ms = invocation.left_ms(context)
+    return entrance.answer(Call(operation, names, lambda: fields, headers, is_invoked=True, left_ms=left_ms))
+
+
+def _text(name: str, value: Any) -> str:
+    return str(check(string(), value, Label(name)))
+
+
+# -- scheduled work, by name ------------------------------------------------------------------------------------------
+
+
+def _push_all() -> Json:
+    service = wiring.api().service
+    return service.sweeps.push(service.outside.wake).as_json()
+
+
+SWEEPS: Mapping[str, Callable[[], Json]] = {
+    "revive": lambda: wiring.api().service.sweeps.revive().as_json(),
+    "forward": lambda: wiring.api().service.sweeps.forward().as_json(),
+    "expire": lambda: wiring.api().service.sweeps.expire().as_json(),
+    "check": lambda: wiring.api().service.sweeps.check().as_json(),
+    "push_all": _push_all,
+    "export": lambda: wiring.export(),
+}
+
+
+@request
+class SweepRequest:
+    """sweep: Which one to run."""
+
+    sweep: str = required(string(enum=list(SWEEPS)))
+
+
+def swept(event: Any) -> Json:
+    """Runs the sweep that the event names now. Returns what it did, or `{"error": problem}`. Raises ForeignEvent."""
+    invocation.refuse_records(event)
+
+    def run() -> Answer:
+        return Answer(200, SWEEPS[checked(SweepRequest, event).sweep](), {})
+
+    return _result(entrance.guarded(run, entrance.refusal))

@@ -1,0 +1,139 @@
+"""The events of Lambda that are HTTP requests. Each front has a form of its own; the request in them is the same.
+
+| front | known by | path | query | headers of the answer |
+| --- | --- | --- | --- | --- |
+| REST API, HTTP API 1.0 | `requestContext.httpMethod` | with the base path of a custom domain | decoded | `headers` |
+| HTTP API 2.0, function URL | `version` | with the stage, unless that is `$default` | as sent | `headers` |
+| load balancer | `requestContext.elb` | as sent | each part still encoded | in lists where the request has lists |
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote_plus
+
+from chalicelib.protocols.http.respond import Request, Response
+from chalicelib.protocols.http.routes import TEMPLATES
+
+Json = dict[str, Any]
+Pairs = list[tuple[str, str]]
+
+
+class Front(NamedTuple):
+    """How to read its events, and the header fields of its answers."""
+
+    method: Callable[[Json], str]
+    path: Callable[[Json], str]
+    query: Callable[[Json], Pairs]
+    headers: Callable[[Json, dict[str, str]], Json]
+
+
+class Received(NamedTuple):
+    """An event that is an HTTP request."""
+
+    request: Request
+    front: Front
+    event: Json
+
+    def answered(self, response: Response) -> Json:
+        """The response as the front takes it."""
+        return _answered(response, self.front.headers(self.event, response.headers))
+
+
+def received(event: Any) -> Received | None:
+    """None if it is no HTTP request, or not as its front would send it."""
+    try:
+        front = _front_of(event)
+        request = Request(front.method(event), front.path(event), front.query(event), _headers(event), _body(event))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return Received(request, front, event)
+
+
+def answered(response: Response) -> Json:
+    """The response to what is no HTTP request, in the form that most fronts take."""
+    return _answered(response, {"headers": response.headers})
+
+
+def _answered(response: Response, headers: Json) -> Json:
+    return {"statusCode": response.status, **headers, "body": response.text, "isBase64Encoded": False}
+
+
+def _front_of(event: Json) -> Front:
+    if event.get("version") == "2.0":
+        return _HTTP_API
+    return _BALANCER if "elb" in event["requestContext"] else _REST_API
+
+
+# -- parts of an event ------------------------------------------------------------------------------------------------
+
+
+def _rest_path(event: Json) -> str:
+    """What stands before the resource is the base path of a custom domain."""
+    about = event["requestContext"]
+    path = _text(event.get("path") or about["path"])
+    template = about.get("resourcePath")
+    if template in TEMPLATES:
+        bare: str = template.format_map(event.get("pathParameters") or {}) + path[len(path.rstrip("/")) :]
+        return bare if path.endswith(bare) else path
+    return path
+
+
+def _staged_path(event: Json) -> str:
+    stage = event["requestContext"].get("stage", "$default")
+    path = _text(event["rawPath"])
+    return path[len(stage) + 1 :] if path.startswith(f"/{stage}/") else path
+
+
+def _pairs(event: Json) -> Pairs:
+    singles = event.get("queryStringParameters") or {}
+    lists = event.get("multiValueQueryStringParameters") or {name: [value] for name, value in singles.items()}
+    return [(_text(name), _text(value)) for name, values in lists.items() for value in values]
+
+
+def _headers(event: Json) -> Mapping[str, str]:
+    """By their names in lower case. The values of one that was sent several times are one list, as HTTP has it."""
+    headers = {_text(name).lower(): _text(value) for name, value in (event.get("headers") or {}).items()}
+    lists = event.get("multiValueHeaders") or {}
+    return {**headers, **{_text(name).lower(): ", ".join(values) for name, values in lists.items()}}
+
+
+def _body(event: Json) -> bytes:
+    body = event.get("body") or b""
+    if event.get("isBase64Encoded"):
+        return b64decode(body, validate=True)
+    return body if isinstance(body, bytes) else _text(body).encode()
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+# -- fronts -----------------------------------------------------------------------------------------------------------
+
+_REST_API = Front(
+    method=lambda event: _text(event["requestContext"]["httpMethod"]),
+    path=_rest_path,
+    query=_pairs,
+    headers=lambda _, headers: {"headers": headers, "multiValueHeaders": {}},  # Chalice's local server wants both
+)
+_HTTP_API = Front(
+    method=lambda event: _text(event["requestContext"]["http"]["method"]),
+    path=_staged_path,
+    query=lambda event: parse_qsl(_text(event.get("rawQueryString", "")), keep_blank_values=True),
+    headers=lambda _, headers: {"headers": headers},
+)
+_BALANCER = Front(
+    method=lambda event: _text(event["httpMethod"]),
+    path=lambda event: _text(event["path"]),
+    query=lambda event: [(unquote_plus(name), unquote_plus(value)) for name, value in _pairs(event)],
+    headers=lambda event, headers: (
+        {"multiValueHeaders": {name: [value] for name, value in headers.items()}}
+        if "multiValueHeaders" in event
+        else {"headers": headers}
+    ),
+)

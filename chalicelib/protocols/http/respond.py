@@ -1,0 +1,94 @@
+"""Answers HTTP requests, whichever way they came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from chalicelib.api.operation import Operation
+from chalicelib.base.errors import DecantError, InvalidField, MethodNotAllowed, NotFound
+from chalicelib.base.fields import Label, given, quoted
+from chalicelib.protocols import entrance
+from chalicelib.protocols.entrance import Answer, Call
+from chalicelib.protocols.http.body import body_of, text_of
+from chalicelib.protocols.http.prefer import patience_ms, preferences
+from chalicelib.protocols.http.routes import operations_at
+
+LeftMs = Callable[[], int | None]
+
+
+class Request(NamedTuple):
+    """`path`: as it was sent, without anything that belongs to the way here. `query`: decoded. `headers`: by their
+    names in lower case."""
+
+    method: str
+    path: str
+    query: list[tuple[str, str]]
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Response(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+def respond(request: Request, left_ms: LeftMs = lambda: None) -> Response:
+    """`left_ms`: how much time there is from now on; None: as much as every call has."""
+    return entrance.guarded(lambda: _responded(request, left_ms), refusal)
+
+
+def refusal(error: DecantError) -> Response:
+    """The response where no operation is reached."""
+    return _rendered(entrance.refusal(error))
+
+
+def _responded(request: Request, left_ms: LeftMs) -> Response:
+    match = operations_at(request.path)
+    if match is None:
+        raise NotFound(f"there is no path {quoted(request.path)}")
+    operations, names = match
+    operation = operations.get(request.method)
+    if operation:
+        return _rendered(_answer(request, operation, names, left_ms))
+    allowed = ", ".join(sorted(operations))
+    refused = refusal(MethodNotAllowed(f"{request.method} is not allowed here; allowed are {allowed}"))
+    return refused._replace(headers={**refused.headers, "Allow": allowed})
+
+
+def _answer(request: Request, operation: Operation, names: list[str], left_ms: LeftMs) -> Answer:
+    preferred = preferences(request.headers.get("prefer", "")) if "Prefer" in operation.headers else {}
+    call = Call(operation, names, lambda: _data(request, operation), request.headers, False, left_ms)
+    answer = entrance.answer(call._replace(patience_ms=patience_ms(preferred)))
+    is_minimal = answer.status == 200 and preferred.get("return", "").lower() == "minimal"
+    return answer._replace(status=204) if is_minimal else answer
+
+
+def _rendered(answer: Answer) -> Response:
+    if answer.status == 204:
+        return Response(204, {}, "")
+    return Response(answer.status, answer.headers, text_of(answer.body))
+
+
+class _Nothing:
+    """The request of an operation that takes none."""
+
+
+def _data(request: Request, operation: Operation) -> Any:
+    """The query or the body, whichever holds the request. Whatever else was sent is refused."""
+    parts = [("parameter", _query(request.query)), ("field", body_of(request.body))]
+    data = parts.pop(0 if operation.method == "GET" else 1)[1] if operation.request else {}
+    for noun, unknown in parts:
+        if unknown != {}:
+            given(_Nothing, unknown, Label(noun=noun))
+    return data
+
+
+def _query(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """The query parameters, each given once."""
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise InvalidField(f"parameter {quoted(name)} must be given once, not {times} times")
+    return dict(pairs)
