@@ -14,6 +14,7 @@ from chalicelib.log import Log
 from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
+    from chalicelib.admin.backlogs import Backlogs
     from chalicelib.admin.draining import Draining
 
 
@@ -23,6 +24,13 @@ class Admin:
         self.topics = Topics(env, log.offsets, self.deletion, lambda: self.draining)
         self.groups = Groups(env, log, cursors, self.deletion)
         self._parts = env, log, transactions
+
+    @cached_property
+    def backlogs(self) -> Backlogs:
+        """Imported for the first operator who looks."""
+        from chalicelib.admin.backlogs import Backlogs
+
+        return Backlogs(self._parts[0].runtime, self.topics, self.groups)
 
     @cached_property
     def draining(self) -> Draining:

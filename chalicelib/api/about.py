@@ -1,11 +1,20 @@
-"""Health, and the OpenAPI document."""
+"""Health, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
-from chalicelib.api.operation import Family, Json
+from typing import TYPE_CHECKING
+
+from chalicelib.api.groups import totals
+from chalicelib.api.operation import Family, Json, Text
 from chalicelib.base.fields import Answer
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.schema import mapping, string
+from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
+
+if TYPE_CHECKING:
+    from chalicelib.admin.groups import GroupDetails
+    from chalicelib.telemetry.exposition import Standing
 
 ABOUT = Family("About", __doc__)
 
@@ -25,6 +34,38 @@ def get_health(service: Service) -> Json:
     Reads from the store too."""
     service.admin.topics.page(1, None)
     return {"status": "ok"}
+
+
+class Metrics(Text):
+    """The metrics in the text format of Prometheus."""
+
+    MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+    EXAMPLE = 'decant_ready_messages{topic="orders",group="billing"} 3.0\n'
+
+
+@ABOUT.operation("GET", "/metrics", "read", Metrics)
+def get_metrics(service: Service) -> str:
+    """Get metrics for Prometheus.
+
+    The backlog of each group, up to {BACKLOG_GROUPS_MAX} groups, as it was at most a minute ago. And what this instance
+    has counted since it started: other instances count for themselves, and the label `process` tells them apart."""
+    from chalicelib.telemetry import exposition  # which imports the client of Prometheus
+
+    at_ms, known, is_whole = service.admin.backlogs.read()
+    standings = [_standing(at_ms, topic, details) for topic, details in known]
+    look = exposition.Look(at_ms, standings, is_whole)
+    return exposition.text(service.telemetry.totals, service.telemetry.process, look)
+
+
+def _standing(at_ms: int, topic: Topic, details: GroupDetails) -> Standing:
+    from chalicelib.telemetry.exposition import Standing
+
+    progress = totals(topic, details)
+    oldest = [queue.oldest_ready_at_ms for queue in details.queues if queue.oldest_ready_at_ms is not None]
+    age_s = max(0, at_ms - min(oldest, default=at_ms)) / SECOND_MS
+    ready, in_flight, retrying = progress["ready"], progress["in_flight"], progress["retrying"]
+    name = details.group.name
+    return Standing(topic.name, name, ready, in_flight, retrying, progress["lag"], progress["dead"], age_s)
 
 
 class Document(Answer):

@@ -101,7 +101,7 @@ def list_groups(service: Service, topic: Topic, request: Page) -> Json:
     Paging while groups are created neither repeats nor skips one. A page has at most {GROUP_DETAILS_MAX} groups,
     whatever its `limit`."""
     groups, rest = service.admin.groups.page(topic, request.limit, request.next)
-    return {"groups": [_totals(topic, group) for group in groups], "next": rest}
+    return {"groups": [totals(topic, group) for group in groups], "next": rest}
 
 
 @GROUPS.operation("PUT", GROUP, "admin", {200: GroupDetail, 201: GroupDetail}, GroupSettings, errors=(InvalidFilter,))
@@ -146,7 +146,8 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
     return _details(topic, details)
 
 
-def _totals(topic: Topic, details: GroupDetails) -> Json:
+def totals(topic: Topic, details: GroupDetails) -> Json:
+    """The group, its settings and its progress over all queues."""
     totals = {name: sum(getattr(queue, name) for queue in details.queues) for name in _COUNTS}
     totals["dead"] += details.left_dead
     return {
@@ -159,7 +160,7 @@ def _totals(topic: Topic, details: GroupDetails) -> Json:
 
 
 def _details(topic: Topic, details: GroupDetails) -> Json:
-    return {**_totals(topic, details), "queues": [queue.as_json() for queue in details.queues]}
+    return {**totals(topic, details), "queues": [queue.as_json() for queue in details.queues]}
 
 
 _COUNTS = ("ready", "in_flight", "retrying", "dead")

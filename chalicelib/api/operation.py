@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from chalicelib.base import limits
 from chalicelib.base.deadline import one_call
@@ -19,6 +19,13 @@ Json = dict[str, Any]
 Right = Literal["anyone", "produce", "consume", "read", "admin"]
 Answers = type[Answer] | Mapping[int, type[Answer] | str]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Text(Answer):
+    """An answer that is no JSON. Subclasses name its media type, and give an example."""
+
+    MEDIA_TYPE: ClassVar[str]
+    EXAMPLE: ClassVar[str]
 
 
 class Operation(NamedTuple):
@@ -54,6 +61,10 @@ class Operation(NamedTuple):
         """The name as the document spells it."""
         first, *words = self.name.split("_")
         return first + "".join(map(str.capitalize, words))
+
+    @property
+    def media_type(self) -> str:
+        return getattr(self.answers.get(200), "MEDIA_TYPE", "application/json")
 
     @property
     def existing(self) -> tuple[str, ...]:

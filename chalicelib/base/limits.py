@@ -124,6 +124,9 @@ PAGE_MAX = 1_000
 GROUP_DETAILS_MAX = 100
 """Groups in one page, whatever its `limit`: each costs a read of its partition, and more if retries are due."""
 
+BACKLOG_GROUPS_MAX = 1_000
+"""Groups whose backlog is a metric: Prometheus keeps six series for each."""
+
 POP_MESSAGES_DEFAULT = 10
 
 OFFSET_MAX = 10**15 - 1

@@ -116,7 +116,7 @@ def _performed(call: Call, service: Service) -> Answer:
         from chalicelib.protocols.http import openapi  # 5 ms of a cold start, for a document that few ask for
 
         status, body = 200, openapi.document()
-    return Answer(status, body, {"Content-Type": "application/json"})
+    return Answer(status, body, {"Content-Type": call.operation.media_type})
 
 
 @contextmanager

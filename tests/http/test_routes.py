@@ -63,7 +63,6 @@ def test_a_method_that_a_path_lacks_is_405_and_lists_the_allowed_ones(client: Cl
     ("method", "path"),
     [
         ("GET", "/"),
-        ("GET", "/metrics"),
         ("GET", "/topic"),
         ("GET", "/topics/orders/groups/billing/progress"),
     ],
@@ -181,6 +180,7 @@ class Provoked:
             "deleteToken": ("DELETE", token_path, None),
             "rotateToken": ("POST", f"{token_path}/rotate", {}),
             "getHealth": ("GET", "/health", None),
+            "getMetrics": ("GET", "/metrics", None),
             "getOpenapi": ("GET", "/openapi.json", None),
         }
 

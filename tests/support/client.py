@@ -47,6 +47,9 @@ class Answer:
 
     @property
     def json(self) -> Any:
+        """The body; text as it is."""
+        if self.headers.get("Content-Type", "").startswith("text/"):
+            return self.raw.decode()
         return json.loads(self.raw) if self.raw else None
 
     @property

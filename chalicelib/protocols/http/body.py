@@ -23,7 +23,9 @@ _DIGITS_READ = 100
 
 
 def text_of(answer: Any) -> str:
-    """The body of an answer, or of a problem document."""
+    """The body of an answer, or of a problem document. Text is no JSON, and goes as it is."""
+    if isinstance(answer, str):
+        return answer
     return orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE).decode()
 
 
