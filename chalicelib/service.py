@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chalicelib.access import Access
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue, Env
-from chalicelib.catalogue.signing_key import SigningKey
+from chalicelib.catalogue.signing_key import Configured, SigningKey
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
@@ -37,7 +37,7 @@ class Service:
         self,
         store: Store,
         runtime: Runtime,
-        signing_key: bytes | None = None,
+        signing_key: Configured = None,
         hooks: SendHooks | None = None,
         outside: Outside = NOWHERE,
     ) -> None:

@@ -2,8 +2,9 @@
 imports the application too.
 
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
-(for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters; without it a key is made once and kept
-in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
+(for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or `DECANT_SIGNING_KEY_FROM` (where
+several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made once and kept in the table),
+`DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
 line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in) and
 `DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), and what boto3 reads.
@@ -20,6 +21,8 @@ from typing import Any
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.runtime import system
+from chalicelib.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
+from chalicelib.catalogue.signing_key import Configured
 from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
 from chalicelib.push.outside import Outside, Wake
 from chalicelib.service import Service
@@ -27,8 +30,6 @@ from chalicelib.store import Store
 from chalicelib.telemetry.telemetry import Telemetry
 
 TABLE_DEFAULT = "decant"
-_KEY_CHARS_MIN = 16
-
 
 _HOOKS = SendHooks()
 
@@ -187,8 +188,22 @@ def is_embedded() -> bool:
     return chosen == "embedded" or (chosen is None and is_local)
 
 
-def signing_key() -> bytes | None:
-    configured = os.environ.get("DECANT_SIGNING_KEY")
-    if configured is not None and len(configured) < _KEY_CHARS_MIN:
-        raise ValueError(f"DECANT_SIGNING_KEY must have at least {_KEY_CHARS_MIN} characters")
+def signing_key() -> Configured:
+    """Raises ValueError, which never shows a key."""
+    place, configured = os.environ.get("DECANT_SIGNING_KEY_FROM"), os.environ.get("DECANT_SIGNING_KEY")
+    if place and configured:
+        raise ValueError("DECANT_SIGNING_KEY and DECANT_SIGNING_KEY_FROM cannot both be set")
+    if place:
+        return _configured_keys(place)
+    if configured is not None and len(configured) < KEY_CHARS_MIN:
+        raise ValueError(f"DECANT_SIGNING_KEY must have at least {KEY_CHARS_MIN} characters")
     return configured.encode() if configured else None
+
+
+def _configured_keys(place: str) -> ConfiguredKeys:
+    from chalicelib.store.dynamodb import secrets
+
+    service, _, name = place.partition(":")
+    if service not in secrets.SERVICES or not name:
+        raise ValueError("DECANT_SIGNING_KEY_FROM must be ssm:<name> or secretsmanager:<name or ARN>")
+    return ConfiguredKeys("DECANT_SIGNING_KEY_FROM", lambda: secrets.text_at(place), system())

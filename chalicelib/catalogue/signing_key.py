@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable, Sequence
 
 from chalicelib.base import base64url
 from chalicelib.base.cache import BoundedCache
@@ -20,21 +21,33 @@ _SIGNATURE_BYTES = 16
 _KEY_BYTES = 32
 
 
-class SigningKey:
-    """All instances share one key: the configured one, or one made once and kept in the table.
+Configured = bytes | Callable[[], Sequence[bytes]] | None
+"""One key, or what gives all of them, the one that signs first; None: the key is kept in the table."""
 
-    An instance caches the key by topic id. If the table is deleted and made again while the instance runs, the new
+
+class SigningKey:
+    """All instances share one key: a configured one, or one made once and kept in the table. Of several that are
+    configured the first signs, and all are accepted.
+
+    An instance caches the kept key by topic id. If the table is deleted and made again while the instance runs, the new
     table has another key; since its topics have new ids, texts about them are signed with that key.
     """
 
-    def __init__(self, env: Env, configured: bytes | None) -> None:
+    def __init__(self, env: Env, configured: Configured) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._configured = configured
+        self._configured = (lambda: (configured,)) if isinstance(configured, bytes) else configured
         self._kept: BoundedCache[bytes] = BoundedCache()
 
     def of(self, topic_id: str) -> bytes:
-        """The key for texts about this topic."""
-        key = self._configured or self._kept.get(topic_id)
+        """The key that signs texts about this topic."""
+        return self.accepted(topic_id)[0]
+
+    def accepted(self, topic_id: str) -> Sequence[bytes]:
+        """The keys with which texts about this topic may be signed. Raises StoreUnavailable."""
+        return self._configured() if self._configured else (self._kept_key(topic_id),)
+
+    def _kept_key(self, topic_id: str) -> bytes:
+        key = self._kept.get(topic_id)
         if key is None:
             items = self._store.read([Keys([keys.signing_key()], strong=True)])[0]
             key = items[0]["value"] if items else self._make()
@@ -61,13 +74,14 @@ def content_of(text: str) -> bytes:
     return (base64url.decoded(text) or b"")[:-_SIGNATURE_BYTES]
 
 
-def checked(domain: bytes, text: str, key: bytes) -> bytes | None:
-    """The content, or None unless exactly this text was signed with this key in this domain."""
+def checked(domain: bytes, text: str, *keys: bytes) -> bytes | None:
+    """The content, or None unless exactly this text was signed with one of these keys in this domain."""
     raw = base64url.decoded(text)
     if raw is None:
         return None
     content, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
-    return content if hmac.compare_digest(signature, _signature(domain, content, key)) else None
+    is_signed = any(hmac.compare_digest(signature, _signature(domain, content, key)) for key in keys)
+    return content if is_signed else None
 
 
 def _signature(domain: bytes, content: bytes, key: bytes) -> bytes:

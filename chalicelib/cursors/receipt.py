@@ -46,9 +46,9 @@ def sign(receipt: Receipt, key: bytes) -> str:
     return signed(_DOMAIN, text.encode(), key)
 
 
-def read(text: str, key: bytes) -> Receipt | None:
+def read(text: str, *keys: bytes) -> Receipt | None:
     """The receipt, or None if this service did not sign exactly this text."""
-    content = checked(_DOMAIN, text, key)
+    content = checked(_DOMAIN, text, *keys)
     if content is None:
         return None
     version, *told = content.decode().split(":")
@@ -69,5 +69,5 @@ class Receipts:
 
     def read(self, text: str, topic_id: str) -> Receipt | None:
         """The receipt, or None if this service did not sign it for this topic."""
-        receipt = read(text, self._key.of(topic_id))
+        receipt = read(text, *self._key.accepted(topic_id))
         return receipt if receipt and receipt.topic_id == topic_id else None

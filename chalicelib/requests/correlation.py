@@ -70,7 +70,7 @@ class Correlations:
     def read(self, text: str) -> Correlation:
         """Raises RequestNotFound if this service did not sign it."""
         correlation = _read(content_of(text)) if len(text) <= CORRELATION_ID_CHARS_MAX else None
-        if correlation is None or checked(_DOMAIN, text, self._key.of(correlation.topic_id)) is None:
+        if correlation is None or checked(_DOMAIN, text, *self._key.accepted(correlation.topic_id)) is None:
             raise RequestNotFound(f"this service made no request {quoted(text)}")
         return correlation
 

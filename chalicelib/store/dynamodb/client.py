@@ -8,7 +8,9 @@ from typing import Any, Literal
 from chalicelib.base.limits import CONNECT_TIMEOUT_MS, READ_TIMEOUT_MS, SECOND_MS
 
 
-def connect(service: Literal["dynamodb", "s3", "lambda"], read_timeout_ms: int = READ_TIMEOUT_MS) -> Any:
+def connect(
+    service: Literal["dynamodb", "s3", "lambda", "ssm", "secretsmanager"], read_timeout_ms: int = READ_TIMEOUT_MS
+) -> Any:
     """A client for the endpoint, region and credentials of the environment. Our own code retries, see `requests`."""
     import boto3
     from botocore.config import Config

@@ -1,0 +1,40 @@
+"""Reads a secret text from where AWS keeps such: a parameter of Parameter Store, or a secret of Secrets Manager."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import SECOND_MS
+from chalicelib.store.dynamodb import client
+
+SERVICES = ("ssm", "secretsmanager")
+
+
+def text_at(place: str) -> tuple[str, int]:
+    """The text, and when it was changed last, in ms since the epoch. `place`: `ssm:` and the name or ARN of a
+    parameter, or `secretsmanager:` and that of a secret. Raises StoreUnavailable, which does not show the place."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    service, _, name = place.partition(":")
+    try:
+        return _parameter(name) if service == "ssm" else _secret(name)
+    except ClientError as error:
+        reason = error.response.get("Error", {}).get("Code", "")
+    except BotoCoreError as error:
+        reason = type(error).__name__
+    raise StoreUnavailable(f"the signing keys cannot be read: {reason}")
+
+
+def _parameter(name: str) -> tuple[str, int]:
+    parameter: Any = client.connect("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+    return parameter["Value"], _in_ms(parameter["LastModifiedDate"])
+
+
+def _secret(name: str) -> tuple[str, int]:
+    secret: Any = client.connect("secretsmanager").get_secret_value(SecretId=name)
+    return secret.get("SecretString", ""), _in_ms(secret["CreatedDate"])
+
+
+def _in_ms(moment: Any) -> int:
+    return int(moment.timestamp() * SECOND_MS)
