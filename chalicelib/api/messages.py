@@ -14,6 +14,7 @@ from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.service import Service
 from chalicelib.store.paging import positions_of
+from chalicelib.telemetry.trace_context import HEADERS
 
 MESSAGES = Family("Messages", __doc__)
 DELAYS = Family(
@@ -151,19 +152,17 @@ _PRODUCED: Answers = {
     204: "All messages are stored, and `Prefer: return=minimal` asked for an answer without a body.",
     207: PartialProduceResult,
 }
-_MORE: Any = {"headers": ("Prefer", "traceparent"), "errors": (QueueFull,), "is_frequent": True}
+_MORE: Any = {"headers": ("Prefer", *HEADERS), "errors": (QueueFull,), "is_frequent": True}
 
 
 @MESSAGES.operation("POST", _MESSAGES, "produce", _PRODUCED, ProduceRequest, **_MORE)
-def produce(
-    service: Service, topic: Topic, request: ProduceRequest, traceparent: str | None = None
-) -> tuple[int, Json]:
+def produce(service: Service, topic: Topic, request: ProduceRequest, **trace: str | None) -> tuple[int, Json]:
     """Produce messages.
 
     Nothing is stored unless all messages are valid. Messages of one call that land in one queue have consecutive
     offsets (of more than {TRANSACTION_ITEMS_MAX} with a `dedup_id`, each {TRANSACTION_ITEMS_MAX} have). A message
     without `key` and `queue` goes to any queue."""
-    results = service.producing.produce(topic, request.messages, traceparent)
+    results = service.producing.produce(topic, request.messages, trace)
     is_whole = all(result.error is None for result in results)
     return 200 if is_whole else 207, {"messages": [produced(result) for result in results]}
 

@@ -17,6 +17,7 @@ from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.request import RECEIPT
 from chalicelib.producing.new_message import Content, PlainMessage, Sending, message_of, place_of, traced
 from chalicelib.service import Service
+from chalicelib.telemetry.trace_context import HEADERS
 
 if TYPE_CHECKING:
     from chalicelib.requests.waiting import Reply as Replied
@@ -106,10 +107,10 @@ _ASKED: Answers = {200: Answered, 202: Unanswered}
     _ASKED,
     AskRequest,
     errors=(ReplyTimeout, QueueFull),
-    headers=("traceparent",),
+    headers=HEADERS,
     is_frequent=True,
 )
-def request(service: Service, topic: Topic, request: AskRequest, traceparent: str | None = None) -> tuple[int, Json]:
+def request(service: Service, topic: Topic, request: AskRequest, **trace: str | None) -> tuple[int, Json]:
     """Send a request, and wait for its reply.
 
     504 is final: no reply is accepted after it. If the store fails once the request may be sent, the problem carries
@@ -119,7 +120,7 @@ def request(service: Service, topic: Topic, request: AskRequest, traceparent: st
 
     def parse(current: Topic) -> Sending:
         place = place_of(fields, current)
-        return Sending(traced(message_of(fields, "the request"), traceparent), *place)
+        return Sending(traced(message_of(fields, "the request"), trace), *place)
 
     wait_ms = min(request.timeout_ms, REPLY_WAIT_MS_MAX) if request.wait_ms is None else request.wait_ms
     correlation_id, reply = service.requests.ask(topic, parse, request.timeout_ms, wait_ms)
@@ -141,8 +142,9 @@ def get_reply(service: Service, correlation_id: str, request: FetchRequest) -> t
     {201: ReplyResult},
     ReplyRequest,
     errors=(AlreadyReplied, RequestExpired),
+    headers=HEADERS,
 )
-def reply(service: Service, correlation_id: str, request: ReplyRequest) -> Json:
+def reply(service: Service, correlation_id: str, request: ReplyRequest, **trace: str | None) -> Json:
     """Reply to a request.
 
     The first reply counts. The same one again, with the same content, is accepted too, so that a lost answer does no
@@ -150,7 +152,7 @@ def reply(service: Service, correlation_id: str, request: ReplyRequest) -> Json:
     given = {name: getattr(request, name) for name in declarations(Content)}
     message = message_of({name: value for name, value in given.items() if value is not None}, "the reply")
     correlation = service.requests.correlation(correlation_id)
-    failed = service.requests.reply(correlation, message, request.receipt)
+    failed = service.requests.reply(correlation, message, request.receipt, trace)
     if request.receipt is None:
         return {}
     return {"acked": 1 - len(failed), "failed": [failure.as_json() for failure in failed]}

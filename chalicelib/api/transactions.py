@@ -12,6 +12,7 @@ from chalicelib.base.message import QUEUE
 from chalicelib.base.schema import array, instant, integer, nullable
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
+from chalicelib.telemetry.trace_context import HEADERS
 from chalicelib.transactions.request import Begin, Check
 
 TRANSACTIONS = Family("Transactions", __doc__)
@@ -88,13 +89,13 @@ class CheckResult(Answer):
 # -- operations -------------------------------------------------------------------------------------------------------
 
 
-@TRANSACTIONS.operation("POST", _TRANSACTIONS, "produce", {201: Begun}, Begin, headers=("traceparent",))
-def begin_transaction(service: Service, topic: Topic, request: Begin, traceparent: str | None = None) -> Json:
+@TRANSACTIONS.operation("POST", _TRANSACTIONS, "produce", {201: Begun}, Begin, headers=HEADERS)
+def begin_transaction(service: Service, topic: Topic, request: Begin, **trace: str | None) -> Json:
     """Store messages and hold them back.
 
     Nothing is stored unless all messages are valid. They have no delay and no `dedup_id`. No group sees them before the
     commit. The hooks for sends run around this request."""
-    begun = service.transactions.decisions.begin(topic, request, traceparent)
+    begun = service.transactions.decisions.begin(topic, request, trace)
     return {"transaction_id": str(begun.id), "rollback_at_ms": begun.rollback_at_ms}
 
 

@@ -4,7 +4,6 @@ its request, which consumers get as a property."""
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
@@ -19,12 +18,7 @@ from chalicelib.base.message import QUEUE, Message, Produced, carried_bytes, pro
 from chalicelib.base.schema import either, instant, integer, mapping, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import ZONE
-
-TRACE_PROPERTY = "traceparent"
-
-_TRACE_IDS = "-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
-_TRACE = f"00{_TRACE_IDS}|(?!00|ff)[0-9a-f]{{2}}{_TRACE_IDS}(-[!-~]*)?"
-"""Version, trace id, parent id, flags. The specification says to accept later versions with further fields."""
+from chalicelib.telemetry.trace_context import NO_TRACE, Trace, carried
 
 BASE64_PATTERN = r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """The last character before the padding leaves over no bits that are set."""
@@ -194,7 +188,7 @@ HALVES = Batch(HalfMessage, limits.HALF_MESSAGES_MAX)
 
 
 def parse_batch(
-    data: object, topic: Topic, now: int, traceparent: str | None = None, batch: Batch = PRODUCED
+    data: object, topic: Topic, now: int, trace: Trace = NO_TRACE, batch: Batch = PRODUCED
 ) -> list[Sending]:
     """The `messages` of a request to a topic, with its trace; or an error that lists every bad one."""
     most = batch.messages_max
@@ -214,16 +208,17 @@ def parse_batch(
     if total > BODY_BYTES_MAX:
         raise MessageTooLarge(f"the bodies of field 'messages' are {total} bytes in all; at most {BODY_BYTES_MAX} fit")
     for sending in sendings:
-        sending.message = traced(sending.message, traceparent)
+        sending.message = traced(sending.message, trace)
     return sendings
 
 
-def traced(message: Message, traceparent: str | None) -> Message:
-    """The message with the trace of its request, unless its producer has set one or it does not fit."""
-    if not (traceparent and re.fullmatch(_TRACE, traceparent)):  # the specification says to ignore a malformed one
-        return message
-    properties = {**message.properties, TRACE_PROPERTY: message.properties.get(TRACE_PROPERTY, traceparent)}
-    return message if properties_bytes(properties) > PROPERTIES_BYTES_MAX else replace(message, properties=properties)
+def traced(message: Message, trace: Trace) -> Message:
+    """The message with the trace of its request as properties, as far as its producer has set none and they fit."""
+    properties = message.properties
+    for part in carried(trace, properties):
+        wider = {**part, **properties}
+        properties = properties if properties_bytes(wider) > PROPERTIES_BYTES_MAX else wider
+    return message if properties is message.properties else replace(message, properties=properties)
 
 
 def _first(errors: list[tuple[int, DecantError]]) -> DecantError:

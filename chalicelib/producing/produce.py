@@ -24,6 +24,7 @@ from chalicelib.producing.new_message import Sending, parse_batch, parse_for_tra
 from chalicelib.producing.queue_choice import QueueChoice
 from chalicelib.table.writes import Item
 from chalicelib.telemetry.record import count
+from chalicelib.telemetry.trace_context import NO_TRACE, Trace
 
 if TYPE_CHECKING:
     from chalicelib.producing.depths import Depths
@@ -51,12 +52,12 @@ class Producer:
 
         return Depths(self._env, self._log)
 
-    def produce(self, topic: Topic, messages: object, traceparent: str | None = None) -> list[Produced]:
+    def produce(self, topic: Topic, messages: object, trace: Trace = NO_TRACE) -> list[Produced]:
         """Checks the `messages` of a request and sends them, between the hooks. Raises what the check, a hook or `send`
         raises."""
 
         def parse(current: Topic) -> list[Sending]:
-            return parse_batch(messages, current, self._runtime.now(), traceparent)
+            return parse_batch(messages, current, self._runtime.now(), trace)
 
         return self.send_parsed(topic, parse)
 

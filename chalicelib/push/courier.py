@@ -19,6 +19,7 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push, Secret, signing
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.push.outside import Answer, Outside
+from chalicelib.telemetry.trace_context import shared
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
 
@@ -39,6 +40,7 @@ class Courier:
         message_ids = [delivery.stored.message_id for delivery in deliveries]
         headers = {"content-type": "application/json", "user-agent": f"Decant/{VERSION}"}
         secrets = signing(group.secrets, push)
+        headers |= shared([delivery.stored.message.properties for delivery in deliveries])
         headers |= signed(webhook_id(group.id, message_ids), self._runtime.now() // SECOND_MS, body, secrets)
         return self._outside.post(push.url or "", headers, body, push.timeout_ms)
 

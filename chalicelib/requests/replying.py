@@ -10,11 +10,13 @@ from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure
 from chalicelib.cursors.receipt import Receipts
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import PIECE_BYTES_MAX, Entry
+from chalicelib.producing.new_message import traced
 from chalicelib.requests.arrivals import Arrivals
 from chalicelib.requests.correlation import Correlation
 from chalicelib.requests.reply import Replier, fingerprint, is_reply, store
 from chalicelib.store import Keys
 from chalicelib.table.writes import Item, Refused
+from chalicelib.telemetry.trace_context import NO_TRACE, Trace
 
 INLINE_BYTES_MAX = PIECE_BYTES_MAX
 """A reply up to this size is in its item, and costs one write and one read. A larger one goes into payload items, never
@@ -29,12 +31,15 @@ class Answerer:
         self._payloads, self._receipts, self._arrivals = payloads, receipts, arrivals
         self._ack_receipts = consuming.ack
 
-    def reply(self, correlation: Correlation, reply: Message, receipt: str | None) -> list[Failure]:
-        """Stores the reply, unless it is stored already; then acks the receipt. Returns the receipt if it failed.
+    def reply(
+        self, correlation: Correlation, reply: Message, receipt: str | None, trace: Trace = NO_TRACE
+    ) -> list[Failure]:
+        """Stores the reply, unless it is stored already; then acks the receipt. Returns the receipt if it failed. The
+        trace is no part of what makes a reply the same: each try may have its own.
 
         Raises AlreadyReplied, RequestExpired, StoreUnavailable."""
         replier = None if receipt is None else self._replier(correlation, receipt)
-        self._answer(correlation, reply, replier)
+        self._answer(correlation, reply, traced(reply, trace), replier)
         return [] if receipt is None else self._ack(correlation, receipt, replier)
 
     def _replier(self, correlation: Correlation, text: str) -> Replier | None:
@@ -44,10 +49,10 @@ class Answerer:
             return None
         return Replier(group_name, receipt.queue, receipt.offset, receipt.attempt, receipt.taken_at_ms)
 
-    def _answer(self, correlation: Correlation, reply: Message, replier: Replier | None) -> None:
+    def _answer(self, correlation: Correlation, reply: Message, kept: Message, replier: Replier | None) -> None:
         now = self._runtime.now()
         content = fingerprint(reply)
-        entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), [reply], now)
+        entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), [kept], now)
         is_late = now >= correlation.reply_by_ms
         if is_late or entry.size > INLINE_BYTES_MAX:
             items = self._store.read([Keys([correlation.key], strong=True)])[0]

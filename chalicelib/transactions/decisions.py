@@ -20,6 +20,7 @@ from chalicelib.producing.new_message import HALVES, Sending, parse_batch
 from chalicelib.store import Keys
 from chalicelib.table.writes import Refused, Write
 from chalicelib.telemetry.record import count
+from chalicelib.telemetry.trace_context import NO_TRACE, Trace
 from chalicelib.transactions.half import COMMITTED, INLINE_BYTES_MAX, ROLLED_BACK, Decided, TransactionId, Undecided
 from chalicelib.transactions.request import Begin
 
@@ -32,11 +33,11 @@ class Decisions:
         self._store, self._runtime = env.store, env.runtime
         self._payloads, self._delays, self._producing = log.payloads, delays, producing
 
-    def begin(self, topic: Topic, ask: Begin, traceparent: str | None = None) -> Undecided:
+    def begin(self, topic: Topic, ask: Begin, trace: Trace = NO_TRACE) -> Undecided:
         """Stores the messages of a request as one transaction, between the hooks. Raises what the check of the messages
         or a hook raises, TopicNotFound, StoreUnavailable."""
         now = self._runtime.now()
-        sendings = parse_batch(ask.messages, topic, now, traceparent, HALVES)
+        sendings = parse_batch(ask.messages, topic, now, trace, HALVES)
         messages = [sending.message for sending in sendings]
         entry = Entry.packed(self._runtime.entropy(ENTRY_ID_BYTES), messages, now)
         _demand_answerable(entry)

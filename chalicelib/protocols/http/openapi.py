@@ -45,7 +45,16 @@ _IN_HEADERS = {
     "traceparent": string(
         examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
         description="The trace that the request belongs to (W3C Trace Context). Each message carries it as its property"
-        " `traceparent`, unless it has one already. A malformed one is ignored.",
+        " `traceparent`, unless it has one already or has no room for it. A malformed one is ignored.",
+    ),
+    "tracestate": string(
+        examples=["congo=t61rcWkgMzE"],
+        description="What the systems on the way have noted about the trace. Goes with `traceparent`, as it is.",
+    ),
+    "baggage": string(
+        examples=["userId=alice,isProduction=false"],
+        description="W3C Baggage. Each message carries it, as it is, as its property `baggage`, unless it has one"
+        " already or has no room for it.",
     ),
     "Prefer": string(
         examples=["return=minimal", "wait=2"],
