@@ -65,6 +65,14 @@ def reply(event: Any, context: Any) -> Json:
 
 
 @app.lambda_function()
+def ingest(event: Any, context: Any) -> Json:
+    """Stores the records of event sources as messages: docs/ingest.md."""
+    from chalicelib.protocols.ingest.delivery import ingested  # which no other function needs
+
+    return ingested(event, context)
+
+
+@app.lambda_function()
 def sweep(event: Any, _context: Any) -> Json:
     """Runs a sweep now: `{"sweep": "revive"}`."""
     return functions.swept(event)

@@ -6,8 +6,10 @@ Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this pro
 several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made once and kept in the table),
 `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
-line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in) and
-`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), and what boto3 reads.
+line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in),
+`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_INGEST` and
+`DECANT_INGEST_REJECTS` (what the records of event sources become, and the topic of those that cannot be stored), and
+what boto3 reads.
 """
 
 from __future__ import annotations
@@ -169,6 +171,14 @@ def store() -> Store:
     if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(dynamodb, name)
     return DynamoStore(dynamodb, name, system(), client.connect("s3") if bucket else None, bucket)
+
+
+def ingest_rules() -> str | None:
+    return os.environ.get("DECANT_INGEST")
+
+
+def ingest_rejects() -> str | None:
+    return os.environ.get("DECANT_INGEST_REJECTS") or None
 
 
 def export() -> dict[str, Any]:

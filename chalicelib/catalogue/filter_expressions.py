@@ -1,4 +1,5 @@
-"""Filter expressions in JMESPath: checked when a group sets one, and evaluated for each message.
+"""Filter expressions in JMESPath: checked when a group sets one, and evaluated for each message. Other
+JMESPath is checked and evaluated here too.
 
 Each evaluation counts its steps and fails at a limit, which bounds its time and memory for every message and for
 filters stored before the limit existed. `demand_sound` also evaluates the expression on two sample messages, to reject
@@ -8,6 +9,7 @@ early those that always fail. The count is exact, so results need no static boun
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Any
@@ -18,8 +20,8 @@ from jmespath.functions import Functions
 from jmespath.lexer import Lexer
 from jmespath.visitor import TreeInterpreter
 
-from chalicelib.base.errors import InvalidFilter
-from chalicelib.base.fields import shown
+from chalicelib.base.errors import InvalidField, InvalidFilter
+from chalicelib.base.fields import Label, shown
 from chalicelib.base.limits import PROPERTIES_BYTES_MAX
 from chalicelib.base.message import Message
 
@@ -47,28 +49,50 @@ def is_true(expression: str, message: Message) -> bool:
 
 def demand_sound(expression: str) -> None:
     """Raises InvalidFilter, with the position of the error."""
-    try:
-        _demand_known(expression)
+    label = Label("filter.expression")
+    with _explained(expression, label):
+        _demand_known(expression, label)
         _demand_few_steps(expression)
+
+
+def demand_known(expression: str, label: Label) -> None:
+    """Raises InvalidFilter if this is no JMESPath, or calls what is no function."""
+    with _explained(expression, label):
+        _demand_known(expression, label)
+
+
+def value_of(expression: str, document: object, chars: int) -> object:
+    """The value of the expression on JSON of about so many characters. Raises InvalidField if it fails, or takes more
+    steps than a filter may take on as many."""
+    try:
+        return _Evaluation(_steps_max(chars)).visit(_compiled(expression), document)
+    except TooManySteps:
+        raise InvalidField(f"{shown(expression)} takes more than {_steps_max(chars)} steps") from None
+    except (*_FAILURES, RecursionError) as error:
+        raise InvalidField(f"{shown(expression)} fails: {shown(str(error))}") from None
+
+
+@contextmanager
+def _explained(expression: str, label: Label) -> Iterator[None]:
+    try:
+        yield
     except JMESPathError as error:
         where = f"at position {getattr(error, 'lex_position', 0)} of {shown(expression)}"
-        raise InvalidFilter(f"field 'filter.expression' is not JMESPath: it fails {where}") from None
+        raise InvalidFilter(f"{label} is not JMESPath: it fails {where}") from None
     except RecursionError:
         most = f"at most {EXPRESSION_DEPTH_MAX} levels"
-        raise InvalidFilter(f"field 'filter.expression' is nested too deep, {most}: {shown(expression)}") from None
+        raise InvalidFilter(f"{label} is nested too deep, {most}: {shown(expression)}") from None
 
 
-def _demand_known(expression: str) -> None:
+def _demand_known(expression: str, label: Label) -> None:
     """Raises InvalidFilter for errors that the parser misses."""
     nodes = list(_nodes(_compiled(expression)))
     if any(node["type"] == "slice" and node["children"][_STEP] == 0 for node in nodes):
-        raise InvalidFilter(f"field 'filter.expression' has a slice whose step is 0: {shown(expression)}")
+        raise InvalidFilter(f"{label} has a slice whose step is 0: {shown(expression)}")
     calls = [node for node in nodes if node["type"] == "function_expression"]
     for node, position in zip(calls, _calls(expression), strict=True):
         if wrong := _wrong_call(node["value"], len(node["children"])):
-            raise InvalidFilter(
-                f"field 'filter.expression' calls {wrong}, at position {position} of {shown(expression)}"
-            )
+            raise InvalidFilter(f"{label} calls {wrong}, at position {position} of {shown(expression)}")
 
 
 _MANY_PROPERTIES = {f"{number:03x}": "x" for number in range(PROPERTIES_BYTES_MAX // 4)}
@@ -144,7 +168,11 @@ def _evaluated(expression: str, message: Message, evaluation: type[_Evaluation])
 
 def steps_max(message: Message) -> int:
     texts = chain((message.tag or "", message.key or ""), message.properties, message.properties.values())
-    return STEPS_MIN + STEPS_PER_CHAR * sum(map(len, texts))
+    return _steps_max(sum(map(len, texts)))
+
+
+def _steps_max(chars: int) -> int:
+    return STEPS_MIN + STEPS_PER_CHAR * chars
 
 
 class TooManySteps(JMESPathError):

@@ -83,14 +83,18 @@ class Deduplication:
         self._writer, self._payloads = log.writer, log.payloads
         self._delays = delays
 
-    def append(self, topic: Topic, queue: int, sendings: Sequence[Sending]) -> None:
+    def append(self, topic: Topic, queue: int, sendings: Sequence[Sending]) -> bool:
         """Stores messages in one queue as one entry, and sets their results; for a message whose id is taken, the place
-        of the first one. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises
+        of the first one. False: some are not known to be stored, and those without a result were not tried, since they
+        could overtake these. Ids must differ, `TRANSACTION_ITEMS_MAX` at most; messages may have none. Raises
         TopicNotFound."""
         firsts: dict[bytes, int | StoreUnavailable] = {}
         while left := [sending for sending in sendings if sending.result is None]:
             for sending, record in self._append(topic, queue, left):
                 sending.result = self._produced(topic, record, firsts)
+            if any(sending.result and sending.result.error for sending in left):
+                return False
+        return True
 
     def delay(self, topic: Topic, waiting: Waiting) -> Produced:
         """Stores a delayed message with a dedup id. Message and record are one transaction, so there is never anything

@@ -158,11 +158,14 @@ class Producer:
 
     def _append_deduplicated(self, topic: Topic, choice: QueueChoice, queue: int, together: Sequence[Sending]) -> None:
         """Stores messages with dedup ids, and those that share their entries. They stay in their queue if it fails,
-        since other callers may be completing the entry there."""
-        for part in _parts(together):
-            self._deduplication.append(topic, queue, part)
-            for result in [sending.result for sending in part if sending.result]:
-                choice.note(result.queue, has_failed=result.error is not None)
+        since other callers may be completing the entry there; none is stored before an earlier one is known to be."""
+        is_whole = all(self._deduplication.append(topic, queue, part) for part in _parts(together))
+        for result in [sending.result for sending in together if sending.result]:
+            choice.note(result.queue, has_failed=result.error is not None)
+        if not is_whole:
+            held_back = StoreUnavailable(f"an earlier message of this request is not stored in queue {queue}")
+            for sending in together:
+                sending.result = sending.result or Produced(queue, error=held_back)
 
     def _append(
         self,

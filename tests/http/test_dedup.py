@@ -10,7 +10,7 @@ import pytest
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, TRANSACTION_ITEMS_MAX
 from tests.support.client import Client, Topic, bodies
-from tests.support.troubled_store import Trouble, TroubledStore, unavailable, unknown
+from tests.support.troubled_store import Trouble, TroubledStore, throttled_queue, unavailable, unknown
 
 BIG = random.Random(1).randbytes(3_000).hex()
 
@@ -258,3 +258,39 @@ def test_a_delayed_produce_that_failed_anywhere_is_repeated_and_waits_once(
     waiting = topic.client.get(f"{topic.path}/delayed").json["messages"]
     assert {each["message_id"] for each in waiting} == {each["message_id"] for each in first}
     assert len(waiting) == 2
+
+
+# -- order in one request ---------------------------------------------------------------------------------------------
+
+
+def test_no_message_overtakes_one_whose_first_request_was_cut_short(topic: Topic, store: TroubledStore) -> None:
+    store.before = throttled_queue(0)
+    assert topic.client.post("/topics/orders/messages", messages=[{"body": "a", "dedup_id": "x"}]).status == 503
+    store.before = _once(throttled_queue(0))
+    another = Topic(topic.client.another(), "orders")
+    batch = [{"body": "a", "dedup_id": "x"}, {"body": "b", "dedup_id": "y"}]
+    assert another.client.post("/topics/orders/messages", messages=batch).status == 503
+    assert topic.read()["messages"] == []
+    another.produce(*batch)
+    assert bodies(topic.read()["messages"]) == ["a", "b"]
+
+
+def test_no_message_overtakes_those_of_another_transaction(topic: Topic, store: TroubledStore) -> None:
+    batch = [{"body": str(number), "dedup_id": str(number)} for number in range(2 * TRANSACTION_ITEMS_MAX)]
+    store.before = _once(unavailable("write_together"))
+    assert topic.client.post("/topics/orders/messages", messages=batch).status == 503
+    assert topic.read()["messages"] == []
+    topic.produce(*batch)
+    assert bodies(topic.read(limit=1_000)["messages"]) == [message["body"] for message in batch]
+
+
+def _once(trouble: Trouble) -> Trouble:
+    """The first request that meets the trouble is the last."""
+    met: list[Exception] = []
+
+    def once(verb: str, about: Any) -> Exception | None:
+        error = None if met else trouble(verb, about)
+        met.extend([error] if error else [])
+        return error
+
+    return once
