@@ -13,6 +13,7 @@ from infra import packaging
 from infra.addresses import addresses
 from infra.aws import Aws
 from infra.code_bucket import CodeBucket
+from infra.emulating import for_emulators
 from infra.errors import Stop
 from infra.naming import with_names
 from infra.stack import NOT_THERE, Change, Ending, Event, Stack
@@ -30,7 +31,8 @@ def deploy(aws: Aws, stage: Stage, own: Sequence[Path], says_yes: bool) -> None:
     bucket = CodeBucket(aws, stage)
     bucket.ensure()
     known = {"AWS::StackName": stack.name, "AWS::AccountId": aws.account, "AWS::Region": aws.region}
-    url = bucket.put(package.code.read_bytes(), with_names(package.template, known))
+    template = with_names(package.template, known)
+    url = bucket.put(package.code.read_bytes(), for_emulators(template) if aws.endpoint else template)
     _change(stack, url, {"application": "decant", "stage": stage.name}, says_yes)
     _tell(aws, stage, stack)
 

@@ -57,7 +57,7 @@ class Package:
 
 def package(stage: Stage, own: Sequence[Path], region: str, out: Path = PACKAGES) -> Package:
     """`own`: the deployer's files, laid over the stage in this order."""
-    over = layers(stage, own)  # first, since mistakes are there
+    complete({}, stage, own)  # mistakes are there: better now than after the work
     folder = out / stage.name
     folder.mkdir(parents=True, exist_ok=True)
     installed = install(out)
@@ -67,18 +67,19 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path = PACKAGES
         _lay_out(task, installed, runtime)
         _compile(task)
         _zip(task, folder / CODE)
-    template: Template = reduce(merged, over, generated)
+    template = complete(generated, stage, own)
     (folder / TEMPLATE).write_text(json.dumps(template, indent=1) + "\n")
     return Package(folder / CODE, template)
 
 
-def layers(stage: Stage, own: Sequence[Path]) -> list[Template]:
-    """What is laid over the template of Chalice, in this order: parts, settings and template of the stage, own files.
-    Raises Stop if one cannot be read."""
+def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
+    """What Chalice generates, and laid over it, in this order: the parts, the settings and the template of the stage,
+    the deployer's files. Raises Stop if one cannot be read."""
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
-    return [*map(load, parts), environment, stage.template, *map(load, own)]
+    whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *map(load, own)], generated)
+    return whole
 
 
 # -- what others made -------------------------------------------------------------------------------------------------

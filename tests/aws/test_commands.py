@@ -57,7 +57,7 @@ def test_an_unknown_profile_is_named(capsys: pytest.CaptureFixture[str], monkeyp
 def test_an_unknown_stage_is_refused(capsys: pytest.CaptureFixture[str], command: str) -> None:
     code, said = _said(capsys, command, "--stage", "stagging")
     assert code == 1
-    assert said.startswith("decant: there is no stage 'stagging'; stages are dev, prod")
+    assert said.startswith("decant: there is no stage 'stagging'; stages are dev, local, prod")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,13 @@ def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> N
     assert (tmp_path / "packages/dev/code.zip").read_bytes() == package.code.read_bytes()
 
 
+def test_versions_of_everything_installed_are_given(package: Package) -> None:
+    installed = next(package.code.parent.parent.glob("installed-*"))
+    names = {path.name.removesuffix(".dist-info").replace("_", "-").lower() for path in installed.glob("*.dist-info")}
+    given = (ROOT / "constraints.txt").read_text().splitlines()
+    assert names == {line.replace("==", "-").replace("_", "-").lower() for line in given if not line.startswith("#")}
+
+
 def test_nothing_is_compiled_at_a_cold_start(unpacked: Path) -> None:
     """Byte code is used as it is: its flags say that nothing need be compared."""
     sources = [path for path in unpacked.rglob("*.py") if path.stat().st_size]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.emulating import ANY, METHODS, for_emulators
 from infra.errors import Stop
-from infra.merging import merged
-from infra.packaging import layers
+from infra.packaging import complete
 from infra.stage import STAGES, Stage, read_stage
 
 
@@ -20,8 +19,7 @@ def _stage(folder: Path, text: str) -> Stage:
 
 
 def _whole(stage: Stage, own: list[Path]) -> dict[str, Any]:
-    generated: dict[str, Any] = {"Resources": {"Extra": {"Type": "A"}}}
-    return reduce(merged, layers(stage, own), generated)
+    return complete({"Resources": {"Extra": {"Type": "A"}}}, stage, own)
 
 
 @pytest.mark.parametrize("path", sorted(STAGES.glob("*.yaml")), ids=lambda path: path.stem)
@@ -72,3 +70,14 @@ def test_files_of_the_deployer_change_what_stages_say(tmp_path: Path) -> None:
     resources = _whole(stage, own)["Resources"]
     assert resources["Queue"] == {"Type": "A", "Properties": {"Size": 2, "Color": "blue"}}
     assert resources["Extra"] == {"Type": "B"}
+
+
+def test_emulators_get_each_method_where_any_is_taken() -> None:
+    paths = {"/any": {ANY: {"x": 1}}, "/one": {"get": {"x": 2}}, "/both": {ANY: {"x": 3}, "get": {"x": 4}}}
+    api = {"Type": "AWS::Serverless::Api", "Properties": {"DefinitionBody": {"paths": paths, "swagger": "2.0"}}}
+    resources = for_emulators({"Resources": {"RestAPI": api, "Other": {"Type": "A"}}})["Resources"]
+    body = resources["RestAPI"]["Properties"]["DefinitionBody"]
+    assert body["paths"]["/any"] == {method: {"x": 1} for method in METHODS}
+    assert body["paths"]["/one"] == {"get": {"x": 2}}
+    assert body["paths"]["/both"] == {method: {"x": 3} for method in METHODS} | {"get": {"x": 4}}
+    assert resources["Other"] == {"Type": "A"}
