@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+import app as functions
 from app import app
 from chalicelib import wiring
 from chalicelib.access.rights import VERBS
-from chalicelib.api import OPERATIONS
+from chalicelib.api import OPERATIONS, Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
@@ -36,7 +37,9 @@ def by(front: Callable[[Sent], Json]) -> Way:
     def ask(client: Client, method: str, path: str, body: Any) -> Answer:
         wiring.use(client.api)
         response = app(front(Sent(method, path, client.encoded(body), **client.credentials())), None)
-        return Answer(response["statusCode"], response["headers"], response["body"].encode())
+        lists = response.get("multiValueHeaders") or {}
+        headers = response.get("headers") or {name: values[0] for name, values in lists.items()}
+        return Answer(response["statusCode"], headers, response["body"].encode())
 
     return ask
 
@@ -45,7 +48,7 @@ def by_make_run(client: Client, method: str, path: str, body: Any) -> Answer:
     return client.ask(method, path, body)
 
 
-WAYS: list[Way] = [by(events.rest), by(events.url), by_make_run]
+WAYS: dict[str, Way] = {**{name: by(front) for name, front in events.FRONTS.items()}, "make run": by_make_run}
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +103,7 @@ def is_allowed(name: str, rights: str) -> bool:
     }[rights]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("rights", RIGHTS)
 def test_an_operation_needs_its_right_in_its_place(rights: str, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)
@@ -121,7 +124,7 @@ def _destroys(name: str) -> bool:
     return name.startswith("delete")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_without_a_token_only_health_answers(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     provoked = Provoked(monkeypatch)
     before = items(provoked.store)
@@ -133,6 +136,56 @@ def test_without_a_token_only_health_answers(way: Way, monkeypatch: pytest.Monke
 
 def test_every_operation_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Provoked(monkeypatch).requests.keys() == EVERYTHING.keys()
+
+
+# -- direct invocation ------------------------------------------------------------------------------------------------
+
+FUNCTIONS = ("produce", "pop", "ack", "nack", "extend", "bury", "request", "reply")
+HAS_TOKEN, NEEDS_TOKEN = Demand(requests=True), Demand(requests=True, invocations=True)
+
+
+def invoked(provoked: Provoked, name: str, demand: Demand, **more: Any) -> tuple[int, str] | None:
+    """Status and code of a refusal by the function; None if the caller was let in."""
+    wiring.use(Api(provoked.client.api.service, demand))
+    names = {"topic": "orders", "group": "billing", "correlation_id": provoked.correlation_id}
+    named = {kind: names[kind] for kind in OPERATIONS[name].path_names}
+    result = getattr(functions, name)({**named, **(provoked.requests[name][2] or {}), **more}, None)
+    problem = result.get("error", {"status": 200})
+    return (problem["status"], problem["code"]) if problem["status"] in (401, 403) else None
+
+
+@pytest.mark.parametrize("demand", [HAS_TOKEN, NEEDS_TOKEN])
+@pytest.mark.parametrize("rights", RIGHTS)
+def test_a_function_needs_the_rights_of_its_operation(
+    rights: str, demand: Demand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provoked = Provoked(monkeypatch)
+    token = provoked.client.make_token(*RIGHTS[rights])
+    for name in FUNCTIONS:
+        expected = None if is_allowed(name, rights) else FORBIDDEN
+        assert invoked(provoked, name, demand, token=token) == expected, name
+
+
+def test_who_invokes_a_function_needs_no_token_unless_the_stage_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    assert {invoked(provoked, name, NEEDS_TOKEN) for name in FUNCTIONS} == {UNAUTHENTICATED}
+    assert {invoked(provoked, name, HAS_TOKEN) for name in FUNCTIONS} == {None}
+
+
+@pytest.mark.parametrize("token", ["", "nonsense", "Bearer x", "a" * 9_000, "dct_\n"])
+def test_a_bad_token_in_an_event_is_401_although_none_is_needed(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert invoked(Provoked(monkeypatch), "pop", HAS_TOKEN, token=token) == UNAUTHENTICATED
+
+
+@pytest.mark.parametrize("front", events.FRONTS.values(), ids=events.FRONTS)
+def test_a_request_that_a_function_serves_needs_a_token(
+    front: Callable[[Sent], Json], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A front sends long polls to `pop`: IAM has let the front in, not the caller."""
+    provoked = Provoked(monkeypatch)
+    wiring.use(Api(provoked.client.api.service, HAS_TOKEN))
+    response = functions.pop(front(Sent("POST", "/topics/orders/groups/billing/pop", b"{}")), None)
+    assert (response["statusCode"], "Unauthenticated" in response["body"]) == (401, True)
 
 
 def items(store: MemoryStore) -> Any:
