@@ -21,7 +21,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from infra import slimming
+from infra import slimming, sources
 from infra.errors import Stop
 from infra.merging import Template, load, merged
 from infra.stage import PARTS, Stage
@@ -74,11 +74,12 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path = PACKAGES
 
 def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template:
     """What Chalice generates, and laid over it, in this order: the parts, the settings and the template of the stage,
-    the deployer's files. Raises Stop if one cannot be read."""
+    the deployer's files. Raises Stop if one cannot be read, or a source of events is wrong."""
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
     whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *map(load, own)], generated)
+    sources.check(whole)
     return whole
 
 
