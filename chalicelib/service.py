@@ -9,6 +9,7 @@ from chalicelib.access import Access
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import Configured, SigningKey
+from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
@@ -50,9 +51,14 @@ class Service:
         self.delays = Delays(env, log)
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
         self.outside, self.wakes = outside, Wakes(runtime, outside)
-        self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.wakes.stored)
+        self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
         self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
+
+    def stored(self, topic: Topic) -> None:
+        """Messages were stored in the topic, or are ready again: those who wait for them hear of it."""
+        self.consuming.waiters.stored(topic.id)
+        self.wakes.stored(topic)
 
     @cached_property
     def admin(self) -> Admin:

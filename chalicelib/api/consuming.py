@@ -164,6 +164,7 @@ def nack(service: Service, topic: Topic, group_name: str, request: NackRequest) 
 
     They are delivered again later, or go to the dead letters when this was their last attempt."""
     failed = service.consuming.nack(topic, group_name, request.receipts, request.delay_ms, request.reason)
+    service.consuming.waiters.stored(topic.id)  # when the retry is due
     return _outcome("nacked", request.receipts, failed)
 
 

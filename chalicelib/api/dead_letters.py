@@ -62,7 +62,7 @@ def redrive_dead(service: Service, topic: Topic, group_name: str, request: Redri
     most, and brings back no more than a queue has room for: call again while `remaining` is not 0."""
     redrive, ids = service.dead_letters.redrive, request.message_ids
     result = redrive.all(topic, group_name) if ids is None else redrive.some(topic, group_name, ids)
-    service.wakes.stored(topic)
+    service.stored(topic)
     return result.as_json()
 
 

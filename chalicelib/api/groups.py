@@ -142,7 +142,7 @@ def reset_group(service: Service, topic: Topic, group_name: str, request: ResetR
     if isinstance(request.to, tuple):
         parse_queue(request.to[0], topic.readers, Label("to.queue"))
     details = service.admin.groups.reset(topic, group_name, request.to)
-    service.wakes.stored(topic)
+    service.stored(topic)
     return _details(topic, details)
 
 

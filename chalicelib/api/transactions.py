@@ -107,7 +107,7 @@ def commit_transaction(service: Service, topic: Topic, transaction_id: str) -> J
     `queue` are given theirs now. `offset` is null where a message cannot be found: it has expired since, or was
     cancelled while it waited for a commit that had died."""
     results = service.transactions.decisions.commit(topic, transaction_id)
-    service.wakes.stored(topic)
+    service.stored(topic)
     return {"messages": [produced(result) for result in results]}
 
 

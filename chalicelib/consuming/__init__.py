@@ -21,5 +21,5 @@ class Consuming:
         claimer = Claimer(env, log, cursors, dead_letters.burial)
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
         self.popper, self.settler = Popper(env, views, claimer, deliverer, settler), settler
-        self.pop = self.popper.pop
+        self.pop, self.waiters = self.popper.pop, self.popper.waiters
         self.ack, self.nack, self.bury, self.extend = settler.ack, settler.nack, settler.bury, settler.extend

@@ -19,6 +19,7 @@ from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView, ViewReader
+from chalicelib.consuming.waiters import Place, Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
 from chalicelib.telemetry.record import count
 
@@ -27,9 +28,6 @@ PROMOTED_QUEUES_MAX = 4
 HOME_MS = SECOND_MS
 """A pop prefers the queue whose acks it carries, since they are free there, unless another queue has waited longer by
 this much, or twice as long: fresh messages must not become late."""
-POLL_MS_MIN = 10
-POLL_MS_MAX = 200
-"""A waiting pop looks again after this long, growing from the first to the second; earlier, when something is due."""
 
 
 @dataclass(slots=True)
@@ -51,6 +49,7 @@ class Popper:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
         self._throttle = Throttle(env)
+        self.waiters = Waiters(env.runtime)
 
     def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
         """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
@@ -59,13 +58,16 @@ class Popper:
         Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
         expire by themselves."""
         topic = self._with_zone(topic, ask.zone)
+        with self.waiters.waiting(Place(topic.id, group_name, ask.consumer_id), ask.wait_ms) as waiter:
+            return self._pop(topic, group_name, ask, waiter)
+
+    def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
-        give_up_at = deadline.wait_until_ms(self._runtime.uptime() + ask.wait_ms)
-        pause_ms = POLL_MS_MIN
         strong = ask.attempt_id is not None
         promoted: set[int] = set()
         promotions = 0
         while True:
+            waiter.listen()
             view = self._look(topic, group_name, ask, strong, promoted)
             promotions += bool(view.due())
             try:
@@ -83,12 +85,11 @@ class Popper:
                 break
             if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
                 continue
-            if self._runtime.uptime() >= give_up_at:
+            if waiter.is_over():
                 break
-            self._wait(view, min(pause_ms, give_up_at - self._runtime.uptime()))
+            waiter.rest(view.next_ready_at_ms(), is_held=view.is_held(self._runtime.now()))
             if deadline.is_abandoned():
                 break
-            pause_ms = min(2 * pause_ms, POLL_MS_MAX)
             # another instance may just have stored the first delayed message, or the topic has more queues
             topic = self._catalogue.refreshed(topic) if topic.delays else self._catalogue.glanced_at(topic)
         popped.failed = failed
@@ -120,15 +121,6 @@ class Popper:
         promoted.add(queue)
         self._views.promote(view.queues[queue])
         return view
-
-    def _wait(self, view: GroupView, pause_ms: int) -> None:
-        """Sleeps this long, but not past the next known due time."""
-        ready_at_ms = view.next_ready_at_ms()
-        if ready_at_ms is not None:
-            pause_ms = min(pause_ms, ready_at_ms - self._runtime.now())
-        pause_ms = max(1, pause_ms)
-        self._runtime.sleep(pause_ms)
-        deadline.has_waited(pause_ms)
 
     def _repeated(self, group_view: GroupView) -> Popped | None:
         """The messages that an earlier call with this `attempt_id` leased and still holds."""

@@ -142,6 +142,10 @@ class GroupView:
         due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]
         return [queue for _, queue in sorted(due) if queue not in besides]
 
+    def is_held(self, now: int) -> bool:
+        """Whether messages are ready; a pop that takes none of them is held back."""
+        return any(view.waiting_since(now) is not None for view in self.queues)
+
     def next_ready_at_ms(self) -> int | None:
         """When a pop can take the next known message: a delayed one, a retry, one whose lease expires, or one that is
         left to another zone until then."""

@@ -7,7 +7,6 @@ import json
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,7 +33,7 @@ RESET = struct.pack("ii", 1, 0)
 """Has `close` reset the connection at once."""
 
 looked = threading.Semaphore(0)
-"""Is released each time a pop has ended, whether or not its client waits for the answer."""
+"""Is released each time a pop has looked, and begins to wait."""
 
 
 ended = threading.Semaphore(0)
@@ -48,14 +47,19 @@ def watched(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
     return answer
 
 
-def sleep(ms: int) -> None:
-    looked.release()
-    time.sleep(ms / 1_000)
+class WatchedBell:
+    def __init__(self) -> None:
+        self._rung = threading.Event()
+        self.ring = self._rung.set
+
+    def wait(self, ms: int) -> None:
+        looked.release()
+        self._rung.wait(ms / 1_000)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
-    wiring.use(Api(Service(MemoryStore(), replace(system(), sleep=sleep))))
+    wiring.use(Api(Service(MemoryStore(), replace(system(), make_bell=WatchedBell))))
     listening = Server(0, watched, is_poll=is_poll)
     serving = threading.Thread(target=listening.serve_forever, daemon=True)
     serving.start()

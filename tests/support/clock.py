@@ -60,4 +60,5 @@ class Bell:
         self.has_rung = True
 
     def wait(self, ms: int) -> None:
-        self._clock.sleep(ms, self)
+        if not self.has_rung:
+            self._clock.sleep(ms, self)

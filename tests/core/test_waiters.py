@@ -1,0 +1,99 @@
+"""Pops that wait in one instance: who hears of what is stored there."""
+
+from __future__ import annotations
+
+from chalicelib.consuming.waiters import IDLE_POLL_MS_MAX, POLL_MS_MAX, Place, Waiter, Waiters
+from tests.support.clock import Clock
+
+WAIT_MS = 20_000
+BILLING, SHIPPING, ELSEWHERE = Place("t", "billing", None), Place("t", "shipping", None), Place("u", "billing", None)
+
+
+def rested_ms(clock: Clock, waiter: Waiter, ready_at_ms: int | None = None, is_held: bool = False) -> int:
+    began_ms = clock.ms
+    waiter.rest(ready_at_ms, is_held)
+    return clock.ms - began_ms
+
+
+def test_one_pop_of_each_group_hears_of_a_message() -> None:
+    waiters = Waiters(Clock().runtime())
+    with (
+        waiters.waiting(BILLING, WAIT_MS) as first,
+        waiters.waiting(BILLING, WAIT_MS) as second,
+        waiters.waiting(SHIPPING, WAIT_MS) as other,
+        waiters.waiting(ELSEWHERE, WAIT_MS) as elsewhere,
+    ):
+        waiters.stored("t")
+        assert [waiter.was_told for waiter in (first, second, other, elsewhere)] == [True, False, True, False]
+    waiters.stored("t")  # nobody waits any more
+
+
+def test_every_consumer_of_a_broadcast_group_hears_of_a_message() -> None:
+    waiters = Waiters(Clock().runtime())
+    with (
+        waiters.waiting(Place("t", "all", "ann"), WAIT_MS) as ann,
+        waiters.waiting(Place("t", "all", "bob"), WAIT_MS) as bob,
+    ):
+        waiters.stored("t")
+        assert ann.was_told
+        assert bob.was_told
+
+
+def test_who_was_told_tells_the_next_when_it_leaves() -> None:
+    """It may not have taken all there was, or not have looked any more."""
+    waiters = Waiters(Clock().runtime())
+    with waiters.waiting(BILLING, WAIT_MS) as first:
+        pass
+    assert not first.was_told
+    leaving = waiters.waiting(BILLING, WAIT_MS)
+    leaving.__enter__()
+    with waiters.waiting(BILLING, WAIT_MS) as second:
+        waiters.stored("t")
+        assert not second.was_told
+        leaving.__exit__(None, None, None)
+        assert second.was_told
+
+
+def test_a_rest_ends_at_once_when_something_is_stored_during_it() -> None:
+    clock = Clock()
+    waiters = Waiters(clock.runtime())
+    with waiters.waiting(BILLING, WAIT_MS) as waiter:
+        waiter.listen()
+        clock.sleep(9_000)
+        clock.at(clock.ms + 700, lambda: waiters.stored("t"))
+        assert rested_ms(clock, waiter) == 700
+
+
+def test_a_message_stored_during_a_look_ends_the_rest_after_it() -> None:
+    clock = Clock()
+    waiters = Waiters(clock.runtime())
+    with waiters.waiting(BILLING, WAIT_MS) as waiter:
+        clock.sleep(9_000)
+        waiter.listen()
+        waiters.stored("t")
+        assert rested_ms(clock, waiter) == 0
+        waiter.listen()
+        assert rested_ms(clock, waiter) == IDLE_POLL_MS_MAX
+
+
+def test_rests_grow_with_the_silence_and_end_at_what_is_due() -> None:
+    clock = Clock()
+    waiter = Waiter(clock.runtime(), WAIT_MS)
+    rests = []
+    while not waiter.is_over():
+        waiter.listen()
+        rests.append(rested_ms(clock, waiter))
+    assert rests[:6] == [10, 20, 40, 80, 160, POLL_MS_MAX]
+    assert max(rests) == IDLE_POLL_MS_MAX
+    assert sum(rests) == WAIT_MS
+    waiter = Waiter(clock.runtime(), WAIT_MS)
+    clock.sleep(9_000)
+    assert rested_ms(clock, waiter, ready_at_ms=clock.ms + 33) == 33
+
+
+def test_a_pop_that_does_not_wait_is_told_nothing() -> None:
+    waiters = Waiters(Clock().runtime())
+    with waiters.waiting(BILLING, 0) as waiter:
+        assert waiter.is_over()
+        waiters.stored("t")
+        assert not waiter.was_told
