@@ -28,7 +28,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy test lint soak bench emulators emulators-if-possible aws-tools clean
+.PHONY: help run export pipeline package deploy undeploy token test lint soak bench emulators emulators-if-possible aws-tools clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -48,6 +48,9 @@ deploy: $(VENV)/.run ## show what would change in STAGE (dev) in AWS, ask, and c
 
 undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are kept
 	@$(BIN)/python -m infra undeploy $(DEPLOYMENT) $(SURE)
+
+token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
+	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
 test: lint emulators-if-possible aws-tools ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from infra import deploying, packaging
+from infra import deploying, packaging, tokens
 from infra.aws import Aws, explained
 from infra.errors import Stop
 from infra.stage import read_stage
@@ -46,19 +46,24 @@ def _failed(reason: str, code: int) -> int:
 
 def _package(given: argparse.Namespace) -> None:
     region = given.region or os.environ.get("AWS_DEFAULT_REGION") or REGION
-    made = packaging.package(read_stage(given.stage), given.infra, region)
+    made = packaging.package(read_stage(given.stage), given.infra, region, given.out)
     print(f"{made.code}: {made.code.stat().st_size / 1e6:.2f} MB, sha256 {made.hash}")
     print(made.code.with_name(packaging.TEMPLATE))
 
 
 def _deploy(given: argparse.Namespace) -> None:
     stage = read_stage(given.stage)
-    deploying.deploy(Aws(given.region), stage, given.infra, given.yes)
+    deploying.deploy(Aws(given.region), stage, given.infra, given.out, given.yes)
 
 
 def _undeploy(given: argparse.Namespace) -> None:
     stage = read_stage(given.stage)
     deploying.undeploy(Aws(given.region), stage, given.yes)
+
+
+def _token(given: argparse.Namespace) -> None:
+    stage = read_stage(given.stage)
+    tokens.make_token(Aws(given.region), stage, given.name, given.rights)
 
 
 def _parser() -> Parser:
@@ -67,11 +72,15 @@ def _parser() -> Parser:
     package = _command(commands, "package", "make the zip and the template of a stage, in packages/<stage>")
     deploy = _command(commands, "deploy", "package a stage, show what would change in AWS, and carry it out")
     undeploy = _command(commands, "undeploy", "remove a stage; its table and buckets are kept")
+    token = _command(commands, "token", "make a token for a deployed stage, and print it as JSON, this once")
+    token.add_argument("--name", required=True, help="to know it by in lists")
+    token.add_argument("--rights", required=True, metavar="JSON", help=f"such as {tokens.EXAMPLE}")
     for command in (package, deploy):
         command.add_argument("--infra", type=Path, action="append", default=[], metavar="FILE", help=OWN)
+        command.add_argument("--out", type=Path, default=packaging.PACKAGES, metavar="DIR", help="(default: packages)")
     for command in (deploy, undeploy):
         command.add_argument("--yes", action="store_true", help="do not ask")
-    for command, run in ((package, _package), (deploy, _deploy), (undeploy, _undeploy)):
+    for command, run in ((package, _package), (deploy, _deploy), (undeploy, _undeploy), (token, _token)):
         command.set_defaults(run=run)
     return made
 

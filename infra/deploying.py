@@ -21,12 +21,12 @@ from infra.stage import Stage
 from infra.telling import Progress, ask, say, show
 
 
-def deploy(aws: Aws, stage: Stage, own: Sequence[Path], says_yes: bool) -> None:
+def deploy(aws: Aws, stage: Stage, own: Sequence[Path], out: Path, says_yes: bool) -> None:
     """Packages, shows what would change, asks, and carries it out. Raises Stop if it fails or is declined."""
     stack = Stack(aws.client("cloudformation"), stage.stack)
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
     stack.check_ready()
-    package = packaging.package(stage, own, aws.region)
+    package = packaging.package(stage, own, aws.region, out)
     say(f"packaged {package.code.stat().st_size / 1e6:.1f} MB")
     bucket = CodeBucket(aws, stage)
     bucket.ensure()

@@ -55,9 +55,10 @@ class Package:
         return hashlib.sha256(self.code.read_bytes()).hexdigest()
 
 
-def package(stage: Stage, own: Sequence[Path], region: str, out: Path = PACKAGES) -> Package:
+def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Package:
     """`own`: the deployer's files, laid over the stage in this order."""
     complete({}, stage, own)  # mistakes are there: better now than after the work
+    out = out.resolve()
     folder = out / stage.name
     folder.mkdir(parents=True, exist_ok=True)
     installed = install(out)

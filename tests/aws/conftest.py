@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from infra import packaging
 from infra.packaging import Package
 from infra.stage import read_stage
+from tests.support import deployment
 from tests.support import ministack as emulator
+from tests.support.deployment import Deployment
 from tests.support.ministack import REGION, Ministack
 
 
@@ -21,6 +24,18 @@ def ministack() -> Iterator[Ministack]:
 
 
 @pytest.fixture(scope="session")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where packages are made."""
+    return tmp_path_factory.mktemp("packages")
+
+
+@pytest.fixture(scope="session")
+def package(packages: Path) -> Package:
     """The zip and the template of the stage dev."""
-    return packaging.package(read_stage("dev"), [], REGION, tmp_path_factory.mktemp("packages"))
+    return packaging.package(read_stage("dev"), [], REGION, packages)
+
+
+@pytest.fixture(scope="session")
+def deployed(ministack: Ministack, packages: Path) -> Deployment:
+    """The stage `local`, deployed, with a first token that may do everything."""
+    return deployment.deploy(ministack, packages).with_token(deployment.new_token(ministack, "first"))
