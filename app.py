@@ -115,3 +115,6 @@ def export(_event: Any) -> Json:
 def push(event: Json, _context: Any) -> None:
     """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
     wiring.api().service.pushing.run(event["topic"], event["is_staying"])
+
+
+wiring.start()

@@ -1,5 +1,5 @@
-"""Chooses the real parts: the store, the clock, the signing key. They are built at the first request, since packaging
-imports the application too.
+"""Chooses the real parts: the store, the clock, the signing key. They are built when a function of Lambda starts, and
+elsewhere at the first request, since packaging imports the application too.
 
 Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
 (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or `DECANT_SIGNING_KEY_FROM` (where
@@ -14,6 +14,7 @@ what boto3 reads.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -35,6 +36,8 @@ TABLE_DEFAULT = "decant"
 
 _HOOKS = SendHooks()
 
+_log = logging.getLogger("decant")
+
 
 class _Instance:
     """The one instance of the service in this process."""
@@ -48,11 +51,26 @@ class _Instance:
 def api() -> Api:
     with _Instance.lock:
         if _Instance.api is None:
-            _Instance.api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()), demand())
-            if is_logging():
-                table = table_name() if is_deployed() else None
-                _Instance.api.service.telemetry.log_to(_to_stdout, table)
+            _Instance.api = _built()
         return _Instance.api
+
+
+def _built() -> Api:
+    api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()), demand())
+    if is_logging():
+        api.service.telemetry.log_to(_to_stdout, table_name() if is_deployed() else None)
+    return api
+
+
+def start() -> None:
+    """Builds the instance while a function starts, when it has more of a processor than a request to a small function
+    has. What goes wrong is logged: then each request tries again, and is answered with a problem. Elsewhere, as while
+    the application is packaged, it does nothing."""
+    if is_deployed() and not _is_in_chalice():
+        try:
+            api()
+        except Exception as error:  # noqa: BLE001 - a function that does not start answers nothing
+            _log.exception("the service cannot be built: %s", error)
 
 
 def telemetry() -> Telemetry | None:
@@ -71,6 +89,11 @@ def is_logging() -> bool:
 
 def is_deployed() -> bool:
     return "AWS_LAMBDA_FUNCTION_NAME" in os.environ
+
+
+def _is_in_chalice() -> bool:
+    """Whether a command of Chalice imports the application: to package it, or to serve it here."""
+    return os.environ.get("AWS_CHALICE_CLI_MODE") == "true"
 
 
 def _to_stdout(line: str) -> None:
@@ -194,7 +217,7 @@ def export() -> dict[str, Any]:
 def is_embedded() -> bool:
     """Whether the embedded store is chosen: explicitly, or by `chalice local` without an endpoint."""
     chosen = os.environ.get("DECANT_STORE")
-    is_local = os.environ.get("AWS_CHALICE_CLI_MODE") == "true" and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
+    is_local = _is_in_chalice() and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
     return chosen == "embedded" or (chosen is None and is_local)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +40,11 @@ def package(packages: Path) -> Package:
 def deployed(ministack: Ministack, packages: Path) -> Deployment:
     """The stage `local`, deployed, with a first token that may do everything."""
     return deployment.deploy(ministack, packages).with_token(deployment.new_token(ministack, "first"))
+
+
+@pytest.fixture(scope="session")
+def unpacked(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("task")
+    with zipfile.ZipFile(package.code) as made:
+        made.extractall(folder)
+    return folder

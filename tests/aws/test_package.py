@@ -6,7 +6,6 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from tests.support.ministack import ROOT
 
 PACKAGE_BYTES_MAX = 5_000_000
 """A large package makes cold starts slow."""
-
-
-@pytest.fixture(scope="module")
-def unpacked(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("task")
-    with zipfile.ZipFile(package.code) as made:
-        made.extractall(folder)
-    return folder
 
 
 def test_it_is_small(package: Package) -> None:

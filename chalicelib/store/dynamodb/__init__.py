@@ -1,1 +1,1 @@
-"""The store on DynamoDB and S3. In `chalicelib`, only this package imports boto3, with the first request."""
+"""The store on DynamoDB and S3. In `chalicelib`, only this package imports boto3, once the service is built."""
