@@ -86,7 +86,7 @@ class Service:
         """Imported by the first call that needs it: few groups are pushed."""
         from chalicelib.push.pushing import Pushing
 
-        return Pushing(self.env, self.consuming, self.outside)
+        return Pushing(self.env, self.signing_key, self.consuming, self.outside)
 
     @cached_property
     def sweeps(self) -> Sweeps:

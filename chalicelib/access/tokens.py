@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +14,7 @@ from chalicelib.base.errors import InvalidField, TokenNotFound
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import TOKEN_SECRETS_MAX
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.signing_key import SigningKey
+from chalicelib.catalogue.signing_key import SigningKey, derived
 from chalicelib.store import Keys
 from chalicelib.store.paging import page
 from chalicelib.table import keys
@@ -92,5 +90,5 @@ class Tokens:
 def secret_access_key(token_id: str, generation: int, key: bytes) -> str:
     """The secret with which clients sign their requests. Who checks a signature needs the secret itself, so a hash of
     it would not do; it is derived from the service's key instead, and the table holds nothing secret."""
-    content = f"access-key\0{token_id}\0{generation}".encode()
-    return base64url.encoded(hmac.digest(key, content, hashlib.sha256))[:_ACCESS_KEY_CHARS]
+    secret = derived(key, b"access-key", f"{token_id}\0{generation}".encode())
+    return base64url.encoded(secret)[:_ACCESS_KEY_CHARS]

@@ -108,7 +108,7 @@ def split_url(url: str, label: Label) -> SplitResult:
 
 
 class Secret(NamedTuple):
-    """A key that signs what goes to a URL."""
+    """A key that signs what goes to a URL. `value`: the key, or the name of the signing key that it is derived from."""
 
     id: str
     value: bytes

@@ -19,6 +19,7 @@ from chalicelib.table.writes import Absent, Set, Write
 
 _SIGNATURE_BYTES = 16
 _KEY_BYTES = 32
+_NAME_BYTES = 8
 
 
 Configured = bytes | Callable[[], Sequence[bytes]] | None
@@ -35,8 +36,14 @@ class SigningKey:
 
     def __init__(self, env: Env, configured: Configured) -> None:
         self._store, self._runtime = env.store, env.runtime
+        self._given = configured
         self._configured = (lambda: (configured,)) if isinstance(configured, bytes) else configured
         self._kept: BoundedCache[bytes] = BoundedCache()
+
+    @property
+    def is_kept_elsewhere(self) -> bool:
+        """Whether keys can be replaced one by one, and the table has none."""
+        return callable(self._given)
 
     def of(self, topic_id: str) -> bytes:
         """The key that signs texts about this topic."""
@@ -65,6 +72,16 @@ class SigningKey:
         return bytes(self._store.write(making)["value"])
 
 
+def name_of(key: bytes) -> bytes:
+    """Tells a key from others, and tells nothing else of it."""
+    return derived(key, b"name", b"")[:_NAME_BYTES]
+
+
+def derived(key: bytes, domain: bytes, content: bytes) -> bytes:
+    """A secret of 32 bytes that follows from the key, so that it need not be stored."""
+    return hmac.digest(key, domain + b"\0" + content, hashlib.sha256)
+
+
 def signed(domain: bytes, content: bytes, key: bytes) -> str:
     return base64url.encoded(content + _signature(domain, content, key))
 
@@ -85,4 +102,4 @@ def checked(domain: bytes, text: str, *keys: bytes) -> bytes | None:
 
 
 def _signature(domain: bytes, content: bytes, key: bytes) -> bytes:
-    return hmac.digest(key, domain + b"\0" + content, hashlib.sha256)[:_SIGNATURE_BYTES]
+    return derived(key, domain, content)[:_SIGNATURE_BYTES]

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 import orjson
 
 from chalicelib import VERSION
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push, Secret, signing
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.push.outside import Answer, Outside
+from chalicelib.push.secrets import Keyring
 from chalicelib.telemetry.trace_context import shared
 
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the mark of a secret, not one
@@ -30,8 +32,20 @@ def secret_text(secret: Secret) -> str:
 
 
 class Courier:
-    def __init__(self, runtime: Runtime, outside: Outside) -> None:
-        self._runtime, self._outside = runtime, outside
+    def __init__(self, runtime: Runtime, outside: Outside, keyring: Keyring) -> None:
+        self._runtime, self._outside, self._keyring = runtime, outside, keyring
+
+    def demand_keys(self, group: Group, push: Push) -> None:
+        """Raises StoreUnavailable if calls are to be signed and no key is there: they are never sent unsigned."""
+        if push.url is not None:
+            self._signing(group, push)
+
+    def _signing(self, group: Group, push: Push) -> list[Secret]:
+        secrets = signing(group.secrets, push)
+        opened = self._keyring.opened(group.topic_id, secrets)
+        if secrets and not opened:
+            raise StoreUnavailable("the signing key was removed that its secrets come from: make a new secret")
+        return opened
 
     def send(self, topic_name: str, group: Group, push: Push, deliveries: Sequence[Delivery]) -> Answer:
         body = body_of(topic_name, group.name, deliveries)
@@ -39,7 +53,7 @@ class Courier:
             return self._outside.invoke(push.function, body, push.timeout_ms)
         message_ids = [delivery.stored.message_id for delivery in deliveries]
         headers = {"content-type": "application/json", "user-agent": f"Decant/{VERSION}"}
-        secrets = signing(group.secrets, push)
+        secrets = self._signing(group, push)
         headers |= shared([delivery.stored.message.properties for delivery in deliveries])
         headers |= signed(webhook_id(group.id, message_ids), self._runtime.now() // SECOND_MS, body, secrets)
         return self._outside.post(push.url or "", headers, body, push.timeout_ms)

@@ -26,6 +26,7 @@ from chalicelib.consuming.view import GroupView
 from chalicelib.push.courier import Courier
 from chalicelib.push.outcome import Outcome, judge
 from chalicelib.push.outside import Crew, Outside
+from chalicelib.push.secrets import Keyring
 from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 from chalicelib.table.writes import Refused
@@ -63,11 +64,11 @@ class _Run:
 
 
 class Dispatcher:
-    def __init__(self, env: Env, consuming: Consuming, outside: Outside) -> None:
+    def __init__(self, env: Env, keyring: Keyring, consuming: Consuming, outside: Outside) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
         self._popper, self._settler = consuming.popper, consuming.settler
         self._telemetry = env.telemetry
-        self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside), outside.crew
+        self._slots, self._courier, self._crew = Slots(env), Courier(env.runtime, outside, keyring), outside.crew
 
     def run(self, topic_name: str, is_staying: bool = False) -> None:
         """Calls the consumers of a topic's pushed groups until nothing is ready: for a send, until nothing has come for
@@ -127,6 +128,7 @@ class Dispatcher:
                 return None
             if not _has_ready(view, self._runtime.now()):
                 return view.at_ms + LOOK_EVERY_MS if view.due() else view.next_ready_at_ms()
+            self._courier.demand_keys(view.group, push)
             slot, pause = self._slots.take(view.group, push)
             if slot is None:
                 return pause.until_ms if pause.holds(self._runtime.now()) else None

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.push import Push
+from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.consuming import Consuming
 from chalicelib.push import addresses
 from chalicelib.push.courier import secret_text
 from chalicelib.push.dispatcher import Dispatcher
 from chalicelib.push.outside import Outside
-from chalicelib.push.secrets import Secrets
+from chalicelib.push.secrets import Keyring, Secrets
 
 
 class Pushing:
-    def __init__(self, env: Env, consuming: Consuming, outside: Outside) -> None:
-        self._outside = outside
-        self.run = Dispatcher(env, consuming, outside).run
-        self.secrets, self.secret_text = Secrets(env), secret_text
+    def __init__(self, env: Env, signing_key: SigningKey, consuming: Consuming, outside: Outside) -> None:
+        self._outside, keyring = outside, Keyring(signing_key)
+        self.run = Dispatcher(env, keyring, consuming, outside).run
+        self.secrets, self.secret_text = Secrets(env, keyring), secret_text
 
     def demand_reachable(self, push: Push | None) -> None:
         """Raises InvalidField for a URL that would be refused at each call."""

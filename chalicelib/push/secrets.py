@@ -1,16 +1,22 @@
 """The secrets of a group: made, listed and deleted. They stand in the group's item, so each change demands that neither
-a setting nor a secret has changed since it was read."""
+a setting nor a secret has changed since it was read.
+
+Where the signing keys are kept elsewhere, a secret is derived from one of them, and the item has the name of that key
+alone: nothing in the table signs anything.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from chalicelib.base.errors import InvalidField, NotFound
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import PUSH_SECRETS_MAX
+from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group, keep_secrets
 from chalicelib.catalogue.push import Secret
+from chalicelib.catalogue.signing_key import SigningKey, derived, name_of
 from chalicelib.catalogue.topic import Topic
 from chalicelib.store.paging import place_of, token_of
 from chalicelib.table.writes import Refused
@@ -19,15 +25,47 @@ _ID_BYTES = 8
 _ID_PATTERN = f"[0-9a-f]{{{2 * _ID_BYTES}}}"
 _SECRET_BYTES = 32
 """The convention asks for 24 to 64."""
+_DOMAIN = b"push-secret"
+
+
+class Keyring:
+    """Turns secrets as they are stored into those that sign."""
+
+    def __init__(self, signing_key: SigningKey) -> None:
+        self._signing_key = signing_key
+
+    def made(self, topic_id: str, runtime: Runtime) -> Secret:
+        """A new secret, as it is stored."""
+        secret_id = runtime.entropy(_ID_BYTES).hex()
+        is_derived = self._signing_key.is_kept_elsewhere
+        value = name_of(self._signing_key.of(topic_id)) if is_derived else runtime.entropy(_SECRET_BYTES)
+        return Secret(secret_id, value, runtime.now())
+
+    def opened(self, topic_id: str, secrets: Sequence[Secret]) -> list[Secret]:
+        """As they sign: those whose key is there. Raises StoreUnavailable."""
+        is_derived = any(len(secret.value) != _SECRET_BYTES for secret in secrets)
+        keys = {name_of(key): key for key in self._signing_key.accepted(topic_id)} if is_derived else {}
+        opened = [secret._replace(value=_value(topic_id, secret, keys)) for secret in secrets]
+        return [secret for secret in opened if secret.value]
+
+
+def _value(topic_id: str, secret: Secret, keys: Mapping[bytes, bytes]) -> bytes:
+    """Empty if the key that it is derived from is not there any more."""
+    if len(secret.value) == _SECRET_BYTES:
+        return secret.value
+    key = keys.get(secret.value)
+    return derived(key, _DOMAIN, f"{topic_id}\0{secret.id}".encode()) if key else b""
 
 
 class Secrets:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, keyring: Keyring) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._keyring = keyring
 
     def make(self, topic: Topic, group_name: str) -> Secret:
-        """Raises GroupNotFound, and InvalidField if the group has as many as it can have."""
-        made = Secret(self._runtime.entropy(_ID_BYTES).hex(), self._runtime.entropy(_SECRET_BYTES), self._runtime.now())
+        """The secret, as it signs. Raises GroupNotFound, and InvalidField if the group has as many as it can have."""
+        made = self._keyring.made(topic.id, self._runtime)
+        [opened] = self._keyring.opened(topic.id, [made])
 
         def changed(group: Group) -> Sequence[Secret]:
             if len(group.secrets) >= PUSH_SECRETS_MAX:
@@ -35,7 +73,7 @@ class Secrets:
             return (*group.secrets, made)
 
         self._change(topic, group_name, changed)
-        return made
+        return opened
 
     def page(self, topic: Topic, group_name: str, limit: int, token: str | None) -> tuple[Sequence[Secret], str | None]:
         """Up to `limit` secrets by id, and the token of the next page (None: no more)."""
