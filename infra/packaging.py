@@ -23,6 +23,7 @@ from typing import Any
 
 from infra import slimming, sources
 from infra.errors import Stop
+from infra.fronts import with_fronts
 from infra.merging import Template, load, merged
 from infra.stage import PARTS, Stage
 
@@ -68,7 +69,7 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
         _lay_out(task, installed, runtime)
         _compile(task)
         _zip(task, folder / CODE)
-    template = complete(generated, stage, own)
+    template = complete(with_fronts(generated), stage, own)
     (folder / TEMPLATE).write_text(json.dumps(template, indent=1) + "\n")
     return Package(folder / CODE, template)
 

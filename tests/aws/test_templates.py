@@ -1,0 +1,145 @@
+"""The template of each stage and kind of access, as cfn-lint and CloudFormation's own rules see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.fronts import ANY, UNKNOWN, WAITS
+from infra.packaging import Package, complete
+from infra.stage import ACCESSES, Stage, read_stage
+from tests.support.ministack import tool
+
+BODY_BYTES_MAX = 1_000_000
+"""Of a template, by CloudFormation."""
+METRICS_MAX = 10
+"""In an alarm, by CloudWatch."""
+RETAINED = {"Table", "Bodies", "Exports"}
+
+
+@pytest.fixture(scope="module")
+def templates(package: Package) -> dict[str, Any]:
+    """Laying the parts over a template that has them changes nothing but what stages say."""
+    stages = [read_stage("prod"), *(Stage(access, access) for access in ACCESSES)]
+    return {stage.name: complete(package.template, stage, []) for stage in stages}
+
+
+@pytest.fixture(scope="module")
+def resources(templates: dict[str, Any]) -> dict[str, Any]:
+    """Of the stage prod."""
+    resources: dict[str, Any] = templates["prod"]["Resources"]
+    return resources
+
+
+def lint(folder: Path, templates: dict[str, Any]) -> set[str]:
+    """The rules that cfn-lint sees broken."""
+    files = [folder / f"{name}.json" for name in templates]
+    for file, template in zip(files, templates.values(), strict=True):
+        file.write_text(json.dumps(template))
+    run = subprocess.run([tool("cfn-lint"), "--format", "json", *files], capture_output=True, text=True)
+    assert run.returncode == 0 or run.stdout, run.stderr
+    return {f"{found['Rule']['Id']} {found['Message']}" for found in json.loads(run.stdout)}
+
+
+def test_the_linter_finds_nothing(tmp_path: Path, templates: dict[str, Any]) -> None:
+    assert lint(tmp_path, {name: templates[name] for name in ("prod", "iam")}) == set()
+
+
+def test_the_linter_finds_planted_mistakes(tmp_path: Path, templates: dict[str, Any]) -> None:
+    template = deepcopy(templates["prod"])
+    planted = template["Resources"]
+    planted["Table"]["Properties"]["BillingMod"] = "PAY_PER_REQUEST"
+    planted["Bodies"]["Properties"]["BucketName"] = {"Ref": "Nothing"}
+    planted["Pop"]["Properties"]["Timeout"] = "long"
+    planted["PopRole"]["Properties"]["Policies"][0]["PolicyDocument"]["Statement"][0]["Effect"] = "Permit"
+    planted["PopPermission"]["Properties"].pop("Principal")
+    found = " ".join(lint(tmp_path, {"planted": template}))
+    for word in ("BillingMod", "Nothing", "long", "Permit", "Principal"):
+        assert word in found
+
+
+def test_what_holds_messages_outlives_the_stack(resources: dict[str, Any]) -> None:
+    for name in RETAINED:
+        assert {resources[name]["DeletionPolicy"], resources[name]["UpdateReplacePolicy"]} == {"Retain"}
+    assert resources["Table"]["Properties"]["DeletionProtectionEnabled"] is True
+
+
+def test_names_are_of_the_stack_so_that_stages_do_not_meet(resources: dict[str, Any]) -> None:
+    for resource in resources.values():
+        for key, value in resource.get("Properties", {}).items():
+            if key in ("TableName", "BucketName", "DashboardName", "Name"):
+                assert "AWS::StackName" in json.dumps(value)
+            if key == "FunctionName" and resource["Type"] == "AWS::Serverless::Function":
+                assert value["Fn::Sub"].startswith("${AWS::StackName}-")
+
+
+def test_no_arn_names_a_partition(templates: dict[str, Any]) -> None:
+    """In China and for the government it is not `aws`."""
+    assert "arn:aws" not in json.dumps(templates)
+
+
+def test_each_function_has_a_name_a_log_group_and_rights_of_its_own(resources: dict[str, Any]) -> None:
+    functions = {name: r["Properties"] for name, r in resources.items() if r["Type"] == "AWS::Serverless::Function"}
+    assert len({json.dumps(each["FunctionName"]) for each in functions.values()}) == len(functions)
+    roles = [each["Role"]["Fn::GetAtt"][0] for each in functions.values()]
+    assert len({*roles}) == len(functions)
+    for role in roles:
+        assert resources[role]["Properties"]["Policies"][0]["PolicyName"] != f"{role}Policy", "Chalice's is empty"
+
+
+def test_what_waits_has_functions_of_its_own(resources: dict[str, Any]) -> None:
+    paths = resources["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
+    assert {*WAITS, *UNKNOWN} <= {*paths}
+    for path, methods in paths.items():
+        uri = methods[ANY]["x-amazon-apigateway-integration"]["uri"]["Fn::Sub"]
+        assert f"${{{WAITS.get(path, 'APIHandler')}.Arn}}" in uri
+        assert [*methods] == [ANY], "a method that is none goes to the function, too"
+
+
+def test_access_is_what_the_stage_says_on_both_fronts(templates: dict[str, Any]) -> None:
+    for access in ACCESSES:
+        resources = templates[access]["Resources"]
+        is_iam = access == "iam"
+        url = resources["APIHandler"]["Properties"]["FunctionUrlConfig"]
+        assert url["AuthType"] == ("AWS_IAM" if is_iam else "NONE")
+        auth = resources["RestAPI"]["Properties"].get("Auth", {})
+        assert auth.get("DefaultAuthorizer") == ("AWS_IAM" if is_iam else None)
+        variables = templates[access]["Globals"]["Function"]["Environment"]["Variables"]
+        assert variables["DECANT_ACCESS"] == access
+
+
+def test_refusals_of_api_gateway_are_problem_documents(templates: dict[str, Any]) -> None:
+    for template in templates.values():
+        for refusal in template["Resources"]["RestAPI"]["Properties"]["GatewayResponses"].values():
+            text = refusal["ResponseTemplates"]["application/json"]
+            document = json.loads(text.replace("$context.error.messageString", '"as API Gateway says"'))
+            assert document["status"] == refusal["StatusCode"]
+            assert document["type"] == f"urn:decant:problem:{document['code']}"
+            assert document["title"]
+            assert document["detail"]
+            assert refusal["ResponseParameters"]["Headers"]["Content-Type"] == "'application/problem+json'"
+
+
+def test_the_dashboard_is_json_and_names_what_exists(resources: dict[str, Any]) -> None:
+    text = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    for widget in json.loads(text)["widgets"]:
+        assert widget["properties"]["title"]
+    alarms = {name for name, resource in resources.items() if resource["Type"] == "AWS::CloudWatch::Alarm"}
+    assert {name for name in alarms if f"${{{name}.Arn}}" not in text} == set()
+
+
+def test_alarms_are_told_and_within_the_limits_of_cloudwatch(resources: dict[str, Any]) -> None:
+    alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
+    for alarm in alarms:
+        assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": "AlarmTopic"}]
+        assert alarm["AlarmDescription"]
+        assert len(alarm.get("Metrics", [])) <= METRICS_MAX
+
+
+def test_a_template_is_small_enough(templates: dict[str, Any]) -> None:
+    assert max(len(json.dumps(template)) for template in templates.values()) < BODY_BYTES_MAX

@@ -1,0 +1,105 @@
+"""Which calls of AWS the service makes, as IAM sees them: actions on resources."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from chalicelib.api import Api
+from chalicelib.api.operation import Operation
+from chalicelib.push.dispatcher import Dispatcher
+from chalicelib.service import Service
+from chalicelib.upkeep.sweeps import Sweeps
+from tests.support.client import Client
+
+SWEEPS = ("revive", "forward", "expire", "check", "push")
+
+_PARTS = {"Update": "UpdateItem", "Delete": "DeleteItem", "Put": "PutItem", "ConditionCheck": "ConditionCheckItem"}
+"""IAM asks for the rights of the parts of a transaction, and for none of the transaction itself."""
+
+
+class Use(NamedTuple):
+    """`resource`: `Table` or `Bodies`, as they are called in the template, and what is in them."""
+
+    action: str
+    resource: str
+
+
+class Recorder:
+    """`uses`: by the name of the operation or the sweep, or `run`, the push. Calls that are made elsewhere are not
+    recorded."""
+
+    def __init__(self, push_function: str) -> None:
+        self.uses: dict[str, set[Use]] = defaultdict(set)
+        self._push_function = push_function
+        self._within: list[str] = []
+
+    def listening(self, client: Any) -> Any:
+        """A client of boto3, whose calls are recorded from now on."""
+        client.meta.events.register("provide-client-params", self._called)
+        return client
+
+    def wake(self, _topic_name: str, _is_staying: bool) -> None:
+        """In place of `Functions.wake`."""
+        self._note("lambda:InvokeFunction", self._push_function)
+
+    def _called(self, params: Any, model: Any, **_: Any) -> None:
+        service, name = model.service_model.service_name, model.name
+        if service == "s3":
+            self._note(f"s3:{name}", f"Bodies/{params['Key']}")
+        elif name == "TransactWriteItems":
+            for item in params["TransactItems"]:
+                self._note(f"dynamodb:{_PARTS[next(iter(item))]}", "Table")
+        else:
+            self._note(f"{service}:{name}", _OTHER_RESOURCES.get(name, "Table"))
+
+    def _note(self, action: str, resource: str) -> None:
+        if self._within:
+            self.uses[self._within[-1]].add(Use(action, resource))
+
+    @contextmanager
+    def within(self, name: str) -> Iterator[None]:
+        self._within.append(name)
+        try:
+            yield
+        finally:
+            self._within.pop()
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Of what other threads do at once, all must be of one name."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Operation, "call", self._recorded(Operation.call, lambda operation: operation.id))
+            patch.setattr(Dispatcher, "run", self._recorded(Dispatcher.run, lambda _: "run"))
+            for sweep in SWEEPS:
+                patch.setattr(Sweeps, sweep, self._recorded(getattr(Sweeps, sweep), lambda _, name=sweep: name))
+            yield
+
+    def _recorded(self, run: Callable[..., Any], name: Callable[[Any], str]) -> Callable[..., Any]:
+        def recorded(self_: Any, *arguments: Any, **more: Any) -> Any:
+            with self.within(name(self_)):
+                return run(self_, *arguments, **more)
+
+        return recorded
+
+
+_OTHER_RESOURCES = {"DescribeExport": "Table/export/01767225600000-0a1b2c3d", "ListExports": "anything"}
+
+
+class ColdClient(Client):
+    """Each request, and each sweep, meets a new instance, whose caches are empty."""
+
+    _instances = 0
+
+    @property
+    def api(self) -> Api:
+        self._instances += 1
+        return Api(Service(self.store, self.clock.runtime(self.seed + self._instances), outside=self.outside))
+
+    @api.setter
+    def api(self, _warm: Api) -> None:
+        """The first instance is not used."""
