@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from infra import packaging
 from infra.addresses import addresses
@@ -126,7 +126,7 @@ def _watched(total: int, run: Callable[[Callable[[Event], None]], Ending]) -> En
         progress.close()
         say("CloudFormation goes on without us; run this again to see how it ended")
         raise
-    except BotoCoreError as error:
+    except (BotoCoreError, ClientError) as error:
         raise Stop(f"lost touch with CloudFormation, which goes on; run this again to see: {error}") from error
     finally:
         progress.close()

@@ -83,6 +83,12 @@ def test_what_is_declined_leaves_nothing(playground: Playground) -> None:
     assert playground.propose(Queue=QUEUE)
 
 
+def test_what_nobody_answered_is_proposed_again(playground: Playground) -> None:
+    playground.propose(Queue=QUEUE)
+    assert playground.propose(Queue=QUEUE)
+    assert playground.execute().is_success
+
+
 def test_a_failed_change_says_why_and_is_rolled_back(playground: Playground) -> None:
     playground.propose(Queue=QUEUE)
     playground.execute()
