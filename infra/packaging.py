@@ -39,6 +39,8 @@ MACHINE = "x86_64"
 GLIBC_MIN, GLIBC = 17, 26 if sys.version_info < (3, 12) else 34
 """Minor versions: what wheels are made for at the least, and what Lambda has (Amazon Linux 2, 2023)."""
 
+VERSIONS = "packages.txt"
+"""In the zip: what was installed."""
 TASK = "/var/task"
 """Where Lambda unpacks it: what stack traces show."""
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
@@ -66,8 +68,10 @@ def package(stage: Stage, own: Sequence[Path], region: str, out: Path) -> Packag
     with tempfile.TemporaryDirectory(prefix="decant-package-") as temporary:
         project, task = Path(temporary) / "project", Path(temporary) / "task"
         generated, runtime = _by_chalice(stage, project, region)
-        _lay_out(task, installed, runtime)
+        for name, content in runtime:
+            _write(task / name, content)
         _compile(task)
+        shutil.copytree(installed, task, dirs_exist_ok=True)
         _zip(task, folder / CODE)
     template = complete(with_fronts(generated), stage, own)
     (folder / TEMPLATE).write_text(json.dumps(template, indent=1) + "\n")
@@ -89,15 +93,30 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
 
 
 def install(out: Path) -> Path:
-    """A folder of what `requirements.txt` names, which is kept until that or its versions change."""
+    """A folder of what `requirements.txt` names, as it goes to Lambda, which is kept until that or its versions
+    change. Byte code alone: with sources beside it, a fifth of the package would be there for stack traces."""
     wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt"]
     key = hashlib.sha256(b"".join(path.read_bytes() for path in wanted) + PYTHON.encode()).hexdigest()[:16]
     folder = out / f"installed-{key}"
     if not folder.exists():
         with tempfile.TemporaryDirectory(dir=out) as temporary:
-            _pip(Path(temporary) / "site")
-            os.rename(Path(temporary) / "site", folder)
+            site, slim = Path(temporary) / "site", Path(temporary) / "slim"
+            _pip(site)
+            _copy_wanted(site, slim)
+            _compile(slim, "-b")
+            for source in slim.rglob("*.py"):
+                source.unlink()
+            os.rename(slim, folder)
     return folder
+
+
+def _copy_wanted(site: Path, slim: Path) -> None:
+    versions = sorted(path.name.removesuffix(".dist-info") for path in site.glob("*.dist-info"))
+    _write(slim / VERSIONS, "".join(f"{version}\n" for version in versions).encode())
+    for path in site.rglob("*"):
+        name = path.relative_to(site).as_posix()
+        if path.is_file() and slimming.is_wanted(name):
+            _write(slim / name, slimming.content(path))
 
 
 def _pip(folder: Path) -> None:
@@ -148,27 +167,18 @@ def _all_but_sources(folder: str, names: list[str]) -> list[str]:
 # -- the zip ----------------------------------------------------------------------------------------------------------
 
 
-def _lay_out(task: Path, installed: Path, runtime: list[tuple[str, bytes]]) -> None:
-    for path in installed.rglob("*"):
-        name = path.relative_to(installed).as_posix()
-        if path.is_file() and slimming.is_wanted(name):
-            _write(task / name, slimming.content(path))
-    for name, content in runtime:
-        _write(task / name, content)
-
-
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
 
 
-def _compile(task: Path) -> None:
+def _compile(folder: Path, *options: str) -> None:
     """Without this every cold start would compile everything: the dates of a zip make byte code look stale, and
     Lambda's folder cannot be written. So it is used unchecked. In a process of its own, where hashes, and with them the
     order of constants, are always the same."""
     command = [sys.executable, "-S", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
-    command += ["-s", str(task), "-p", TASK, str(task)]
-    _run("compileall", command, task, {"PYTHONHASHSEED": "0"})
+    command += [*options, "-s", str(folder), "-p", TASK, str(folder)]
+    _run("compileall", command, folder, {"PYTHONHASHSEED": "0"})
 
 
 def _zip(task: Path, path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from zstandard import backend_c
 
 from infra.packaging import MACHINE, Package
 from infra.slimming import is_wanted, loadable
@@ -40,20 +41,29 @@ def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> N
     assert (tmp_path / "packages/dev/code.zip").read_bytes() == package.code.read_bytes()
 
 
-def test_versions_of_everything_installed_are_given(package: Package) -> None:
-    installed = next(package.code.parent.parent.glob("installed-*"))
-    names = {path.name.removesuffix(".dist-info").replace("_", "-").lower() for path in installed.glob("*.dist-info")}
+def test_versions_of_everything_installed_are_given(unpacked: Path) -> None:
+    installed = (unpacked / "packages.txt").read_text().splitlines()
     given = (ROOT / "constraints.txt").read_text().splitlines()
-    assert names == {line.replace("==", "-").replace("_", "-").lower() for line in given if not line.startswith("#")}
+    assert {_plain(name) for name in installed} == {_plain(line) for line in given if not line.startswith("#")}
+
+
+def _plain(requirement: str) -> str:
+    return requirement.replace("==", "-").replace("_", "-").lower()
 
 
 def test_nothing_is_compiled_at_a_cold_start(unpacked: Path) -> None:
     """Byte code is used as it is: its flags say that nothing need be compared."""
-    sources = [path for path in unpacked.rglob("*.py") if path.stat().st_size]
-    assert len(sources) > 100
-    for source in sources:
-        flags = Path(importlib.util.cache_from_source(str(source))).read_bytes()[4:8]
-        assert int.from_bytes(flags, "little") == 0b01, source
+    for source in unpacked.rglob("*.py"):
+        assert Path(importlib.util.cache_from_source(str(source))).exists(), source
+    compiled = list(unpacked.rglob("*.pyc"))
+    assert len(compiled) > 300
+    assert {int.from_bytes(path.read_bytes()[4:8], "little") for path in compiled} == {0b01}
+
+
+def test_stack_traces_show_the_lines_of_the_app(unpacked: Path) -> None:
+    assert (unpacked / "app.py").read_bytes() == (ROOT / "app.py").read_bytes()
+    names = {path.relative_to(unpacked) for path in unpacked.glob("chalicelib/**/*.py")}
+    assert names == {path.relative_to(ROOT) for path in ROOT.glob("chalicelib/**/*.py")}
 
 
 def test_it_starts_without_anything_else(unpacked: Path) -> None:
@@ -98,8 +108,10 @@ def test_files_that_are_read_are_kept(path: str, kept: bool) -> None:
     assert is_wanted(path) is kept
 
 
-def test_symbols_are_cut_off_a_binary(package: Package) -> None:
-    whole = next((package.code.parent.parent).glob("installed-*/zstandard/backend_c*.so")).read_bytes()
+def test_symbols_are_cut_off_a_binary() -> None:
+    whole = Path(backend_c.__file__).read_bytes()
+    if not whole.startswith(b"\x7fELF"):
+        pytest.skip("the binaries of this machine are no ELF files")
     cut = loadable(whole)
     assert len(cut) < len(whole) / 5
     assert cut[64:] == whole[64 : len(cut)]
