@@ -112,9 +112,9 @@ def export(_event: Any) -> Json:
 
 
 @app.lambda_function()
-def push(event: Any, _context: Any) -> Json:
+def push(event: Json, _context: Any) -> None:
     """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
-    return functions.pushed(event)
+    wiring.api().service.pushing.run(event["topic"], event["is_staying"])
 
 
 wiring.start()

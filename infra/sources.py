@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from chalicelib.base.errors import DecantError
-from chalicelib.protocols.ingest.rules import SETTING, parse
+from chalicelib.protocols.ingest.rules import REJECTS_SETTING, SETTING, parse, parse_rejects
 from infra.errors import Stop
 from infra.merging import Template
 
@@ -24,12 +24,17 @@ def check(template: Template) -> None:
     for name, source in [*_mappings(resources), *_events(ingest)]:
         if REPORTS not in (source.get("FunctionResponseTypes") or ()):
             raise Stop(f"{name} feeds Ingest and must have FunctionResponseTypes: [{REPORTS}]: else records are lost")
-    rules = ingest.get("Environment", {}).get("Variables", {}).get(SETTING)
-    if isinstance(rules, str):
-        try:
-            parse(rules)
-        except DecantError as error:
-            raise Stop(error.detail) from None
+    variables = ingest.get("Environment", {}).get("Variables", {})
+    for setting, read in ((SETTING, parse), (REJECTS_SETTING, parse_rejects)):
+        if isinstance(variables.get(setting), str):
+            _read(read, variables[setting])
+
+
+def _read(read: Callable[[str], object], text: str) -> None:
+    try:
+        read(text)
+    except DecantError as error:
+        raise Stop(error.detail) from None
 
 
 def _mappings(resources: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

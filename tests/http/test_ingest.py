@@ -257,6 +257,14 @@ def test_a_wrong_setting_is_named_and_nothing_is_stored(
     assert stored(topic) == []
 
 
+def test_a_name_that_the_topic_of_rejects_cannot_have_is_refused(setting: Setting, topic: Topic) -> None:
+    setting.setenv("DECANT_INGEST_REJECTS", "a b")
+    with pytest.raises(DecantError) as wrong:
+        given(topic.client, aws.sqs("a"))
+    assert "setting 'DECANT_INGEST_REJECTS' must be a topic's name" in wrong.value.detail
+    assert stored(topic) == []
+
+
 # -- repeats ----------------------------------------------------------------------------------------------------------
 
 EACH = [
@@ -547,6 +555,15 @@ def test_without_time_the_rest_is_reported(setting: Setting, topic: Topic) -> No
     record = aws.sqs("a")
     assert failed(given(topic.client, record, left_ms=900)) == [record["messageId"]]
     assert stored(topic) == []
+
+
+def test_when_time_runs_out_what_is_stored_is_stored(setting: Setting, topic: Topic) -> None:
+    context = Context()
+    topic.client.api.service.producing.hooks.after.append(lambda *_: setattr(context, "left_ms", 900))
+    records = [aws.kinesis(b"%d" % number, number) for number in range(BATCH_MESSAGES_MAX + 2)]
+    wiring.use(topic.client.api)
+    assert failed(ingest(event(*records), context)) == [records[BATCH_MESSAGES_MAX]["kinesis"]["sequenceNumber"]]
+    assert len(stored(topic)) == BATCH_MESSAGES_MAX
 
 
 # -- order ------------------------------------------------------------------------------------------------------------

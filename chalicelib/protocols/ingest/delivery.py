@@ -23,7 +23,7 @@ from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, ID_CHARS_MAX, MIB, REASON_CHARS_MAX, SECOND_MS
 from chalicelib.protocols.entrance import Call, answer
-from chalicelib.protocols.ingest.rules import Rule, about, fitting, parse, rule_for
+from chalicelib.protocols.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
 from chalicelib.protocols.ingest.sources import Arrival, Json, Trouble, arrivals
 from chalicelib.protocols.invocation import left_ms
 
@@ -60,8 +60,8 @@ class Parcel(NamedTuple):
 
 def ingested(event: object, context: Any) -> Json:
     """Takes one event, by the settings of the deployment. Raises UnknownEvent, NotStored, and what `parse` raises."""
-    rules = parse(wiring.ingest_rules())
-    return Ingest(rules, wiring.ingest_rejects(), left_ms(context)).run(event)
+    rules, rejects = parse(wiring.ingest_rules()), parse_rejects(wiring.ingest_rejects())
+    return Ingest(rules, rejects, left_ms(context)).run(event)
 
 
 class Ingest:

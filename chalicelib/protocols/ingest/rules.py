@@ -18,6 +18,7 @@ from chalicelib.base.schema import mapping, string
 from chalicelib.protocols.ingest.sources import Arrival, Json, as_json
 
 SETTING = "DECANT_INGEST"
+REJECTS_SETTING = "DECANT_INGEST_REJECTS"
 
 _PROPERTY_CHARS_MAX = 2_048
 """ARNs are shorter, and so are ids: the keys of S3 objects have at most 1,024 bytes."""
@@ -140,6 +141,11 @@ def parse(text: str | None) -> tuple[Rule, ...]:
     if not isinstance(rules, list) or not rules:
         raise InvalidField(f"{SETTING} must be a list of rules; it is {shown(rules)}")
     return tuple(checked(Rule, rule, Label(f"{SETTING}[{number}]", "setting")) for number, rule in enumerate(rules))
+
+
+def parse_rejects(text: str | None) -> str | None:
+    """The topic of rejects, if there is one. Raises InvalidField."""
+    return _topic(text, Label(REJECTS_SETTING, "setting")) if text else None
 
 
 def rule_for(rules: Sequence[Rule], arrival: Arrival) -> Rule:
