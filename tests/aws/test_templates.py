@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from copy import deepcopy
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest
 
 from infra.fronts import ANY, UNKNOWN, WAITS
 from infra.packaging import Package, complete
-from infra.stage import ACCESSES, Stage, read_stage
-from tests.support.ministack import tool
+from infra.stage import ACCESSES, INFRA, Stage, read_stage
+from tests.support.ministack import ROOT, tool
 
+EXAMPLES = INFRA / "examples"
 BODY_BYTES_MAX = 1_000_000
 """Of a template, by CloudFormation."""
 METRICS_MAX = 10
@@ -25,8 +27,9 @@ RETAINED = {"Table", "Bodies", "Exports"}
 @pytest.fixture(scope="module")
 def templates(package: Package) -> dict[str, Any]:
     """Laying the parts over a template that has them changes nothing but what stages say."""
-    stages = [read_stage("prod"), *(Stage(access, access) for access in ACCESSES)]
-    return {stage.name: complete(package.template, stage, []) for stage in stages}
+    prod, *others = [read_stage("prod"), *(Stage(access, access) for access in ACCESSES)]
+    templates = {stage.name: complete(package.template, stage, []) for stage in (prod, *others)}
+    return {**templates, "examples": complete(package.template, prod, sorted(EXAMPLES.glob("*.yaml")))}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,8 @@ def lint(folder: Path, templates: dict[str, Any]) -> set[str]:
 
 
 def test_the_linter_finds_nothing(tmp_path: Path, templates: dict[str, Any]) -> None:
-    assert lint(tmp_path, {name: templates[name] for name in ("prod", "iam")}) == set()
+    """`examples`: the stage prod with all of them."""
+    assert lint(tmp_path, {name: templates[name] for name in ("iam", "examples")}) == set()
 
 
 def test_the_linter_finds_planted_mistakes(tmp_path: Path, templates: dict[str, Any]) -> None:
@@ -139,6 +143,23 @@ def test_alarms_are_told_and_within_the_limits_of_cloudwatch(resources: dict[str
         assert alarm["AlarmActions"] == alarm["OKActions"] == [{"Ref": "AlarmTopic"}]
         assert alarm["AlarmDescription"]
         assert len(alarm.get("Metrics", [])) <= METRICS_MAX
+
+
+def test_alarms_and_dashboard_watch_metrics_that_there_are(resources: dict[str, Any]) -> None:
+    documented = {*re.findall(r"`(\w+)`", (ROOT / "docs/observing.md").read_text())}
+    alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
+    watched = {alarm["MetricName"] for alarm in alarms if alarm["Namespace"] == "Decant"}
+    text = resources["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"]
+    for widget in json.loads(text)["widgets"]:
+        namespace = ""
+        for metric in widget["properties"].get("metrics", []):
+            if isinstance(metric[0], dict):
+                watched |= {*re.findall(r'MetricName="(\w+)"', metric[0]["expression"])}
+            else:
+                namespace = namespace if metric[0] in (".", "...") else metric[0]
+                watched |= {metric[1]} if namespace == "Decant" else set()
+    assert len(watched) > 10
+    assert watched - documented == set()
 
 
 def test_a_template_is_small_enough(templates: dict[str, Any]) -> None:
