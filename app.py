@@ -112,9 +112,9 @@ def export(_event: Any) -> Json:
 
 
 @app.lambda_function()
-def push(event: Json, _context: Any) -> None:
+def push(event: Any, _context: Any) -> Json:
     """Calls the consumers of one topic. Invoked by produces and by `push_all`, not waited for."""
-    wiring.api().service.pushing.run(event["topic"], event["is_staying"])
+    return functions.pushed(event)
 
 
 wiring.start()

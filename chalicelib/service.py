@@ -72,7 +72,7 @@ class Service:
         """Imported by the first call that needs it, for the same reason."""
         from chalicelib.reading import Reading
 
-        return Reading(self.env, self.log, self.delays)
+        return Reading(self.env, self.log, self.cursors, self.delays)
 
     @cached_property
     def requests(self) -> Requests:

@@ -201,7 +201,7 @@ def ingest_rules() -> str | None:
 
 
 def ingest_rejects() -> str | None:
-    return os.environ.get("DECANT_INGEST_REJECTS")
+    return os.environ.get("DECANT_INGEST_REJECTS") or None
 
 
 def export() -> dict[str, Any]:

@@ -90,6 +90,7 @@ KINDS: dict[str, StructType | None] = {
     "window": None,
     "alarm": None,
     "push_slot": None,
+    "note": None,
     "push_pause": None,
     "segment": struct(queue=_INT, base=_LONG, end=_LONG, bytes=_LONG, entries=ArrayType(SEGMENT_ENTRY), closed=_BOOL),
     "payload": struct(entry_id=_BYTES, piece=_INT, data=_BYTES),

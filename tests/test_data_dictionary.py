@@ -72,11 +72,21 @@ def _everything() -> Written:
     _ask(client)
     assert client.delete("/topics/delayed").status == 204
     _push(client)
+    _trace(client)
     client.topic("elastic", queues=2)
     assert client.put("/topics/elastic", queues=1).status == 200
     client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
     client.api.service.sweeps.check()
     return store.written
+
+
+def _trace(client: Client) -> None:
+    """A message of a traced topic is popped and nacked."""
+    assert client.put("/topics/traced", trace=True).status == 201
+    topic = Topic(client, "traced")
+    group = topic.group("watched")
+    topic.produce("a")
+    group.nack(group.take_one(consumer_id="ann"), reason="no stock")
 
 
 def _ask(client: Client) -> None:

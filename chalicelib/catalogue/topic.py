@@ -48,6 +48,8 @@ class TopicSettings:
         Further ones go to another queue if they have no `key` and no `queue`; otherwise, or if all queues are full,
         they are refused. A request may overshoot it, and instances notice that a queue is full or drained within a
         second. `"unlimited"` removes it. Null: there is none.
+    trace: Whether pops, acks, nacks and other calls about messages are noted for `GET .../trace`, from some seconds
+        after this is set. Each such call then costs a write more.
     zones: Which queues are near which site: a list of queues by the name of each zone. A queue is in one zone or in
         none; those in none are near to all. New zones replace all old ones, and `{}` removes them. Null: there are
         none."""
@@ -58,6 +60,7 @@ class TopicSettings:
     )
     index_keys: bool = optional(flag(default=False))
     max_depth: int | None = optional(_MAX_DEPTH, _max_depth)
+    trace: bool = optional(flag(default=False))
     zones: Zones | None = optional(ZONES, zones.parse)
 
 

@@ -14,6 +14,7 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer, Delivery
+from chalicelib.consuming.events import Subject
 from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
 from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
@@ -21,7 +22,6 @@ from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView, ViewReader
 from chalicelib.consuming.waiters import Place, Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
-from chalicelib.telemetry.record import count
 
 PROMOTED_QUEUES_MAX = 4
 """In how many queues a pop promotes, one after another, while it finds nothing to take."""
@@ -79,8 +79,8 @@ class Popper:
                 continue
             if acks:
                 failed += self._settler.acknowledge(topic, group_name, acks)
+                self._settler.events.settled("acked", topic, group_name, acks, failed)
                 acks = []
-                count("acked", len(ask.ack or ()) - len(failed), topic.name, group_name)
             if popped.deliveries or popped.is_paused:
                 break
             if popped.retry_after_ms is None and _promotes_on(view, promoted, promotions):
@@ -150,7 +150,8 @@ class Popper:
             self._carry(view, acks)
             popped = self._throttled(group_view, view)
             if popped.deliveries or popped.retry_after_ms is not None:
-                _count(view, popped.deliveries)
+                if popped.deliveries:
+                    self._tell(view, popped.deliveries)
                 return popped
             is_limited = is_limited or popped.is_limited
             trouble = trouble or popped.trouble
@@ -159,6 +160,15 @@ class Popper:
         if trouble:
             raise trouble
         return Popped(is_limited=is_limited)
+
+    def _tell(self, view: QueueView, deliveries: Sequence[Delivery]) -> None:
+        group, whose = view.group, view.cursor.consumer
+        subjects = [
+            Subject(group.name, group.id, whose, view.queue, delivery.stored.offset, delivery.attempt)
+            for delivery in deliveries
+        ]
+        until_ms = deliveries[0].invisible_until_ms
+        self._settler.events.popped(view.topic, subjects, view.ask.consumer_id, until_ms)
 
     def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
@@ -226,12 +236,6 @@ class Popper:
             if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
                 return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
-
-
-def _count(view: QueueView, deliveries: Sequence[Delivery]) -> None:
-    place = view.topic.name, view.group.name
-    count("popped", len(deliveries), *place)
-    count("redelivered", sum(delivery.attempt > 1 for delivery in deliveries), *place)
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:

@@ -12,6 +12,7 @@ from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import late_acks
+from chalicelib.consuming.events import Events
 from chalicelib.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Plan, ReceiptBatch, Seen
 from chalicelib.consuming.request import LEASE_END
 from chalicelib.cursors import Cursors
@@ -46,12 +47,13 @@ class Settler:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._burial = env.catalogue, burial
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
+        self.events = Events(env)
 
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Settles messages permanently. Returns the receipts that failed."""
         batches, failed = self.open(topic, group_name, texts)
         failed += self.acknowledge(topic, group_name, batches)
-        count("acked", len(texts) - len(failed), topic.name, group_name)
+        self.events.settled("acked", topic, group_name, batches, failed)
         return failed
 
     def acknowledge(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch]) -> list[Failure]:
@@ -79,7 +81,7 @@ class Settler:
         failed += self._move(topic, group_name, batches, plan)
         if not group.ordered:  # in an ordered group a waiting retry blocks its queue: the cursor must show it
             self.lighten(batches)
-        count("nacked", len(texts) - len(failed), topic.name, group_name)
+        self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
         return failed
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
@@ -103,7 +105,7 @@ class Settler:
         group = self._catalogue.group(topic, group_name)
         batches, failed = self.open(topic, group_name, texts)
         failed += self.give_up(topic, group, batches, reason)
-        count("buried", len(texts) - len(failed), topic.name, group_name)
+        self.events.settled("buried", topic, group_name, batches, failed, reason=reason)
         return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
@@ -131,7 +133,7 @@ class Settler:
             for text, receipt in batch.receipts
             if (receipt.token, receipt.offset) in batch.moved
         ]
-        count("extended", len(extended), topic.name, group_name)
+        self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
 
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:

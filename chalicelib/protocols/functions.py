@@ -11,7 +11,7 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base.errors import DecantError, InvalidJson
 from chalicelib.base.fields import Label, check, checked, request, required, shown
-from chalicelib.base.schema import string
+from chalicelib.base.schema import flag, string
 from chalicelib.protocols import entrance, invocation
 from chalicelib.protocols.entrance import Answer, Call
 from chalicelib.protocols.http import events
@@ -62,7 +62,7 @@ def _text(name: str, value: Any) -> str:
     return str(check(string(), value, Label(name)))
 
 
-# -- scheduled work, by name ------------------------------------------------------------------------------------------
+# -- work that is not for a client -------------------------------------------------------------------------------------
 
 
 def _push_all() -> Json:
@@ -89,9 +89,29 @@ class SweepRequest:
 
 def swept(event: Any) -> Json:
     """Runs the sweep that the event names now. Returns what it did, or `{"error": problem}`. Raises ForeignEvent."""
+    return _worked(event, lambda: SWEEPS[checked(SweepRequest, event).sweep]())
+
+
+@request
+class PushRequest:
+    """topic: Whose pushed groups are called.
+    is_staying: The run waits for what is due soon."""
+
+    topic: str = required(string())
+    is_staying: bool = required(flag())
+
+
+def pushed(event: Any) -> Json:
+    """Calls the consumers of a topic. Returns nothing, or `{"error": problem}`. Raises ForeignEvent."""
+
+    def push() -> Json:
+        request = checked(PushRequest, event)
+        wiring.api().service.pushing.run(request.topic, request.is_staying)
+        return {}
+
+    return _worked(event, push)
+
+
+def _worked(event: Any, work: Callable[[], Json]) -> Json:
     invocation.refuse_records(event)
-
-    def run() -> Answer:
-        return Answer(200, SWEEPS[checked(SweepRequest, event).sweep](), {})
-
-    return _result(entrance.guarded(run, entrance.refusal))
+    return _result(entrance.guarded(lambda: Answer(200, work(), {}), entrance.refusal))

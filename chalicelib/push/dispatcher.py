@@ -31,7 +31,6 @@ from chalicelib.push.slots import LEASE_SPARE_MS, Pause, Slot, Slots
 from chalicelib.push.wakes import WAKE_EVERY_MS
 from chalicelib.table.writes import Refused
 from chalicelib.telemetry.lines import PUSH
-from chalicelib.telemetry.record import count
 
 RUN_MS = 50 * SECOND_MS
 """How long a run begins calls: the schedule starts one every minute."""
@@ -191,7 +190,7 @@ class Dispatcher:
         popped = self._popper.pop_once(view, acks)
         if acks:
             failed = self._settler.acknowledge(view.topic, view.group.name, acks)
-            count("acked", len(receipts) - len(failed), view.topic.name, view.group.name)
+            self._settler.events.settled("acked", view.topic, view.group.name, acks, failed)
         receipts.clear()
         if popped.retry_after_ms is not None:
             run.limited_until_ms, run.is_staying = self._runtime.now() + popped.retry_after_ms, True

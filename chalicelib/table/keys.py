@@ -222,6 +222,28 @@ def transaction(topic_id: str, begun_at_ms: int, entry_id: bytes) -> Key:
 TRANSACTION_PATTERN = DELAYED_PATTERN
 
 
+def _trace(topic_id: str, queue: int) -> str:
+    return f"trace#{topic_id}#{queue}"
+
+
+def event(topic_id: str, queue: int, page: int, at_ms: int, event_id: str) -> Key:
+    """A note about messages of one page of a queue."""
+    return Key(_trace(topic_id, queue), f"{_page(page)}{at_ms:0{_OFFSET_DIGITS}d}#{event_id}")
+
+
+def events(topic_id: str, queue: int, page: int) -> tuple[str, str, str]:
+    """The partition, and the sort keys around the notes about a page."""
+    return _trace(topic_id, queue), _page(page), _page(page) + LAST
+
+
+def _page(page: int) -> str:
+    return f"{page:0{_OFFSET_DIGITS}d}#"
+
+
+def noted_at(key: str) -> int:
+    return int(key.split("#")[1])
+
+
 def decided(topic_id: str, entry_id: bytes) -> Key:
     """What was decided about a transaction."""
     return Key(f"decided#{topic_id}#{entry_id.hex()}", "record")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import pytest
+
 from chalicelib.api import OPERATIONS
 from chalicelib.base.runtime import system
 from chalicelib.protocols import entrance
 from chalicelib.telemetry.record import asked_store, count, used
 from chalicelib.telemetry.telemetry import Telemetry
-from tests.support.client import Client
+from local.memory.meter import Meter
+from tests.support.client import Client, Topic
 
 SHARE_MAX = 1 / 3
 """Of the time of a small request to the store in memory: some tenth was measured. To DynamoDB it is a hundredth."""
@@ -42,6 +45,38 @@ def test_log_lines_and_counters_ask_the_store_nothing() -> None:
     silent, logging = Client(), Client()
     logging.api.service.telemetry.log_to(lambda _: None, "decant-dev")
     assert spent(silent) == spent(logging)
+
+
+@pytest.mark.parametrize(("messages", "notes"), [(1, 1), (10, 1), (100, 1), (256, 2)])
+def test_a_traced_topic_costs_one_write_more_for_each_call(messages: int, notes: int) -> None:
+    """A note is about messages of up to 128 neighbouring offsets."""
+
+    def spent(**settings: bool) -> Meter:
+        client = Client()
+        client.put("/topics/orders", queues=1, **settings)
+        topic = Topic(client, "orders")
+        group = topic.group("billing")
+        topic.produce(*["a"] * messages)
+        before = client.store.meter.copy()
+        group.ack(*group.take(messages))
+        return client.store.meter.since(before)
+
+    plain, traced = spent(), spent(trace=True)
+    more = traced.since(plain)
+    assert (more.write_units, more.read_units, more.round_trips) == (2 * notes, 0, 2)
+
+
+def test_a_trace_costs_what_is_said() -> None:
+    client = Client()
+    client.put("/topics/orders", trace=True)
+    topic = Topic(client, "orders")
+    group = topic.group("billing")
+    (sent,) = topic.produce("a")
+    group.ack(group.take_one())
+    before = client.store.meter.copy()
+    assert client.get(f"{topic.path}/messages/{sent['message_id']}/trace").status == 200
+    spent = client.store.meter.since(before)
+    assert (spent.read_units, spent.round_trips) == (7, 6)
 
 
 def test_a_log_line_takes_little_of_the_time_of_its_request() -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from app import app
 from chalicelib import wiring
@@ -153,6 +155,28 @@ def test_what_is_no_http_request_gets_one_clear_problem(client: Client, event: A
     answer = answered(client, event)
     assert answer.problem == (400, "InvalidField")
     assert answer.json["detail"].startswith("the event must be an HTTP request as API Gateway")
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> Json:
+    front = draw(st.sampled_from(sorted(FRONTS)))
+    sent = Sent("POST", MESSAGES, '{"messages": [{"body": "a"}]}', [("limit", "1")], Prefer="wait=1")
+    event: Json = FRONTS[front](sent)
+    for _ in range(draw(st.integers(1, 3))):
+        event = events.replaced(draw, event)
+    return event
+
+
+@example({**events.balancer(Sent("GET", MESSAGES)), "httpMethod": "\ud800"})
+@given(forged())
+def test_a_forged_event_is_never_a_defect(event: Any) -> None:
+    client = Client()
+    client.topic("orders")
+    try:
+        answer = answered(client, event)
+    except ForeignEvent:
+        return
+    assert answer.status < 500, answer.json
 
 
 @pytest.mark.parametrize("event", [events.SQS, events.EVENT_BRIDGE])

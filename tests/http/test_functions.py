@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import app as functions
 from chalicelib import wiring
@@ -101,7 +103,38 @@ def test_a_defect_shows_nothing_of_the_inside(client: Client, store: TroubledSto
     assert "inside" not in detail
 
 
-@pytest.mark.parametrize("name", [*NAMES, "sweep"])
+VALID: dict[str, Json] = {
+    "produce": {"topic": "orders", "messages": [{"body": "a", "key": "k", "properties": {"a": "b"}, "delay_ms": 1}]},
+    "pop": {**IN_BILLING, "max_messages": 1, "invisible_ms": 1, "ack": ["x"], "attempt_id": "a"},
+    "ack": {**IN_BILLING, "receipts": ["x"]},
+    "nack": {**IN_BILLING, "receipts": ["x"], "reason": "r", "delay_ms": 1},
+    "extend": {**IN_BILLING, "receipts": ["x"], "invisible_ms": 1},
+    "bury": {**IN_BILLING, "receipts": ["x"], "reason": "r"},
+    "request": {"topic": "orders", "body": "a", "wait_ms": 0, "timeout_ms": 10},
+    "reply": {"correlation_id": "x", "body": "a", "receipt": "x"},
+    "sweep": {"sweep": "check"},
+    "push": {"topic": "orders", "is_staying": False},
+}
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> tuple[str, Any]:
+    name = draw(st.sampled_from(sorted(VALID)))
+    event: Any = VALID[name]
+    for _ in range(draw(st.integers(1, 3))):
+        event = events.replaced(draw, event)
+    return name, event
+
+
+@given(forged())
+def test_a_forged_event_is_never_a_defect(forged: tuple[str, Any]) -> None:
+    client = Client()
+    client.topic("orders").group("billing")
+    result = invoke(client, *forged)
+    assert result.get("error", {}).get("code") != "Internal"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "sweep", "push"])
 def test_records_of_a_source_fail_so_that_it_keeps_them(client: Client, name: str) -> None:
     with pytest.raises(ForeignEvent):
         invoke(client, name, events.SQS)

@@ -120,7 +120,7 @@ def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
 
 
 FIELDS = {
-    "TopicSettings": "queues retention_ms index_keys max_depth zones",
+    "TopicSettings": "queues retention_ms index_keys max_depth trace zones",
     "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered rate_limit filter"
     " alarm push",
     "NewMessage": "body body_base64 key tag properties queue zone ttl_ms delay_ms deliver_at_ms dedup_id",
@@ -204,6 +204,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "deleteTopic": "204 400 401 403 404 405 413 500 503",
         "produce": "200 204 207 400 401 403 404 405 413 429 500 503",
         "readMessages": "200 400 401 403 404 405 413 500 503",
+        "getTrace": "200 400 401 403 404 405 413 500 503",
         "getMessage": "200 400 401 403 404 405 413 500 503",
         "listDelayed": "200 400 401 403 404 405 413 500 503",
         "cancelDelayed": "200 400 401 403 404 405 409 413 500 503",

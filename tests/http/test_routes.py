@@ -147,6 +147,7 @@ class Provoked:
             "deleteTopic": ("DELETE", "/topics/orders", None),
             "produce": ("POST", "/topics/orders/messages", {"messages": [{"body": "a", "queue": 0}]}),
             "readMessages": ("GET", "/topics/orders/messages", None),
+            "getTrace": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}/trace", None),
             "getMessage": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}", None),
             "listDelayed": ("GET", "/topics/orders/delayed", None),
             "cancelDelayed": ("DELETE", f"/topics/orders/delayed/{waiting[0]['message_id']}", None),

@@ -17,6 +17,7 @@ def test_a_new_topic_is_201_and_has_four_queues(client: Client) -> None:
         "retention_ms": 259_200_000,
         "index_keys": False,
         "max_depth": None,
+        "trace": False,
         "zones": None,
         "created_at_ms": START_MS,
     }
@@ -51,6 +52,7 @@ def test_a_topic_shows_its_groups_and_what_its_queues_hold(client: Client) -> No
         "retention_ms": 259_200_000,
         "index_keys": False,
         "max_depth": None,
+        "trace": False,
         "zones": None,
         "created_at_ms": START_MS,
         "groups": ["alpha", "zeta"],

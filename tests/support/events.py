@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, quote, urlencode
 
+from hypothesis import strategies as st
+
 from chalicelib.protocols.http.routes import TEMPLATES
 
 Json = dict[str, Any]
@@ -93,6 +95,18 @@ def staged_http_api(sent: Sent) -> Json:
     return http_api(sent, "prod")
 
 
+def http_api_1(sent: Sent) -> Json:
+    """Of an HTTP API in format 1.0, whose paths have the stage."""
+    event = {
+        **rest(sent),
+        "version": "1.0",
+        "resource": "$default",
+        "path": f"/{STAGE}{sent.path}",
+        "pathParameters": None,
+    }
+    return {**event, "requestContext": {**event["requestContext"], "resourcePath": "$default"}}
+
+
 def url(sent: Sent) -> Json:
     """Of a function URL."""
     event = http_api(sent)
@@ -128,6 +142,7 @@ def balancer_with_lists(sent: Sent) -> Json:
 FRONTS: dict[str, Callable[[Sent], Json]] = {
     "rest": rest,
     "http_api": http_api,
+    "http_api_1": http_api_1,
     "staged_http_api": staged_http_api,
     "url": url,
     "balancer": balancer,
@@ -145,3 +160,13 @@ SQS: Json = {
     ]
 }
 EVENT_BRIDGE: Json = {"version": "0", "id": "6a7e", "detail-type": "order", "source": "shop", "detail": {}}
+
+JUNK = st.sampled_from([None, 7, -1.5, True, "x", "/", "\ud800", [], ["x"], [None], {}, {"x": "y"}, {"x": None}])
+
+
+def replaced(draw: st.DrawFn, value: Any) -> Any:
+    """The value with some junk somewhere inside."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 3)):
+        name = draw(st.sampled_from(sorted(value)))
+        return {**value, name: replaced(draw, value[name])}
+    return draw(JUNK)

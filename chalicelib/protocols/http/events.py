@@ -2,8 +2,9 @@
 
 | front | known by | path | query | headers of the answer |
 | --- | --- | --- | --- | --- |
-| REST API, HTTP API 1.0 | `requestContext.httpMethod` | with the base path of a custom domain | decoded | `headers` |
-| HTTP API 2.0, function URL | `version` | with the stage, unless that is `$default` | as sent | `headers` |
+| REST API | `requestContext.httpMethod` | with the base path of a custom domain | decoded | `headers` |
+| HTTP API 1.0 | the same, and `version` | with the stage, unless that is `$default` | decoded | `headers` |
+| HTTP API 2.0, function URL | `version` | the same | as sent | `headers` |
 | load balancer | `requestContext.elb` | as sent | each part still encoded | in lists where the request has lists |
 """
 
@@ -74,6 +75,8 @@ def _rest_path(event: Json) -> str:
     """What stands before the resource is the base path of a custom domain."""
     about = event["requestContext"]
     path = _text(event.get("path") or about["path"])
+    if event.get("version") == "1.0":
+        return _without_stage(path, event)
     template = about.get("resourcePath")
     if template in TEMPLATES:
         bare: str = template.format_map(event.get("pathParameters") or {}) + path[len(path.rstrip("/")) :]
@@ -81,9 +84,8 @@ def _rest_path(event: Json) -> str:
     return path
 
 
-def _staged_path(event: Json) -> str:
+def _without_stage(path: str, event: Json) -> str:
     stage = event["requestContext"].get("stage", "$default")
-    path = _text(event["rawPath"])
     return path[len(stage) + 1 :] if path.startswith(f"/{stage}/") else path
 
 
@@ -123,7 +125,7 @@ _REST_API = Front(
 )
 _HTTP_API = Front(
     method=lambda event: _text(event["requestContext"]["http"]["method"]),
-    path=_staged_path,
+    path=lambda event: _without_stage(_text(event["rawPath"]), event),
     query=lambda event: parse_qsl(_text(event.get("rawQueryString", "")), keep_blank_values=True),
     headers=lambda _, headers: {"headers": headers},
 )

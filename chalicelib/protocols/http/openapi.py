@@ -178,7 +178,7 @@ _DETAILS = {
     401: "a token is needed, in the header 'Authorization: Bearer <token>'",
     403: "the token has no right to 'produce' for topic 'orders'",
     404: "topic 'orders' does not exist",
-    405: "PATCH is not allowed here; allowed are GET, PUT",
+    405: "method 'PATCH' is not allowed here; allowed are GET, PUT",
     409: "message '0d2f6b91c47e5a3801t19b76e8eb00' of topic 'orders' was delivered",
     410: "the reply came after the deadline of its request",
     413: f"the bodies of field 'messages' are 5000000 bytes in all; at most {BODY_BYTES_MAX} fit",

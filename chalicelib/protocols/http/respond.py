@@ -54,7 +54,7 @@ def _responded(request: Request, left_ms: LeftMs) -> Response:
     if operation:
         return _rendered(_answer(request, operation, names, left_ms))
     allowed = ", ".join(sorted(operations))
-    refused = refusal(MethodNotAllowed(f"{request.method} is not allowed here; allowed are {allowed}"))
+    refused = refusal(MethodNotAllowed(f"method {quoted(request.method)} is not allowed here; allowed are {allowed}"))
     return refused._replace(headers={**refused.headers, "Allow": allowed})
 
 

@@ -23,6 +23,7 @@ _PREFIXES = {
     "dead": "dead_letter",
     "reply": "reply",
     "tokens": "token",
+    "trace": "note",
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
