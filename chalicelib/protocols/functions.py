@@ -9,13 +9,13 @@ from typing import Any
 from chalicelib import wiring
 from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import DecantError, InvalidJson
-from chalicelib.base.fields import Label, check, checked, request, required, shown
+from chalicelib.base.errors import DecantError, InvalidJson, NotFound
+from chalicelib.base.fields import Label, check, checked, quoted, request, required, shown
 from chalicelib.base.schema import flag, string
 from chalicelib.protocols import entrance, invocation
 from chalicelib.protocols.entrance import Answer, Call
 from chalicelib.protocols.http import events
-from chalicelib.protocols.http.respond import Request, respond
+from chalicelib.protocols.http.respond import Request, Response, refusal, respond
 from chalicelib.protocols.http.routes import operations_at
 
 Json = dict[str, Any]
@@ -27,12 +27,20 @@ not that of the others."""
 
 def invoked(name: str, event: Any, context: Any) -> Json:
     """The result of the function of this name: the answer as JSON, or `{"error": problem}`. Where the event is an HTTP
-    request to an operation that the function serves, the response to it. Raises ForeignEvent."""
-    received = events.received(event)
-    if received and _serves(name, received.request):
-        return received.answered(respond(received.request, invocation.left_ms(context)))
+    request, the response to it. Raises ForeignEvent."""
+    if received := events.received(event):
+        return received.answered(_responded(name, received.request, context))
     invocation.refuse_records(event)
     return _result(_answer(OPERATIONS[name], event, context))
+
+
+def _responded(name: str, request: Request, context: Any) -> Response:
+    """Who may invoke one function may not call other operations through it."""
+    operations, _ = operations_at(request.path) or ({}, [])
+    asked = operations.get(request.method)
+    if asked and asked.name not in _WAITING.get(name, ()):
+        return refusal(NotFound(f"the function '{name}' does not answer {asked.method} {quoted(request.path)}"))
+    return respond(request, invocation.left_ms(context))
 
 
 def _result(answer: Answer) -> Json:

@@ -145,8 +145,18 @@ def test_pop_takes_http_requests_to_pop_and_no_others(client: Client, topic: Top
     answer = invoke(client, "pop", events.rest(Sent("POST", f"{group.path}/pop", "{}")))
     assert (answer["statusCode"], len(json.loads(answer["body"])["messages"])) == (200, 1)
     for sent in (Sent("DELETE", "/topics/orders"), Sent("POST", f"{group.path}/ack", "{}")):
-        assert error(invoke(client, "pop", events.rest(sent)))[0] == 400
+        answer = invoke(client, "pop", events.rest(sent))
+        assert (answer["statusCode"], json.loads(answer["body"])["code"]) == (404, "NotFound")
     assert client.get("/topics/orders").status == 200
+
+
+@pytest.mark.parametrize("front", [events.rest, events.url])
+def test_the_path_of_pop_has_its_404_and_405_there_too(client: Client, front: Any) -> None:
+    """API Gateway sends any method, and a path with an extra slash, to the function of the path."""
+    path = "/topics/orders/groups/billing/pop"
+    answer = invoke(client, "pop", front(Sent("PATCH", path)))
+    assert (answer["statusCode"], answer["headers"]["Allow"]) == (405, "POST")
+    assert invoke(client, "pop", front(Sent("POST", f"{path}/")))["statusCode"] == 404
 
 
 def test_request_takes_the_http_requests_that_wait_for_replies(client: Client, topic: Topic) -> None:
@@ -155,7 +165,7 @@ def test_request_takes_the_http_requests_that_wait_for_replies(client: Client, t
     assert asked["statusCode"] == 202
     path = f"/requests/{json.loads(asked['body'])['correlation_id']}"
     assert invoke(client, "request", events.url(Sent("GET", path)))["statusCode"] == 202
-    assert error(invoke(client, "request", events.url(Sent("POST", f"{path}/reply", body))))[0] == 400
+    assert invoke(client, "request", events.url(Sent("POST", f"{path}/reply", body)))["statusCode"] == 404
 
 
 @pytest.mark.parametrize("name", ["revive", "forward", "expire", "check", "push_all"])
