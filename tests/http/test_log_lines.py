@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib import wiring
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, broken, unavailable, unknown
@@ -124,6 +125,27 @@ def test_a_refused_request_tells_no_name_that_is_none(client: Client, log: Log) 
     assert client.get("/topics/unknown").status == 404
     assert log[1]["topic"] == "unknown"
     assert metrics(log[1])["decant-dev",]["ServerErrors"] == 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, False),
+        ({"DECANT_LOG": "json"}, True),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev"}, True),
+        ({"AWS_LAMBDA_FUNCTION_NAME": "decant-dev", "DECANT_LOG": "off"}, False),
+    ],
+)
+def test_lines_are_on_in_lambda(environment: Json, expected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert wiring.is_logging() is expected
+
+
+def test_any_other_choice_of_a_log_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECANT_LOG", "yes")
+    with pytest.raises(ValueError, match="DECANT_LOG must be json or off; it is 'yes'"):
+        wiring.is_logging()
 
 
 def test_a_closed_log_fails_no_request(topic: Topic) -> None:

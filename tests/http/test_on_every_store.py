@@ -541,3 +541,30 @@ def test_a_zone_is_taken_over_when_its_consumers_are_gone_and_given_back(client:
     group.take_one(zone="a")
     group.take_one(zone="b")
     assert group.pop(zone="a")["messages"] == []
+
+
+def test_a_traced_message_tells_who_had_it(topic: Topic, group: Group) -> None:
+    assert topic.client.put(topic.path, trace=True).status == 200
+    topic.client.clock.sleep(HEARD_MS)
+    (sent,) = topic.produce("a")
+    group.nack(group.take_one(consumer_id="ann"), reason="no stock", delay_ms=0)
+    trace = topic.client.get(f"{topic.path}/messages/{sent['message_id']}/trace").json
+    [told] = trace["groups"]
+    assert (told["state"], told["attempts"]) == ("ready", 1)
+    assert [(event["event"], event.get("consumer_id")) for event in told["events"]] == [
+        ("popped", "ann"),
+        ("nacked", None),
+    ]
+
+
+def test_a_log_line_tells_what_the_store_charged(topic: Topic, group: Group) -> None:
+    topic.produce("first")
+    lines: list[str] = []
+    topic.client.api.service.telemetry.log_to(lines.append)
+    topic.produce("a")
+    group.take(2)
+    produced, popped = map(json.loads, lines)
+    assert produced["store_calls"] == 1
+    assert produced["write_units"] in (1, 0.5)  # the embedded store only estimates
+    assert popped["store_calls"] >= 2
+    assert popped["read_units"] > 0
