@@ -182,6 +182,8 @@ class Claimer:
         return cursor if view.group.ordered else self._retries.put_away(cursor, most=2 * PARKED_MAX)
 
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
+        if view.is_outrun:
+            self._skipper.look_on(view, want)
         riding = _riding(view)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)

@@ -102,6 +102,11 @@ class QueueView:
         """Whether the log as read begins after the cursor's next message."""
         return bool(self.chain) and self.chain[0].base > self.cursor.next
 
+    @property
+    def is_outrun(self) -> bool:
+        """Whether others have taken all that was read of the log, which goes on behind that."""
+        return bool(self.chain) and self.chain[-1].is_sealed and self.chain[-1].end <= self.cursor.next
+
     def has_expired(self, now: int) -> bool:
         """Whether messages ahead of the cursor have expired or are removed."""
         return self.is_past_retention(now) or any(entry.may_have_expired(now) for entry in self._ahead())

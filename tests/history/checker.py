@@ -389,7 +389,8 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
         for first, second in pairwise(delivered for delivered in leases if delivered.receipt not in renewed):
             end = _end_of_lease(case, first)
             is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
-            if is_early and not case.reset_between(group, first.began_ms, second.at_ms + SKEW_MS):
+            began_ms = min(first.began_ms, second.began_ms)  # the pop that answered last may have been the first
+            if is_early and not case.reset_between(group, began_ms, second.at_ms + SKEW_MS):
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
 
 

@@ -43,6 +43,14 @@ def test_a_reset_ends_a_lease_on_clocks_that_differ() -> None:
     assert broken(judged) == set()
 
 
+def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
+    """It stalled after its claim; the reset came before another pop: seed 20024079 of a run."""
+    stalled = replace(delivered("s", 100, 3_658), at_ms=3_657)
+    taken = replace(delivered("r", 900, 5_000), began_ms=857, at_ms=1_105)
+    assert broken(history(taken, stalled, resets=[Reset("g", 125, 244)])) == set()
+    assert "two_leases_never_live_at_once" in broken(history(taken, stalled))
+
+
 def test_a_nacked_message_stays_away_for_its_delay() -> None:
     nack = settled("nack", "r", 200, until_ms=5_000)
     assert broken(history(delivered("r", 100, 900), delivered("s", 1_000, 1_500, 2), settled=[nack])) == {

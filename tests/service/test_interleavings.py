@@ -81,6 +81,17 @@ def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Int
     assert api.get_group("t", "g")["in_flight"] <= 10
 
 
+def test_a_pop_that_others_outrun_reads_on_in_the_log(store: Interrupted, clock: Clock) -> None:
+    """Full segments end what a pop has read; another took all of that before it claimed."""
+    api, other = with_messages(store, clock, 0), instance(store, clock, 7)
+    for number in range(40):
+        api.produce("t", {"messages": [{"body": str(number)}]})
+    log = next(items for pk, items in store._items.items() if pk.startswith("log#"))
+    second, *_ = sorted(int(base) for base in log if int(base))
+    store.meanwhile = lambda: pop(other, second)
+    assert pop(api, 1)[0] == [second]
+
+
 def test_an_attempt_whose_lease_runs_out_on_the_way_takes_it_once(store: Interrupted, clock: Clock) -> None:
     api = with_messages(store, clock, 3)
 
