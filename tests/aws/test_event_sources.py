@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.3
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Those of all examples together, in a file of the deployer's."""
     path = tmp_path_factory.mktemp("rules") / "rules.yaml"
-    given = json.dumps([{"source": "sqs", "topic": "queued"}, {"topic": "orders"}])
+    given = json.dumps([{"source": "sqs", "topic": "queued"}, {"topic": "fed"}])
     template = {"Resources": {"Ingest": {"Properties": {"Environment": {"Variables": {"DECANT_INGEST": given}}}}}}
     path.write_text(json.dumps(template))
     return path
@@ -37,10 +37,10 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def fed(deployed: Deployment, packages: Path, rules: Path) -> Deployment:
-    """The deployment with all sources, whose records go to `orders`, and to `rejects`."""
+    """The deployment with all sources, whose records go to `fed`, and to `rejects`."""
     fed = deploy(deployed.ministack, packages, *EXAMPLES, rules).with_token(deployed.token)
-    for topic in ("orders", "rejects"):
-        assert fed.call("PUT", f"/topics/{topic}", {"queues": 1})[0] in (200, 201)  # other tests have some
+    for topic in ("fed", "rejects"):
+        assert fed.call("PUT", f"/topics/{topic}", {"queues": 1})[0] == 201
     return fed
 
 
@@ -85,20 +85,20 @@ def test_a_message_of_sqs_comes_again_until_it_is_stored(fed: Deployment) -> Non
 def test_a_message_of_sns_arrives(fed: Deployment) -> None:
     topic = physical(fed, "NoticesTopic")
     fed.ministack.client("sns").publish(TopicArn=topic, Message="from sns")
-    message = arrived(fed, "orders", lambda message: message.get("body") == "from sns")
+    message = arrived(fed, "fed", lambda message: message.get("body") == "from sns")
     assert message["properties"]["aws_origin"] == topic
 
 
 def test_an_event_of_eventbridge_arrives(fed: Deployment) -> None:
     entry = {"Source": "shop", "DetailType": "paid", "Detail": '{"order": 4711}'}
     fed.ministack.client("events").put_events(Entries=[entry])
-    message = arrived(fed, "orders", lambda message: message["tag"] == "paid")
+    message = arrived(fed, "fed", lambda message: message["tag"] == "paid")
     assert json.loads(message["body"])["detail"] == {"order": 4711}
 
 
 def test_a_change_of_a_bucket_arrives(fed: Deployment) -> None:
     fed.ministack.client("s3").put_object(Bucket=physical(fed, "UploadsBucket"), Key="summer 2026.jpg", Body=b"x")
-    message = arrived(fed, "orders", lambda message: message["key"] == "summer 2026.jpg")
+    message = arrived(fed, "fed", lambda message: message["key"] == "summer 2026.jpg")
     assert message["tag"].startswith("ObjectCreated:")
 
 
@@ -106,7 +106,7 @@ def test_a_record_of_kinesis_arrives_and_an_empty_one_is_rejected(fed: Deploymen
     kinesis, stream = fed.ministack.client("kinesis"), physical(fed, "ClicksStream")
     for data in (b"", b"\xff\x00"):
         kinesis.put_record(StreamName=stream, Data=data, PartitionKey="k")
-    assert arrived(fed, "orders", lambda message: message.get("body_base64") == "/wA=")["key"] == "k"
+    assert arrived(fed, "fed", lambda message: message.get("body_base64") == "/wA=")["key"] == "k"
     reject = arrived(fed, "rejects", lambda message: message["properties"]["source"] == "kinesis")
     assert json.loads(reject["body"])["kinesis"]["data"] == ""
 
@@ -114,7 +114,7 @@ def test_a_record_of_kinesis_arrives_and_an_empty_one_is_rejected(fed: Deploymen
 def test_a_change_of_a_table_arrives(fed: Deployment) -> None:
     table = physical(fed, "CustomersTable")
     fed.ministack.client("dynamodb").put_item(TableName=table, Item={"id": {"S": "c1"}})
-    message = arrived(fed, "orders", lambda message: message["tag"] == "INSERT")
+    message = arrived(fed, "fed", lambda message: message["tag"] == "INSERT")
     assert json.loads(message["key"]) == {"id": {"S": "c1"}}
     assert json.loads(message["body"])["dynamodb"]["NewImage"] == {"id": {"S": "c1"}}
 
