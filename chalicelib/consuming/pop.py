@@ -20,7 +20,7 @@ from chalicelib.consuming.request import Pop
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView, ViewReader
-from chalicelib.consuming.waiters import Place, Waiter, Waiters
+from chalicelib.consuming.waiters import Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
 
 PROMOTED_QUEUES_MAX = 4
@@ -58,7 +58,7 @@ class Popper:
         Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
         expire by themselves."""
         topic = self._with_zone(topic, ask.zone)
-        with self.waiters.waiting(Place(topic.id, group_name, ask.consumer_id), ask.wait_ms) as waiter:
+        with self.waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
             return self._pop(topic, group_name, ask, waiter)
 
     def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter) -> Popped:

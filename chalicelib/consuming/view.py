@@ -16,6 +16,7 @@ from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import ReceiptBatch, assume
 from chalicelib.consuming.request import Pop
+from chalicelib.consuming.waiters import Place
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, cursors_of
 from chalicelib.delays.promoter import Promoter, first_due
@@ -193,6 +194,13 @@ class ViewReader:
         queues = [QueueView(topic, group, queue, ask, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
         waits = first_due(answers[delays_at:]) if topic.delays else []
         return GroupView(topic, group, queues, _window(group, items), waits, at_ms)
+
+    def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
+        """Where a pop waits. Before the group is known, each consumer is on its own."""
+        known = self._groups.get((topic.id, group_name))
+        if known is None or known.is_broadcast:
+            return Place(topic.id, group_name, consumer_id=ask.consumer_id)
+        return Place(topic.id, group_name, zone=ask.zone)
 
     def promote(self, view: QueueView) -> None:
         """Promotes the first due messages of a queue, and reads its log further."""

@@ -23,11 +23,13 @@ comes that much later."""
 
 
 class Place(NamedTuple):
-    """Whose pops take the same messages. `consumer_id`: in a broadcast group, where each has its own."""
+    """Whose pops take the same messages. `consumer_id`: in a broadcast group, where each has its own. `zone`: in other
+    groups, where each begins with the queues of its own."""
 
     topic_id: str
     group_name: str
-    consumer_id: str | None
+    consumer_id: str | None = None
+    zone: str | None = None
 
 
 class Waiter:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
+from chalicelib.api import Api
 from chalicelib.consuming.waiters import IDLE_POLL_MS_MAX, POLL_MS_MAX, Place, Waiter, Waiters
+from local.memory.store import MemoryStore
 from tests.support.clock import Clock
+from tests.support.instances import instance
 
 WAIT_MS = 20_000
-BILLING, SHIPPING, ELSEWHERE = Place("t", "billing", None), Place("t", "shipping", None), Place("u", "billing", None)
+BILLING, SHIPPING, ELSEWHERE = Place("t", "billing"), Place("t", "shipping"), Place("u", "billing")
 
 
 def rested_ms(clock: Clock, waiter: Waiter, ready_at_ms: int | None = None, is_held: bool = False) -> int:
@@ -37,6 +42,24 @@ def test_every_consumer_of_a_broadcast_group_hears_of_a_message() -> None:
         waiters.stored("t")
         assert ann.was_told
         assert bob.was_told
+
+
+def test_consumers_wait_together_unless_each_has_its_own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = instance(MemoryStore(), Clock(), 1).service
+    api, waiters, places = Api(service), service.consuming.waiters, []
+    waiting = waiters.waiting
+    monkeypatch.setattr(waiters, "waiting", lambda place, wait_ms: places.append(place) or waiting(place, wait_ms))
+    api.put_topic("t", {"queues": 2, "zones": {"a": [0], "b": [1]}})
+    api.put_group("t", "billing", {})
+    api.put_group("t", "all", {"mode": "broadcast"})
+    for group, asks in {
+        "billing": [{"consumer_id": "ann"}, {"consumer_id": "ann"}, {"consumer_id": "bob"}, {"zone": "a"}],
+        "all": [{"consumer_id": "ann"}, {"consumer_id": "ann", "zone": "a"}, {"consumer_id": "bob"}],
+    }.items():
+        for ask in asks:
+            api.pop("t", group, ask)
+    assert [place[2:] for place in places[1:4]] == [(None, None), (None, None), (None, "a")]
+    assert [place[2:] for place in places[4:]] == [("ann", None), ("ann", None), ("bob", None)]
 
 
 def test_who_was_told_tells_the_next_when_it_leaves() -> None:
