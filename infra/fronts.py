@@ -6,7 +6,11 @@ from typing import Any
 
 from infra.merging import Template
 
-WAITS = {"/topics/{topic}/groups/{group}/pop": "Pop", "/topics/{topic}/requests": "Request"}
+WAITS = {
+    "/topics/{topic}/groups/{group}/pop": "Pop",
+    "/topics/{topic}/requests": "Request",
+    "/requests/{correlation_id}": "Request",
+}
 """Paths whose requests may wait, and the functions that answer them. All others go to `APIHandler`."""
 
 UNKNOWN = ("/", "/{proxy+}")

@@ -45,7 +45,7 @@ ROLES = {
     "ApiHandlerRole": {operation.id for operation in OPERATIONS.values() if operation.asks_store},
     "ProduceRole": {"produce"},
     "IngestRole": {"produce"},
-    "RequestRole": {"request"},
+    "RequestRole": {"request", "getReply"},
     "PopRole": {"pop"},
     "AckRole": {"ack"},
     "NackRole": {"nack"},
