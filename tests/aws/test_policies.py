@@ -176,6 +176,20 @@ def retries_come_and_go_in_pages(client: Client) -> None:
         assert client.get(path).status == 200
 
 
+def a_message_is_traced(client: Client) -> None:
+    topic = Topic(client, f"t{uuid4().hex}")
+    client.put(topic.path, queues=1, trace=True)
+    group = topic.group("g", max_attempts=3)
+    (sent, *_) = topic.produce("a", "b", "c")
+    client.clock.sleep(10_000)
+    taken = group.take(3)
+    group.extend(taken[0])
+    group.ack(taken[0])
+    group.nack(taken[1], delay_ms=0)
+    client.post(f"{group.path}/bury", receipts=[taken[2]["receipt"]])
+    assert client.get(f"{topic.path}/messages/{sent['message_id']}/trace").status == 200
+
+
 def tokens_are_made_rotated_and_deleted(client: Client) -> None:
     rights = [{"operations": ["read"], "topics": "*", "groups": "*"}]
     token_id = client.post("/tokens", name=uuid4().hex, rights=rights).json["token_id"]
@@ -194,6 +208,7 @@ STORIES: list[Callable[..., object]] = [
     whoever_delivers_packs_due_bodies_anew,
     a_pushed_topic_is_woken,
     retries_come_and_go_in_pages,
+    a_message_is_traced,
     tokens_are_made_rotated_and_deleted,
     sweeps_stop_on_their_way,
 ]
