@@ -90,7 +90,7 @@ def waited(ms: int) -> None:
         record.waited_ms += ms
 
 
-def note(**fields: str) -> None:
+def note(**fields: str | int) -> None:
     """Further fields of the log line, which are no secrets."""
     if record := _current.get():
         record.about |= fields

@@ -47,7 +47,7 @@ class Telemetry:
             with recording(record):
                 yield record
         except Exception as error:
-            record.code = error.code if isinstance(error, DecantError) else "Internal"
+            record.code = error.code if isinstance(error, DecantError) else type(error).__name__
             raise
         finally:
             is_cold, self._is_cold = self._is_cold, False

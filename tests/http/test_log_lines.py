@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from app import ingest
 from chalicelib import wiring
+from chalicelib.protocols.ingest.sources import UnknownEvent
+from tests.support import aws_events
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 from tests.support.troubled_store import TroubledStore, broken, unavailable, unknown
@@ -172,6 +175,25 @@ def test_lines_without_metrics_are_short_and_leave_out_idle_sweeps(topic: Topic,
     service.sweeps.revive()
     service.sweeps.check()
     assert [json.loads(line).get("done") for line in lines] == [1]
+
+
+def test_an_ingest_tells_what_became_of_its_records(topic: Topic, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    wiring.use(topic.client.api)
+    topic.client.topic("rejects")
+    monkeypatch.setenv("DECANT_INGEST", '[{"topic": "orders"}]')
+    monkeypatch.setenv("DECANT_INGEST_REJECTS", "rejects")
+    log.clear()
+    ingest(aws_events.event(aws_events.sqs("a"), aws_events.sqs("", 2)), aws_events.Context(60_000))
+    assert [line["operation"] for line in log] == ["produce", "produce", "ingest"]
+    assert {name: log[-1].get(name) for name in ("records", "rejected", "not_stored")} == {
+        "records": 2,
+        "rejected": 1,
+        "not_stored": None,
+    }
+    with pytest.raises(UnknownEvent):
+        ingest({"secret": "text"}, aws_events.Context(60_000))
+    assert log[-1]["code"] == "UnknownEvent"
+    assert "secret" not in str(log[-1])
 
 
 # -- sweeps and pushes ------------------------------------------------------------------------------------------------

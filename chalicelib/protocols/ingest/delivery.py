@@ -15,6 +15,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from chalicelib import wiring
@@ -26,6 +27,7 @@ from chalicelib.protocols.entrance import Call, answer
 from chalicelib.protocols.ingest.rules import Rule, about, fitting, parse, parse_rejects, rule_for
 from chalicelib.protocols.ingest.sources import Arrival, Json, Trouble, arrivals
 from chalicelib.protocols.invocation import left_ms
+from chalicelib.telemetry.record import note
 
 _log = logging.getLogger("decant")
 
@@ -60,8 +62,10 @@ class Parcel(NamedTuple):
 
 def ingested(event: object, context: Any) -> Json:
     """Takes one event, by the settings of the deployment. Raises UnknownEvent, NotStored, and what `parse` raises."""
-    rules, rejects = parse(wiring.ingest_rules()), parse_rejects(wiring.ingest_rejects())
-    return Ingest(rules, rejects, left_ms(context)).run(event)
+    telemetry = wiring.telemetry()
+    with telemetry.call("ingest") if telemetry else nullcontext():
+        rules, rejects = parse(wiring.ingest_rules()), parse_rejects(wiring.ingest_rejects())
+        return Ingest(rules, rejects, left_ms(context)).run(event)
 
 
 class Ingest:
@@ -154,6 +158,7 @@ class Ingest:
     def _answer(self, arrived: Sequence[Arrival]) -> Json:
         failed = [arrival for arrival in arrived if arrival.trouble]
         rejected = {parcel.arrival.place for parcel in self._rejected if not parcel.arrival.trouble}
+        note(records=len(arrived), rejected=len(rejected), not_stored=len(failed))
         if failed or rejected:
             _log.warning("%s", _summary(arrived, failed, len(rejected)))
         if failed and failed[0].source.reports is None:
