@@ -6,7 +6,9 @@ import base64
 import json
 import logging
 import random
+import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from chalicelib import wiring
 from chalicelib.base.errors import DecantError, InvalidField, StoreUnavailable
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, BODY_BYTES_MAX, DEDUP_MS, MIB
 from chalicelib.protocols.ingest.delivery import NotStored
+from chalicelib.protocols.ingest.rules import parse
 from chalicelib.protocols.ingest.sources import UnknownEvent
 from tests.support import aws_events as aws
 from tests.support.aws_events import Context, event
@@ -255,6 +258,12 @@ def test_a_wrong_setting_is_named_and_nothing_is_stored(
         given(topic.client, aws.sqs("a"))
     assert says in wrong.value.detail
     assert stored(topic) == []
+
+
+def test_the_rules_that_the_page_shows_are_sound() -> None:
+    page = (Path(__file__).parents[2] / "docs/ingest.md").read_text()
+    shown = re.findall(r"^    \[\{.*?\}\]$", page, re.DOTALL | re.MULTILINE)
+    assert [len(parse(text)) for text in shown] == [1, 3]
 
 
 def test_a_name_that_the_topic_of_rejects_cannot_have_is_refused(setting: Setting, topic: Topic) -> None:

@@ -33,7 +33,9 @@ IN_ORDER = ("fifo", "kinesis")
 
 goods = st.sampled_from([True, True, True, False])
 plans = st.lists(st.tuples(st.sampled_from("ab"), goods), min_size=1, max_size=12)
-faults = st.lists(st.sampled_from(["", "", "throttled", "lost"]), min_size=12, max_size=12)
+faults = st.lists(
+    st.sampled_from(["", "", "throttled", "lost", "killed before", "killed after"]), min_size=12, max_size=12
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,6 +47,10 @@ def setting() -> Iterator[None]:
         patch.setattr("chalicelib.protocols.ingest.delivery.BATCH_MESSAGES_MAX", 3)
         yield
     wiring.use(None)
+
+
+class Killed(BaseException):
+    """The function's instance is gone."""
 
 
 class World:
@@ -64,15 +70,21 @@ class World:
         self._faults = iter(faults)
 
     def begin_trouble(self) -> None:
-        lost: list[bool] = []
+        fault = ""
 
         def before(verb: str, _about: Any) -> Exception | None:
+            nonlocal fault
             fault = next(self._faults, "") if verb != "read" else ""
-            lost[:] = [fault == "lost"]
+            if fault == "killed before":
+                raise Killed
             return StoreUnavailable("throttled") if fault == "throttled" else None
 
-        self.store.before = before
-        self.store.after = lambda _verb, _about: StoreUnavailable("lost", outcome="unknown") if lost[0] else None
+        def after(_verb: str, _about: Any) -> Exception | None:
+            if fault == "killed after":
+                raise Killed
+            return StoreUnavailable("lost", outcome="unknown") if fault == "lost" else None
+
+        self.store.before, self.store.after = before, after
 
     def end_trouble(self) -> None:
         self.store.before = self.store.after = unavailable()
@@ -85,6 +97,8 @@ class World:
             answer = ingest(aws.event(*pending), aws.Context())
         except NotStored:
             assert self.is_asynchronous
+            return pending
+        except Killed:
             return pending
         reported = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
         again = [record for record in pending if identifier(record) in reported]
