@@ -210,9 +210,9 @@ class Popper:
         while True:
             try:
                 claimed = self._claimer.claim(view, want - len(deliveries))
-            except StoreUnavailable:
-                if not deliveries:
-                    raise
+            except StoreUnavailable as trouble:
+                if not deliveries or (view.ask.attempt_id and trouble.outcome_unknown):
+                    raise  # a repeat would also return what this claim may have leased
                 return Popped(deliveries)
             try:
                 delivered, has_missing = self._deliverer.deliver(view, claimed)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Attempted, Redrive, Rules
-from tests.history.pops import REQUESTS_MS_MAX
+from tests.history.facts import NEVER_MS, Attempted, History, Redrive, Rules
+from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
 NOBODY_GOT_IT = "undelivered_messages_do_not_die"
@@ -54,3 +57,13 @@ def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
     assert broken(judged) == set()
     first.attempt = 2
     assert "two_leases_never_live_at_once" in broken(judged)
+
+
+@pytest.mark.parametrize(("spent_at_ms", "wrong"), [(NEVER_MS, 1), (200 + SKEW_MS + 1, 1), (200 + SKEW_MS, 0)])
+def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wrong: int) -> None:
+    """By the clock of the first call its time to live was over, by that of the second not: seed 20035366 of a run."""
+    kept, spent = delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1))
+    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, ["r", "s"], 0)]
+    judged = History(delivered=[kept, spent], attempts=attempts)
+    ends = {kept.place: NEVER_MS, spent.place: spent_at_ms}
+    assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
