@@ -79,7 +79,7 @@ def _tell(aws: Aws, stage: Stage, stack: Stack) -> None:
     for name, function in sorted(found.functions.items()):
         say(f"  {name:10} {function}")
     if stage.access == "tokens":
-        say(f"A first token:  make token STAGE={stage.name} NAME=admin RIGHTS='{FIRST_RIGHTS}'")
+        say(f"A first token:  make token STAGE={stage.name} REGION={aws.region} NAME=admin RIGHTS='{FIRST_RIGHTS}'")
     elif stage.access == "none":
         say("Everybody who knows these URLs may do everything: the stage says access: none.")
     print(json.dumps(found.as_json()))

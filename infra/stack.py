@@ -102,8 +102,8 @@ class Stack:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def propose(self, change_set: str, template_url: str, tags: dict[str, str]) -> list[Change]:
-        """Makes a change set of this name. Empty where nothing would change; then it is removed again. What an earlier
-        deployment left of the same name is taken into the stack."""
+        """Makes a change set of this name. Empty where nothing would change; then it is removed again. A new stack
+        takes in what an earlier one left under the same names."""
         is_new = self.check_ready()
         self._client.create_change_set(
             StackName=self.name,
@@ -111,7 +111,7 @@ class Stack:
             ChangeSetType="CREATE" if is_new else "UPDATE",
             TemplateURL=template_url,
             Capabilities=CAPABILITIES,
-            ImportExistingResources=True,
+            ImportExistingResources=is_new,
             Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
         )
         described = self._wait_for_change_set(change_set)
