@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import random
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,6 @@ import pytest
 
 from tests.support.deployment import Deployment, deploy, new_token, run
 from tests.support.ministack import ROOT
-
-SCHEDULE_SECONDS = 90
-"""The schedule runs each minute, and a sweep takes its time on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +22,6 @@ def orders(deployed: Deployment) -> Deployment:
     return deployed
 
 
-@pytest.fixture(scope="module")
-def delayed(orders: Deployment) -> str:
-    """The id of a message of a topic that nobody pops, due in a second."""
-    assert orders.call("PUT", "/topics/later")[0] == 201
-    status, stored = orders.call("POST", "/topics/later/messages", {"messages": [{"body": "late", "delay_ms": 1000}]})
-    assert (status, stored["messages"][0]["offset"]) == (200, None)
-    message_id: str = stored["messages"][0]["message_id"]
-    return message_id
-
-
 def _popped(group: Deployment, *acked: str) -> list[dict[str, Any]]:
     """The messages of a pop that acks."""
     status, answer = group.call("POST", "/topics/orders/groups/billing/pop", {"ack": [*acked] or None, "wait_ms": 5000})
@@ -44,7 +30,7 @@ def _popped(group: Deployment, *acked: str) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.usefixtures("delayed")
+@pytest.mark.usefixtures("delayed")  # early, so that nobody waits for it later
 def test_messages_are_produced_popped_and_acked_on_each_front(orders: Deployment) -> None:
     for front in (orders, orders.by_function_url):
         sent = [{"body": f"text {front.url}"}, {"body_base64": "AP8="}]
@@ -151,13 +137,3 @@ def _own(folder: Path) -> Path:
     own = folder / "own.yaml"
     own.write_text("Resources: {Check: {Properties: {MemorySize: 640}}}\n")
     return own
-
-
-def test_the_schedule_delivers_what_is_due(orders: Deployment, delayed: str) -> None:
-    """The last test, since it waits. Nobody pops, and looking delivers nothing."""
-    give_up_at = time.monotonic() + SCHEDULE_SECONDS
-    path = f"/topics/later/messages/{delayed}"
-    while (status := orders.by_function_url.call("GET", path)[0]) != 200:
-        assert status == 404
-        assert time.monotonic() < give_up_at, "no sweep has delivered it"
-        time.sleep(1)

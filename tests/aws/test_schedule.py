@@ -1,0 +1,19 @@
+"""The schedule of what is deployed. It runs each minute: other files come first, and this one need not wait."""
+
+from __future__ import annotations
+
+import time
+
+from tests.support.deployment import Deployment
+
+SCHEDULE_SECONDS = 90
+"""A minute, and a sweep on a busy machine."""
+
+
+def test_the_schedule_delivers_what_is_due(deployed: Deployment, delayed: str) -> None:
+    """Nobody pops, and looking delivers nothing."""
+    give_up_at = time.monotonic() + SCHEDULE_SECONDS
+    while (status := deployed.by_function_url.call("GET", f"/topics/later/messages/{delayed}")[0]) != 200:
+        assert status == 404
+        assert time.monotonic() < give_up_at, "no sweep has delivered it"
+        time.sleep(1)
