@@ -26,20 +26,22 @@ from chalicelib.base.runtime import system
 from chalicelib.push.outside import Answer
 from chalicelib.store import Store
 from chalicelib.store.dynamodb import client as clients
+from chalicelib.store.dynamodb import table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.upkeep import sweeps as upkeep
 from infra.merging import load, merged
 from infra.stage import PARTS
+from local import embedded
 from tests.http import test_on_every_store as on_every_store
 from tests.simulation.afterlife import small_pages
-from tests.store.conftest import BUCKET, TABLE, embedded_store
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
 from tests.support.orders import noise
 from tests.support.recorded_calls import SWEEPS, ColdClient, Recorder, Use
 
-__all__ = ["embedded_store"]
+TABLE, BUCKET = "recorded", "recorded"
+"""Of their own: the clock goes far here, and sweeps note in the table when they ran."""
 
 ROLES = {
     "ApiHandlerRole": {operation.id for operation in OPERATIONS.values() if operation.asks_store},
@@ -72,7 +74,8 @@ NEVER_CALLED = {
 }
 """Statements and actions that no code of ours uses, and who does."""
 
-OF_ONE_INSTANCE = {"test_hooks_see_each_send_and_may_refuse_it"}
+OF_ONE_INSTANCE = {"test_hooks_see_each_send_and_may_refuse_it", "test_a_log_line_tells_what_the_store_charged"}
+"""They look into the instance, and would find another at each request."""
 
 LARGE = {"body": noise(1, 700_000, 700_000)[0]}
 """Goes to S3."""
@@ -223,14 +226,19 @@ def template() -> Any:
 
 
 @pytest.fixture(scope="module")
-def recorder(template: Any, embedded_store: Store) -> Recorder:
+def recorder(template: Any) -> Recorder:
     """Which has heard all stories."""
     push = template["Resources"]["Push"]["Properties"]["FunctionName"]["Fn::Sub"]
     recorder = Recorder(f"arn:${{AWS::Partition}}:lambda:${{AWS::Region}}:${{AWS::AccountId}}:function:{push}")
     connect, clock = clients.connect, Clock()
     with pytest.MonkeyPatch.context() as monkey:
         monkey.setattr(clients, "connect", lambda *arguments: recorder.listening(connect(*arguments)))
-        store = DynamoStore(clients.connect("dynamodb"), TABLE, system(), clients.connect("s3"), BUCKET)
+        monkey.setattr(on_every_store, "TABLE", TABLE)
+        embedded.start()
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        dynamodb = clients.connect("dynamodb")
+        table.ensure(dynamodb, TABLE)
+        store = DynamoStore(dynamodb, TABLE, system(), clients.connect("s3"), BUCKET)
         with recorder.recording():
             for story in STORIES:
                 told(story, store, clock, recorder)
@@ -243,7 +251,7 @@ def recorder(template: Any, embedded_store: Store) -> Recorder:
 
 
 def told(story: Callable[..., object], store: Store, clock: Clock, recorder: Recorder) -> None:
-    """One after another: sweeps note in the store when they ran."""
+    """One after another, on one clock."""
     outside = replace(Consumer([Answer(200)] * 9).outside(), wake=recorder.wake)
     client = ColdClient(store, clock, uuid4().int, outside)  # type: ignore[arg-type]
     wanted = inspect.signature(story).parameters

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 
@@ -91,14 +92,11 @@ _OTHER_RESOURCES = {"DescribeExport": "Table/export/01767225600000-0a1b2c3d", "L
 
 
 class ColdClient(Client):
-    """Each request, and each sweep, meets a new instance, whose caches are empty."""
-
-    _instances = 0
+    """Each request, and each sweep, meets a new instance, whose caches are empty, and which draws ids of its own."""
 
     @property
     def api(self) -> Api:
-        self._instances += 1
-        return Api(Service(self.store, self.clock.runtime(self.seed + self._instances), outside=self.outside))
+        return Api(Service(self.store, self.clock.runtime(uuid4().int), outside=self.outside))
 
     @api.setter
     def api(self, _warm: Api) -> None:
