@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from chalicelib import wiring
+from chalicelib.api.admission import Demand
 from chalicelib.base.errors import StoreUnavailable, TransactionEnded
 from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.push.outside import Answer
@@ -568,3 +569,22 @@ def test_a_log_line_tells_what_the_store_charged(topic: Topic, group: Group) -> 
     assert produced["write_units"] in (1, 0.5)  # the embedded store only estimates
     assert popped["store_calls"] >= 2
     assert popped["read_units"] > 0
+
+
+def test_a_token_is_made_rotated_and_deleted_on_every_store(client: Client) -> None:
+    guarded = Client(client.store, client.clock, client.seed + 7, demand=Demand(requests=True))
+    old = guarded.make_token()
+    path = f"/tokens/{old.split('_')[1]}"
+    guarded.token = old
+    new = guarded.post(f"{path}/rotate", old_valid_ms=1_000).json["token"]
+    got = [token for token in guarded.get("/tokens", limit=1_000).json["tokens"] if token["token_id"] in path]
+    assert got == [guarded.get(path).json]
+    assert [outcome(guarded, token) for token in (old, new, old[:-4] + "AAAA")] == [200, 200, 401]
+    client.clock.sleep(1_000)
+    assert [outcome(guarded, token) for token in (old, new)] == [401, 200]
+    guarded.token = new
+    assert [guarded.delete(path).status, guarded.delete(path).status] == [204, 401]
+
+
+def outcome(guarded: Client, token: str) -> int:
+    return guarded.ask("GET", "/topics", query={"limit": 1}, authorization=f"Bearer {token}").status
