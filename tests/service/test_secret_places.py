@@ -9,8 +9,12 @@ import moto
 import pytest
 
 from chalicelib import wiring
+from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.catalogue.configured_keys import ConfiguredKeys
+from chalicelib.service import Service
+from tests.spark.service import busy_world
+from tests.support.consumer import Consumer
 
 OLD, NEW = "old-key-old-key-old", "new-key-new-key-new"
 
@@ -65,6 +69,27 @@ def test_an_unknown_place_is_refused_and_not_shown(place: str, monkeypatch: pyte
     with pytest.raises(ValueError, match="must be ssm:<name> or secretsmanager:<name or ARN>") as refused:
         wiring.signing_key()
     assert NEW not in str(refused.value)
+
+
+def test_sends_and_sweeps_need_no_key() -> None:
+    """So the functions that do nothing else need no right to read it."""
+    world = busy_world()
+    asked: list[str] = []
+
+    def absent() -> list[bytes]:
+        asked.append("for the keys")
+        raise StoreUnavailable("the signing keys cannot be read: AccessDeniedException")
+
+    api = Api(Service(world.client.store, world.client.clock.runtime(9), absent, outside=Consumer().outside()))
+    api.produce("orders", {"messages": [{"body": "a"}, {"body": "b", "delay_ms": 5}]})
+    world.client.clock.sleep(3_600_000)
+    sweeps = api.service.sweeps
+    for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
+        sweep()
+    sweeps.push(api.service.outside.wake)
+    assert asked == []
+    with pytest.raises(StoreUnavailable):
+        api.pop("orders", "tagged", {})
 
 
 def test_a_key_and_a_place_of_keys_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
