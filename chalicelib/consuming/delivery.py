@@ -55,6 +55,10 @@ class Deliverer:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._reader, self._receipts, self._claimer, self._settler = reader, receipts, claimer, settler
 
+    def demand_key(self, view: QueueView) -> None:
+        """Raises StoreUnavailable if no receipt can be signed: what nobody could settle must not be leased."""
+        self._receipts.demand_key(view.topic.id)
+
     def deliver(self, view: QueueView, claimed: Claimed) -> tuple[list[Delivery], bool]:
         """The claimed messages in order, and whether some were missing and are settled now.
 

@@ -206,6 +206,7 @@ class Popper:
     def _claim(self, view: QueueView, want: int) -> Popped:
         """Claims from one queue: in one write, unless more leases have expired than one write can name, or some of the
         messages are missing."""
+        self._deliverer.demand_key(view)
         deliveries: list[Delivery] = []
         while True:
             try:

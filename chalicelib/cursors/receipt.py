@@ -67,6 +67,12 @@ class Receipts:
     def sign(self, made: Receipt) -> str:
         return sign(made, self._key.of(made.topic_id))
 
+    def demand_key(self, topic_id: str) -> None:
+        """Raises StoreUnavailable if the keys are kept elsewhere and cannot be read. One in the table can be, if the
+        table can."""
+        if self._key.is_kept_elsewhere:
+            self._key.of(topic_id)
+
     def read(self, text: str, topic_id: str) -> Receipt | None:
         """The receipt, or None if this service did not sign it for this topic."""
         receipt = read(text, *self._key.accepted(topic_id))

@@ -88,8 +88,10 @@ def test_sends_and_sweeps_need_no_key() -> None:
         sweep()
     sweeps.push(api.service.outside.wake)
     assert asked == []
+    before = api.get_group("orders", "tagged")
     with pytest.raises(StoreUnavailable):
         api.pop("orders", "tagged", {})
+    assert api.get_group("orders", "tagged") == before, "what nobody could settle is not leased"
 
 
 def test_a_key_and_a_place_of_keys_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
