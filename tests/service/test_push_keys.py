@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from typing import Any
 
@@ -99,6 +100,7 @@ def test_without_its_key_nothing_is_sent_unsigned_and_nothing_is_lost(caplog: py
     stage = Stage()
     stage.secret()
     stage.change(NEW)
+    caplog.set_level(logging.WARNING, "decant")
     for _ in range(3):
         assert stage.pushed() == []
         stage.place.clock.ms += MINUTE_MS
