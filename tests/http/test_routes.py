@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from typing import Any, get_args
 
@@ -43,6 +44,11 @@ def test_who_may_only_read_changes_nothing() -> None:
     getting -= {"list_tokens", "get_token"}
     assert reading == getting - {"get_reply"}, "who asks also ends the request, at its deadline"
     assert {operation.right for operation in OPERATIONS.values()} == set(get_args(Right))
+
+
+def test_warnings_reach_the_log() -> None:
+    """Chalice gives the app's logger, which is ours, a level of its own."""
+    assert logging.getLogger("decant").isEnabledFor(logging.WARNING)
 
 
 def test_the_service_serves_its_own_document(client: Client) -> None:

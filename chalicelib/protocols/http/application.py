@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from chalice.app import Chalice, Response
@@ -24,6 +25,7 @@ class Application(Chalice):
 def application() -> Application:
     """Its routes take any content type for JSON: `curl -d` sends a form's."""
     app = Application(app_name="decant")
+    app.log.setLevel(logging.WARNING)  # Chalice would keep warnings of the logger "decant", which is ours, to itself
     for operation in OPERATIONS.values():
         route = app.route(operation.path, methods=[operation.method], content_types=["*/*"], name=operation.name)
         route(_view)
