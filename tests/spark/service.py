@@ -62,7 +62,17 @@ def busy_world(store: MemoryStore | None = None) -> World:
     _half_deleted(client)
     token = {"name": "reader", "rights": [ALL_RIGHTS], "expires_at_ms": client.clock.ms + DAY_MS}
     client.api.rotate_token(client.api.make_token(token)["token_id"])
-    return World(client, [*made, Topic(client, "decant.alarms")])
+    return World(client, [*made, _traced(client), Topic(client, "decant.alarms")])
+
+
+def _traced(client: Client) -> Topic:
+    """A message whose pop is noted."""
+    assert client.put("/topics/seen", queues=1, trace=True).status == 201
+    topic = Topic(client, "seen")
+    group = topic.group("watched")
+    topic.produce("seen")
+    group.take_one()
+    return topic
 
 
 def _orders(client: Client) -> Topic:
