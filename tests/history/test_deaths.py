@@ -67,3 +67,15 @@ def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wr
     judged = History(delivered=[kept, spent], attempts=attempts)
     ends = {kept.place: NEVER_MS, spent.place: spent_at_ms}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
+
+
+@pytest.mark.parametrize(("ordered", "wrong"), [(True, 0), (False, 1)])
+def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered: bool, wrong: int) -> None:
+    """The first call could not settle it, or did not hear that it had: seed 20046231 of a run."""
+    held_up = replace(delivered("s", 400, 5_000), place=(0, 1))
+    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, ["r", "s"], 0)]
+    judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], attempts=attempts)
+    judged.rules = {"g": Rules(5, 10, ordered=ordered)}
+    judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}
+    ends = {(0, 0): 150, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
+    assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
