@@ -58,7 +58,7 @@ def api() -> Api:
 def _built() -> Api:
     api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()), demand())
     if is_logging():
-        api.service.telemetry.log_to(_to_stdout, table_name() if is_deployed() else None)
+        api.service.telemetry.log_to(_to_stdout, _stack() if is_deployed() else None)
     return api
 
 
@@ -74,8 +74,19 @@ def start() -> None:
 
 
 def telemetry() -> Telemetry | None:
-    """What observes the calls of the instance, once it is built."""
-    return _Instance.api.service.telemetry if _Instance.api else None
+    """What observes the calls of the instance, once it is built. A deployed stage where it cannot be built answers 500,
+    and counts that in its metrics."""
+    if _Instance.api:
+        return _Instance.api.service.telemetry
+    if not is_deployed():
+        return None
+    unbuilt = Telemetry(system())
+    unbuilt.log_to(_to_stdout, _stack())
+    return unbuilt
+
+
+def _stack() -> str:
+    return os.environ.get("DECANT_STACK", table_name())
 
 
 def is_logging() -> bool:

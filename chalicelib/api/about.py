@@ -84,5 +84,5 @@ class Document(Answer):
 def get_openapi() -> Json:
     """Get this document.
 
-    Needs no store."""
+    Needs no store, but a token does."""
     raise NotImplementedError("the protocol that it describes answers it")

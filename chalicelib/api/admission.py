@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple
 
 from chalicelib.access.callers import called_by, demand
-from chalicelib.access.rights import Need
+from chalicelib.access.rights import Need, Verb
+from chalicelib.access.token import Token
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import RequestNotFound
+from chalicelib.base.errors import Forbidden, RequestNotFound
 from chalicelib.service import Service
 
 
@@ -35,7 +36,18 @@ def admitted(
     topic_name = named.get("topic")
     token = service.access.callers.bearer(authorization, topic_name if operation.is_frequent else None)
     if "correlation_id" in named:
-        with suppress(RequestNotFound):
-            topic_name = service.requests.correlation(named["correlation_id"]).topic_name
-    demand(token, Need(operation.right, topic_name, named.get("group")), operation.is_filtered)
+        _demand_for_request(service, token, operation.right, named["correlation_id"])
+    else:
+        demand(token, Need(operation.right, topic_name, named.get("group")), operation.is_filtered)
     return called_by(token)
+
+
+def _demand_for_request(service: Service, token: Token, verb: Verb, correlation_id: str) -> None:
+    """Demands the right for the request's topic; where the id is none of this service, for all. One text for both."""
+    topic_name = None
+    with suppress(RequestNotFound):
+        topic_name = service.requests.correlation(correlation_id).topic_name
+    try:
+        demand(token, Need(verb, topic_name))
+    except Forbidden:
+        raise Forbidden(f"the token has no right to '{verb}' for this request, if there is one") from None

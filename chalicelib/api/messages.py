@@ -322,9 +322,8 @@ def _standing(standing: Standing) -> Json:
         for event in standing.events
     ]
     if letter:
-        events.append(
-            {"event": "dead", "at_ms": letter.dead_at_ms, "attempt": letter.attempts, "reason": letter.reason}
-        )
+        reason = {"reason": letter.reason} if letter.reason else {}
+        events.append({"event": "dead", "at_ms": letter.dead_at_ms, "attempt": letter.attempts, **reason})
     consumer = standing.cursor.last_consumer_id if standing.group.is_broadcast else None
     attempts = letter.attempts if letter else lease.attempt if lease else None
     until_ms = lease.deadline if lease and standing.state in ("in_flight", "retrying") else None

@@ -107,7 +107,7 @@ class Events:
         if not (topic.trace and subjects):
             return
         try:
-            with deadline.part_until(self._runtime.uptime() + HOP_MS_MIN):
+            with deadline.within(self._runtime.uptime() + HOP_MS_MIN):
                 self._store.put_all(self._items(topic, event, subjects, about))
         except StoreUnavailable:
             pass

@@ -135,6 +135,7 @@ def test_a_function_without_its_settings_says_so_in_the_log_alone(unpacked: Path
             assert "DECANT" not in problem["detail"]
         assert "the service cannot be built: DECANT_ACCESS must be one of" in function.log
         assert problem["detail"].split()[2] in function.log
+        assert '"ServerErrors":1' in function.log
 
 
 # -- cold start -------------------------------------------------------------------------------------------------------

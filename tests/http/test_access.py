@@ -324,6 +324,7 @@ def test_a_request_is_judged_by_the_topic_that_its_id_tells(client: Client) -> N
     forged = ids[0][:-1] + ("A" if ids[0][-1] != "A" else "B")
     for unknown in (forged, "x", "a" * 3_000):
         assert client.get(f"/requests/{unknown}").problem == FORBIDDEN
+        assert client.get(f"/requests/{unknown}").json == client.get(f"/requests/{ids[1]}").json
         assert client.post(f"/requests/{unknown}/reply", body="a").problem == FORBIDDEN
     client.token = client.make_token()
     assert client.get("/requests/x").problem == (404, "RequestNotFound")

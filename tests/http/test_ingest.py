@@ -188,6 +188,8 @@ def test_a_rule_maps_what_is_in_the_record(setting: Setting, topic: Topic) -> No
     given(topic.client, aws.sqs(json.dumps({"customer": 17, "kind": "paid", "order": order, "total": 1.5})))
     message = the_message(topic)
     assert (message["key"], message["tag"], json.loads(message["body"])) == ("17", "paid", order)
+    about = {name: message["properties"].pop(name) for name in ("aws_origin", "aws_id")}
+    assert all(about.values())
     assert message["properties"] == {"region": aws.REGION, "total": "1.5"}
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base import deadline
+from chalicelib.base.limits import HOP_MS_MIN
 from chalicelib.consuming import events
 from chalicelib.cursors import retries
 from chalicelib.reading import trace
@@ -250,3 +252,17 @@ def test_notes_go_with_the_retention(topic: Topic, group: Group, store: Troubled
     [note] = written
     assert note["ttl"] * 1_000 > clock.ms + topic.details()["retention_ms"] + 86_400_000
     assert events.PAGE_OFFSETS == 128
+
+
+def test_a_note_takes_no_time_from_its_call(topic: Topic, group: Group, store: TroubledStore, clock: Clock) -> None:
+    """Not even one whose outcome is in doubt: the message that a pop has leased waits for it."""
+    left_ms: list[int] = []
+
+    def told(verb: str, _about: Any) -> None:
+        if verb == "put_all":
+            left_ms.append(deadline.give_up_at_ms(clock.uptime(), in_doubt=True) - clock.uptime())
+
+    store.before = told
+    topic.produce("a")
+    group.take_one()
+    assert left_ms == [HOP_MS_MIN]

@@ -239,7 +239,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "rotateToken": "200 400 401 403 404 405 413 500 503",
         "getHealth": "200 400 405 413 500 503",
         "getMetrics": "200 400 401 403 405 413 500 503",
-        "getOpenapi": "200 400 401 403 405 413 500",
+        "getOpenapi": "200 400 401 403 405 413 500 503",
     }
 
 

@@ -23,7 +23,7 @@ ANSWER_SECONDS = 120
 
 
 class Invocation(NamedTuple):
-    """`kind`: "response", or "error" if the function raised. `seconds`: how long it took."""
+    """`kind`: "response", or "error" if the function raised. `seconds`: how long it took once it had the event."""
 
     kind: str
     result: Any
@@ -46,7 +46,7 @@ class Function:
 
     def __init__(self, log: Path) -> None:
         self.timeout_seconds = 60.0
-        self._log = log
+        self._log, self._began = log, 0.0
         self._events: queue.Queue[tuple[str, bytes] | None] = queue.Queue()
         self._answers: queue.Queue[_Answered] = queue.Queue()
         self.server = _Server(("127.0.0.1", 0), _handler(self))
@@ -56,13 +56,14 @@ class Function:
         return self._log.read_text()
 
     def invoke(self, event: Any) -> Invocation:
-        began = time.monotonic()
         self._events.put((str(uuid4()), json.dumps(event).encode()))
         kind, body = self._answers.get(timeout=ANSWER_SECONDS)
-        return Invocation(kind, json.loads(body), len(body), time.monotonic() - began)
+        return Invocation(kind, json.loads(body), len(body), time.monotonic() - self._began)
 
     def next_event(self) -> tuple[str, bytes] | None:
-        return self._events.get()
+        event = self._events.get()
+        self._began = time.monotonic()
+        return event
 
     def answered(self, kind: str, body: bytes) -> None:
         self._answers.put(_Answered(kind, body))

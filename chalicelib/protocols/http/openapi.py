@@ -249,8 +249,8 @@ def _problems(operation: Operation) -> Json:
     for error in [*malformed, *(_NAMED[name] for name in operation.existing), *operation.errors]:
         by_status.setdefault(_status(error), []).append(error)
     own = {str(status): _response(status, raised) for status, raised in by_status.items()}
-    shared = _EVERYWHERE if operation.asks_store else _EVERYWHERE[:-1]
-    shared = [*shared, *(_GUARDED if operation.right != "anyone" else ())]
+    guarded = _GUARDED if operation.right != "anyone" else []
+    shared = [*(_EVERYWHERE if operation.asks_store or guarded else _EVERYWHERE[:-1]), *guarded]
     return own | {str(_status(error)): {"$ref": f"#/components/responses/{error.__name__}"} for error in shared}
 
 

@@ -78,8 +78,8 @@ class Rule:
     def message(self, arrival: Arrival) -> Json:
         """The message that the record is. Raises InvalidField if the record or an expression gives none."""
         message: Json = {"dedup_id": arrival.dedup_id, **arrival.source.message(arrival.record)}
-        message["properties"] = {**message.get("properties", {}), **about(arrival)}
         message |= self._mapped(arrival, message.get("body"))
+        message["properties"] = {**message.get("properties", {}), **about(arrival)}
         if self.body is not None:
             message.pop("body_base64", None)
         message["key"] = fitting(message.get("key"), KEY_BYTES_MAX)
