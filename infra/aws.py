@@ -30,9 +30,14 @@ class Aws:
         self.region: str = self._session.region_name
 
     def client(self, service: str) -> Any:
-        made: Any = self._session.client(
-            service, config=Config(retries={"mode": "standard", "total_max_attempts": TRIES})
-        )
+        """Raises Stop if the endpoint is none."""
+        config = Config(retries={"mode": "standard", "total_max_attempts": TRIES})
+        try:
+            made: Any = self._session.client(service, config=config)
+        except BotoCoreError:
+            raise
+        except ValueError as error:
+            raise Stop(f"AWS_ENDPOINT_URL must be a URL, such as http://127.0.0.1:4566: {error}") from error
         return made
 
     @cached_property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -16,7 +16,7 @@ from infra.code_bucket import CodeBucket
 from infra.emulating import for_emulators
 from infra.errors import Stop
 from infra.naming import with_names
-from infra.stack import NOT_THERE, Change, Ending, Event, Stack
+from infra.stack import NOT_THERE, Change, Ending, Stack, Waiting
 from infra.stage import Stage
 from infra.telling import Progress, ask, say, show
 
@@ -49,7 +49,7 @@ def _change(stack: Stack, template_url: str, tags: dict[str, str], says_yes: boo
     except BaseException:
         stack.discard(change_set)
         raise
-    ending = _watched(len(changes), lambda on_event: stack.execute(change_set, on_event))
+    ending = _watched(len(changes), stack.execute(change_set))
     if not ending.is_success:
         raise Stop(f"{stack.cause(ending)}; {AFTERWARDS.get(ending.status, f'the stack is {ending.status}')}")
 
@@ -64,7 +64,7 @@ def _agree(stack: Stack, changes: Sequence[Change], says_yes: bool) -> None:
     """Raises Stop if the person does not."""
     losses = [change.name for change in changes if change.loses_messages]
     if losses:
-        say(f"This leaves {', '.join(losses)} with its messages behind: what is deployed then is empty.")
+        say(f"This removes {', '.join(losses)}, or leaves it behind, with all that it contains. Is an INFRA= missing?")
     if losses and says_yes:
         raise Stop("YES=1 does not say yes to that; deploy at a terminal without it")
     if not ask(f"Carry this out on {stack.name}?", says_yes):
@@ -92,36 +92,60 @@ FIRST_RIGHTS = '[{"operations":["produce","consume","read","admin"],"topics":"*"
 
 
 def undeploy(aws: Aws, stage: Stage, says_yes: bool) -> None:
-    """Removes the stack. Table and buckets stay: only a person removes messages."""
+    """Removes the stack. Table and buckets stay: only a person removes messages. What waits in Failures goes."""
     stack = Stack(aws.client("cloudformation"), stage.stack)
     if stack.status() in ("", "DELETE_COMPLETE"):
         say(f"there is no stack {stack.name} in {aws.region}")
         return
     say(f"{stack.name} in account {aws.account}, region {aws.region}")
-    if not ask("Remove its functions, URLs and alarms? Table and buckets are kept.", says_yes):
+    if not ask(f"Remove its {REMOVED}? Table and buckets are kept.", says_yes):
         raise Stop("declined; nothing has changed")
     total = len(list(stack.resources()))
-    ending = _watched(total, stack.delete)
+    ending = _watched(total, stack.delete())
     if ending.status not in NOT_THERE:
         raise Stop(f"{stack.cause(ending)}; run this again when that is mended")
-    _tell_what_is_kept(ending, CodeBucket(aws, stage).name)
+    _tell_what_is_kept(aws, ending, CodeBucket(aws, stage).name)
 
 
-def _tell_what_is_kept(ending: Ending, code_bucket: str) -> None:
-    kept = [event for event in ending.events if event.status == "DELETE_SKIPPED"]
-    say("Removed. The next deployment takes these in again; to remove them with what they contain:")
-    for event in kept:
-        if event.kind == "AWS::DynamoDB::Table":
-            say(f"  aws dynamodb delete-table --table-name {event.physical}")
-        elif event.kind == "AWS::S3::Bucket":
-            say(f"  aws s3 rb --force s3://{event.physical}")
-    say(f"  aws s3 rb --force s3://{code_bucket}")
+REMOVED = "functions, URLs and alarms, and the queue Failures with what waits in it"
 
 
-def _watched(total: int, run: Callable[[Callable[[Event], None]], Ending]) -> Ending:
+def _tell_what_is_kept(aws: Aws, ending: Ending, code_bucket: str) -> None:
+    say("Removed. The next deployment takes in again what the template names: its table, and the buckets of bodies and")
+    say("exports. To remove what is kept, with what it contains:")
+    for event in ending.events:
+        if event.status == "DELETE_SKIPPED" and event.kind in REMOVALS:
+            if event.kind == "AWS::DynamoDB::Table" and _is_protected(aws, event.physical):
+                say(f"  aws {UNPROTECT} {event.physical} --region {aws.region}")
+            say(f"  aws {REMOVALS[event.kind]}{event.physical} --region {aws.region}")
+    say(f"  aws {REMOVALS['AWS::S3::Bucket']}{code_bucket} --region {aws.region}")
+
+
+UNPROTECT = "dynamodb update-table --no-deletion-protection-enabled --table-name"
+
+REMOVALS = {
+    "AWS::DynamoDB::Table": "dynamodb delete-table --table-name ",
+    "AWS::Kinesis::Stream": "kinesis delete-stream --stream-name ",
+    "AWS::S3::Bucket": "s3 rb --force s3://",
+    "AWS::SQS::Queue": "sqs delete-queue --queue-url ",
+    "AWS::SecretsManager::Secret": "secretsmanager delete-secret --secret-id ",
+}
+"""Of what is kept, by type: the command, before the name."""
+
+
+def _is_protected(aws: Aws, table: str) -> bool:
+    """From deletion. True, too, if the caller may not know."""
+    try:
+        described = aws.client("dynamodb").describe_table(TableName=table)["Table"]
+    except ClientError:
+        return True
+    return bool(described.get("DeletionProtectionEnabled"))
+
+
+def _watched(total: int, waiting: Waiting) -> Ending:
     progress = Progress(total)
     try:
-        return run(progress)
+        return waiting(progress)
     except KeyboardInterrupt:
         progress.close()
         say("CloudFormation goes on without us; run this again to see how it ended")

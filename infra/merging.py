@@ -41,6 +41,37 @@ def load(path: Path) -> Template:
     return content
 
 
+MAPPINGS = (
+    "Globals.Function.Environment.Variables",
+    "Outputs.*",
+    "Resources.*.Properties",
+    "Resources.Ingest.Properties.Environment.Variables",
+    "Resources.Ingest.Properties.Events.*.Properties",
+)
+"""Places in a template, and all above them, that are merged key by key. `*` is any key."""
+
+
+def load_template(path: Path) -> Template:
+    template = load(path)
+    check_mappings(template, path)
+    return template
+
+
+def check_mappings(template: Any, path: Path) -> None:
+    """Raises Stop if something else stands where a mapping must. `path`: the file it is from."""
+    for place in MAPPINGS:
+        _check_mapping(template, place.split("."), [], path)
+
+
+def _check_mapping(value: Any, below: list[str], names: list[str], path: Path) -> None:
+    if value is None:
+        return
+    if not isinstance(value, dict):
+        raise Stop(f"'{'.'.join(names)}' in {path} must be a mapping; it is {value!r}")
+    for name in (value if below[0] == "*" else below[:1]) if below else ():
+        _check_mapping(value.get(name), below[1:], [*names, str(name)], path)
+
+
 class _Loader(yaml.SafeLoader):
     """With `!Name value` for `{"Fn::Name": value}`, and without dates: templates have `Version: 2012-10-17`."""
 

@@ -24,7 +24,7 @@ from typing import Any
 from infra import slimming, sources
 from infra.errors import Stop
 from infra.fronts import with_fronts
-from infra.merging import Template, load, merged
+from infra.merging import Template, load, load_template, merged
 from infra.stage import PARTS, Stage
 
 ROOT = Path(__file__).parent.parent
@@ -84,7 +84,8 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
     access = PARTS.parent / "access" / f"{stage.access}.yaml"
     parts = [*sorted(PARTS.glob("*.yaml")), *([access] if access.exists() else [])]
     environment = {"Globals": {"Function": {"Environment": {"Variables": stage.environment}}}}
-    whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *map(load, own)], generated)
+    mine = map(load_template, own)
+    whole: Template = reduce(merged, [*map(load, parts), environment, stage.template, *mine], generated)
     sources.check(whole)
     return whole
 
@@ -93,9 +94,10 @@ def complete(generated: Template, stage: Stage, own: Sequence[Path]) -> Template
 
 
 def install(out: Path) -> Path:
-    """A folder of what `requirements.txt` names, as it goes to Lambda, which is kept until that or its versions
-    change. Byte code alone: with sources beside it, a fifth of the package would be there for stack traces."""
-    wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt"]
+    """A folder of what `requirements.txt` names, as it goes to Lambda, which is kept until that, its versions or the
+    way it is made change. Byte code alone: with sources beside it, a fifth of the package would be there for stack
+    traces."""
+    wanted = [ROOT / "requirements.txt", ROOT / "constraints.txt", Path(slimming.__file__), Path(__file__)]
     key = hashlib.sha256(b"".join(path.read_bytes() for path in wanted) + PYTHON.encode()).hexdigest()[:16]
     folder = out / f"installed-{key}"
     if not folder.exists():
@@ -106,8 +108,17 @@ def install(out: Path) -> Path:
             _compile(slim, "-b")
             for source in slim.rglob("*.py"):
                 source.unlink()
-            os.rename(slim, folder)
+            _move(slim, folder)
     return folder
+
+
+def _move(made: Path, folder: Path) -> None:
+    """What another process has put there meanwhile is the same."""
+    try:
+        os.rename(made, folder)
+    except OSError:
+        if not folder.exists():
+            raise
 
 
 def _copy_wanted(site: Path, slim: Path) -> None:

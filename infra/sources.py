@@ -24,10 +24,15 @@ def check(template: Template) -> None:
     for name, source in [*_mappings(resources), *_events(ingest)]:
         if REPORTS not in (source.get("FunctionResponseTypes") or ()):
             raise Stop(f"{name} feeds Ingest and must have FunctionResponseTypes: [{REPORTS}]: else records are lost")
-    variables = ingest.get("Environment", {}).get("Variables", {})
+    variables = {**_variables(template.get("Globals", {}).get("Function", {})), **_variables(ingest)}
     for setting, read in ((SETTING, parse), (REJECTS_SETTING, parse_rejects)):
         if isinstance(variables.get(setting), str):
             _read(read, variables[setting])
+
+
+def _variables(function: dict[str, Any]) -> dict[str, Any]:
+    variables: dict[str, Any] = function.get("Environment", {}).get("Variables", {})
+    return variables
 
 
 def _read(read: Callable[[str], object], text: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -20,7 +22,17 @@ UNCHANGED = ("didn't contain changes", "No updates are to be performed")
 CANCELLED = ("creation cancelled", "update cancelled", "deletion cancelled")
 """Resources that fail since another one did."""
 
-WITH_MESSAGES = ("AWS::DynamoDB::Table", "AWS::S3::Bucket")
+WITH_MESSAGES = (
+    "AWS::DynamoDB::GlobalTable",
+    "AWS::DynamoDB::Table",
+    "AWS::KMS::Key",
+    "AWS::Kinesis::Stream",
+    "AWS::S3::Bucket",
+    "AWS::SQS::Queue",
+    "AWS::SSM::Parameter",
+    "AWS::SecretsManager::Secret",
+)
+"""What has messages in it, or keys without which they are worth nothing."""
 
 NOT_THERE = ("", "REVIEW_IN_PROGRESS", "DELETE_COMPLETE")
 """A stack under review has a change set that was never carried out, and nothing else."""
@@ -43,7 +55,7 @@ class Change:
 
     @property
     def loses_messages(self) -> bool:
-        """Messages stay in what is left alone, where nobody looks for them."""
+        """They are removed, or stay in what is left alone, where nobody looks for them."""
         return self.kind in WITH_MESSAGES and self.action in ("Remove", "Replace")
 
 
@@ -74,6 +86,10 @@ class Ending:
     @property
     def is_success(self) -> bool:
         return self.status.endswith("_COMPLETE") and not self.is_rolled_back
+
+
+Waiting = Callable[[Callable[[Event], None]], Ending]
+"""Waits for the end of an operation, and is told each event."""
 
 
 class Stack:
@@ -123,11 +139,16 @@ class Stack:
             return []
         raise Stop(f"CloudFormation refuses the template: {reason}")
 
-    def execute(self, change_set: str, on_event: Callable[[Event], None]) -> Ending:
-        """Carries it out, and waits for the end."""
+    def execute(self, change_set: str) -> Waiting:
+        """Begins to carry it out; what it returns waits for the end. What is refused is discarded."""
         seen, stack = self._newest_event(), self._describe(self.name)["StackId"]
-        self._client.execute_change_set(StackName=self.name, ChangeSetName=change_set)
-        return self._wait(seen, on_event, stack)
+        try:
+            self._client.execute_change_set(StackName=self.name, ChangeSetName=change_set)
+        except ClientError:
+            with suppress(ClientError):
+                self.discard(change_set)
+            raise
+        return partial(self._wait, seen, stack)
 
     def cause(self, ending: Ending) -> str:
         """Of a failure: the first resource that failed, and why."""
@@ -151,14 +172,14 @@ class Stack:
         if self.status() == "REVIEW_IN_PROGRESS":
             self._client.delete_stack(StackName=self.name)
 
-    def delete(self, on_event: Callable[[Event], None]) -> Ending:
-        """Removes it and waits for the end. What the template says must be retained is left."""
+    def delete(self) -> Waiting:
+        """Begins to remove it; what it returns waits for the end. What the template says must be retained is left."""
         described = self._described()
         if described is None:
-            return Ending("DELETE_COMPLETE", [])
+            return lambda _on_event: Ending("DELETE_COMPLETE", [])
         seen = self._newest_event()
         self._client.delete_stack(StackName=self.name)
-        return self._wait(seen, on_event, described["StackId"])
+        return partial(self._wait, seen, described["StackId"])
 
     def check_ready(self) -> bool:
         """Raises Stop if the stack's status forbids changes. Whether it is new."""
@@ -189,8 +210,9 @@ class Stack:
 
     # -- events -------------------------------------------------------------------------------------------------------
 
-    def _wait(self, seen: str | None, on_event: Callable[[Event], None], stack: str) -> Ending:
-        """`stack`: its id, by which it is still known when it is deleted."""
+    def _wait(self, seen: str | None, stack: str, on_event: Callable[[Event], None]) -> Ending:
+        """`stack`: its id, by which it is still known when it is deleted. A status without an event since `seen` is
+        that of before: AWS may tell it for a while."""
         events: list[Event] = []
         pauses = _pauses()
         while True:
@@ -200,7 +222,7 @@ class Stack:
             events += new
             for event in new:
                 on_event(event)
-            if not status.endswith("_IN_PROGRESS"):
+            if status == "DELETE_COMPLETE" or (events and not status.endswith("_IN_PROGRESS")):
                 return Ending(status, events)
             time.sleep(next(pauses))
 

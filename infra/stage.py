@@ -4,7 +4,7 @@
 
     access: tokens      # or iam, or none: everybody who knows the URL may do everything
     settings:           # environment variables of all functions, see docs/running.md
-      DECANT_LOG: info
+      DECANT_LOG: json
     template:           # laid over the parts in infra/parts
       Resources: ...
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.errors import Stop
-from infra.merging import Template, load
+from infra.merging import Template, check_mappings, load
 
 INFRA = Path(__file__).parent
 PARTS = INFRA / "parts"
@@ -24,6 +24,8 @@ STAGES = INFRA / "stages"
 
 ACCESSES = ("tokens", "iam", "none")
 KEYS = ("access", "settings", "template")
+CHOICES = {"DECANT_LOG": ("json", "off"), "DECANT_FUNCTION_ACCESS": ("iam", "tokens")}
+"""Settings that have only these values: with another one no function would start."""
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
 """Names of buckets, of at most 63 characters, contain it."""
@@ -72,4 +74,11 @@ def _checked(name: str, path: Path, content: Template) -> Stage:
     for variable, value in settings.items():
         if not isinstance(value, str):
             raise Stop(f"'{variable}' in 'settings' of {path} must be a text, in quotes; it is {value!r}")
+        if value not in CHOICES.get(variable, (value,)):
+            raise Stop(
+                f"'{variable}' in 'settings' of {path} must be {' or '.join(CHOICES[variable])}; it is {value!r}"
+            )
+    if settings.get("DECANT_FUNCTION_ACCESS") == "tokens" != access:
+        raise Stop(f"'DECANT_FUNCTION_ACCESS' in {path} can be 'tokens' only with access: tokens; that is {access}")
+    check_mappings(template, path)
     return Stage(name, access, settings, template)

@@ -33,11 +33,17 @@ EXAMPLE = '[{"operations":["produce","consume"],"topics":"orders*"}]'
 
 
 def _act_as(aws: Aws, function: str) -> None:
-    """With the settings of the deployed functions: table, bucket, where the signing key is."""
+    """With the settings of the deployed functions: table, bucket, where the signing key is. Those of the shell, of a
+    `make run` perhaps, would lead elsewhere."""
     described = aws.client("lambda").get_function_configuration(FunctionName=function)
     variables = described.get("Environment", {}).get("Variables", {})
     ours = {key: value for key, value in variables.items() if key.startswith("DECANT_")}
+    for name in [name for name in os.environ if name.startswith("DECANT_") or name == LOCAL_TABLE]:
+        del os.environ[name]
     os.environ.update({**ours, "DECANT_LOG": "off", "AWS_DEFAULT_REGION": aws.region})
+
+
+LOCAL_TABLE = "AWS_ENDPOINT_URL_DYNAMODB"
 
 
 def _made(name: str, rights: Any) -> dict[str, Any]:

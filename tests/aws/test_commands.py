@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from infra import tokens
 from infra.__main__ import main
 from tests.support.ministack import Ministack
 
@@ -86,6 +89,29 @@ def test_an_endpoint_that_does_not_answer_is_named(
     code, said = _said(capsys, "undeploy", "--stage", "dev", "--region", "eu-central-1")
     assert code == 1
     assert 'Could not connect to the endpoint URL: "http://127.0.0.1:9/"' in said
+
+
+def test_an_endpoint_that_is_no_url_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:4566")
+    code, said = _said(capsys, "undeploy", "--stage", "dev", "--region", "eu-central-1")
+    assert (code, said.split(",")[0]) == (1, "decant: AWS_ENDPOINT_URL must be a URL")
+
+
+def test_a_token_is_made_where_the_stage_is_and_not_where_the_shell_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DECANT_TABLE", "DECANT_SIGNING_KEY", "AWS_ENDPOINT_URL_DYNAMODB"):
+        monkeypatch.setenv(name, "local")
+    for name in ("DECANT_LOG", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "before")  # so that it is restored
+    aws = Mock(region="eu-central-1")
+    aws.client().get_function_configuration.return_value = {"Environment": {"Variables": {"DECANT_TABLE": "deployed"}}}
+    tokens._act_as(aws, "api")
+    ours = {name: value for name, value in os.environ.items() if name.startswith("DECANT_")}
+    assert ours == {"DECANT_TABLE": "deployed", "DECANT_LOG": "off"}
+    assert "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
 
 
 def test_removing_what_is_not_there_is_no_error(

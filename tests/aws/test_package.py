@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from zstandard import backend_c
 
+from infra import packaging
 from infra.packaging import MACHINE, Package
 from infra.slimming import is_wanted, loadable
 from tests.support.ministack import ROOT
@@ -39,6 +40,23 @@ def test_other_clones_make_the_same_bytes(package: Package, tmp_path: Path) -> N
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
     assert package.hash in said
     assert (tmp_path / "packages/dev/code.zip").read_bytes() == package.code.read_bytes()
+
+
+def test_what_is_kept_is_made_anew_when_other_files_are_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packaging, "_pip", lambda site: packaging._write(site / "some.py", b""))
+    kept = packaging.install(tmp_path)
+    assert packaging.install(tmp_path) == kept
+    (tmp_path / "slimming.py").write_text("LEFT_OUT = ()")
+    monkeypatch.setattr(packaging.slimming, "__file__", str(tmp_path / "slimming.py"))
+    assert packaging.install(tmp_path) != kept
+
+
+def test_another_process_may_have_put_it_there_meanwhile(tmp_path: Path) -> None:
+    for name in ("made", "there"):
+        packaging._write(tmp_path / name / "some.pyc", b"")
+    packaging._move(tmp_path / "made", tmp_path / "there")
+    with pytest.raises(OSError, match="No such file"):
+        packaging._move(tmp_path / "none", tmp_path / "nowhere")
 
 
 def test_versions_of_everything_installed_are_given(unpacked: Path) -> None:

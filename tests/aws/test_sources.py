@@ -57,6 +57,12 @@ def test_a_wrong_rule_is_named_before_anything_is_deployed() -> None:
         check({"Resources": {"Ingest": {"Properties": {"Environment": {"Variables": variables}}}}})
 
 
+def test_so_is_one_that_is_said_for_all_functions() -> None:
+    variables = {"DECANT_INGEST": "[{}]"}
+    with pytest.raises(Stop, match="DECANT_INGEST"):
+        check({"Globals": {"Function": {"Environment": {"Variables": variables}}}})
+
+
 def test_so_is_a_wrong_topic_of_rejects() -> None:
     variables = {"DECANT_INGEST_REJECTS": "a b"}
     with pytest.raises(Stop, match="'DECANT_INGEST_REJECTS' must be a topic's name"):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from infra import deploying
 from infra.errors import Stop
 from infra.naming import with_names
 from infra.stack import Change, Ending, Event, Stack
@@ -39,13 +42,19 @@ class Playground:
 
     def propose(self, **resources: object) -> list[Change]:
         self._proposed += 1
+        return self.stack.propose(f"c{self._proposed}", self.upload(**resources), {"stage": "test"})
+
+    def upload(self, **resources: object) -> str:
+        """Returns the URL of the template."""
         template = with_names({"Resources": resources}, {"AWS::StackName": self.stack.name})
         self._s3.put_object(Bucket=self.stack.name, Key="template", Body=json.dumps(template))
-        url = f"{self._s3.meta.endpoint_url}/{self.stack.name}/template"
-        return self.stack.propose(f"c{self._proposed}", url, {"stage": "test"})
+        return f"{self._s3.meta.endpoint_url}/{self.stack.name}/template"
 
     def execute(self) -> Ending:
-        return self.stack.execute(f"c{self._proposed}", self.events.append)
+        return self.stack.execute(f"c{self._proposed}")(self.events.append)
+
+    def delete(self) -> Ending:
+        return self.stack.delete()(self.events.append)
 
     def discard(self) -> None:
         self.stack.discard(f"c{self._proposed}")
@@ -56,7 +65,7 @@ def playground(ministack: Ministack, request: pytest.FixtureRequest) -> Iterator
     name = request.node.name.replace("_", "-").removeprefix("test-")[:40].strip("-")
     playground = Playground(ministack, name)
     yield playground
-    playground.stack.delete(lambda _event: None)
+    playground.delete()
 
 
 def test_a_stack_is_made_changed_and_found_unchanged(playground: Playground) -> None:
@@ -105,7 +114,7 @@ def test_a_stack_that_was_never_made_must_be_removed_first(playground: Playgroun
     assert not playground.execute().is_success
     with pytest.raises(Stop, match=r"is ROLLBACK_COMPLETE: its creation failed; remove it with make undeploy"):
         playground.propose(Queue=QUEUE)
-    assert playground.stack.delete(lambda _event: None).status == "DELETE_COMPLETE"
+    assert playground.delete().status == "DELETE_COMPLETE"
     assert playground.propose(Queue=QUEUE)
 
 
@@ -120,7 +129,7 @@ def test_a_table_is_kept_and_taken_in_again(playground: Playground, ministack: M
     playground.propose(Table=TABLE)
     playground.execute()
     dynamodb.put_item(TableName=playground.stack.name, Item={"pk": {"S": "kept"}})
-    ending = playground.stack.delete(lambda _event: None)
+    ending = playground.delete()
     skipped = [event.physical for event in ending.events if event.status == "DELETE_SKIPPED"]
     assert skipped == [playground.stack.name]
     assert playground.propose(Table=TABLE) == [Change("Import", "AWS::DynamoDB::Table", "Table")]
@@ -133,6 +142,9 @@ def test_a_table_is_kept_and_taken_in_again(playground: Playground, ministack: M
     [
         (Change("Remove", "AWS::DynamoDB::Table", "Table"), True),
         (Change("Replace", "AWS::S3::Bucket", "Bodies"), True),
+        (Change("Remove", "AWS::SQS::Queue", "OrdersQueue"), True),
+        (Change("Remove", "AWS::Kinesis::Stream", "ClicksStream"), True),
+        (Change("Remove", "AWS::SecretsManager::Secret", "SigningKeys"), True),
         (Change("Modify", "AWS::DynamoDB::Table", "Table"), False),
         (Change("Import", "AWS::DynamoDB::Table", "Table"), False),
         (Change("Replace", "AWS::Lambda::Function", "Pop"), False),
@@ -140,6 +152,57 @@ def test_a_table_is_kept_and_taken_in_again(playground: Playground, ministack: M
 )
 def test_changes_that_leave_messages_behind_are_known(change: Change, loses: bool) -> None:
     assert change.loses_messages is loses
+
+
+class Lagging:
+    """A client of CloudFormation that tells the status of before for some looks, as eventual consistency may."""
+
+    def __init__(self, real: Any, looks: int) -> None:
+        self._real, self._looks = real, looks
+        self._known: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def execute_change_set(self, **names: str) -> None:
+        self._known = self._real.describe_stacks(StackName=names["StackName"])
+        self._events = self._real.describe_stack_events(StackName=names["StackName"])
+        self._real.execute_change_set(**names)
+
+    def describe_stacks(self, **names: str) -> Any:
+        return self._known if self._is_behind() else self._real.describe_stacks(**names)
+
+    def get_paginator(self, name: str) -> Any:
+        if name == "describe_stack_events" and self._known and self._looks >= 0:
+            return self
+        return self._real.get_paginator(name)
+
+    def paginate(self, **_names: str) -> list[Any]:
+        return [self._events]
+
+    def _is_behind(self) -> bool:
+        self._looks -= bool(self._known)
+        return bool(self._known) and self._looks >= 0
+
+
+def test_a_status_of_before_does_not_end_the_wait(playground: Playground, ministack: Ministack) -> None:
+    playground.propose(Queue=QUEUE)
+    playground.execute()
+    playground.stack = Stack(Lagging(ministack.client("cloudformation"), 2), playground.stack.name)
+    playground.propose(Queue={**QUEUE, "Properties": {"VisibilityTimeout": 60}})
+    assert playground.execute().status == "UPDATE_COMPLETE"
+
+
+def test_a_refusal_is_told_as_one_and_leaves_no_change_set(
+    playground: Playground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_names: str) -> None:
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not allowed"}}, "ExecuteChangeSet")
+
+    monkeypatch.setattr(playground.stack._client, "execute_change_set", refuse)
+    with pytest.raises(ClientError, match="not allowed"):
+        deploying._change(playground.stack, playground.upload(Queue=QUEUE), {}, says_yes=True)
+    assert playground.stack.status() in ("", "DELETE_COMPLETE")
 
 
 def test_a_table_of_another_name_is_seen_to_be_replaced(playground: Playground) -> None:

@@ -35,10 +35,10 @@ def test_an_unknown_stage_is_refused_with_those_that_are(tmp_path: Path, name: s
 
 
 def test_the_access_is_a_setting_of_every_function(tmp_path: Path) -> None:
-    stage = _stage(tmp_path, "access: iam\nsettings: {DECANT_LOG: 'debug'}\n")
+    stage = _stage(tmp_path, "access: iam\nsettings: {DECANT_LOG: 'off'}\n")
     variables = _whole(stage, [])["Globals"]["Function"]["Environment"]["Variables"]
     assert variables["DECANT_ACCESS"] == "iam"
-    assert variables["DECANT_LOG"] == "debug"
+    assert variables["DECANT_LOG"] == "off"
 
 
 @pytest.mark.parametrize("text", ["", "settings: {}", "access:", "access: open", "access: false", "access: [iam]"])
@@ -55,11 +55,39 @@ def test_a_stage_that_does_not_say_who_may_call_it_is_refused(tmp_path: Path, te
         ("template: text", "'template' in .* must be a mapping"),
         ("settings: {DECANT_X: 1}", "'DECANT_X' in 'settings' of .* must be a text, in quotes; it is 1"),
         ("settings: {DECANT_X: yes}", "'DECANT_X' .* it is True"),
+        ("settings: {DECANT_LOG: info}", "'DECANT_LOG' .* must be json or off; it is 'info'"),
+        ("settings: {DECANT_FUNCTION_ACCESS: none}", "'DECANT_FUNCTION_ACCESS' .* must be iam or tokens; it is 'none'"),
+        ("template: {Resources: {Ingest: 5}}", "'Resources.Ingest' in .* must be a mapping; it is 5"),
     ],
 )
 def test_mistakes_in_a_stage_are_named(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(Stop, match=reason):
         _stage(tmp_path, f"access: tokens\n{text}")
+
+
+def test_functions_ask_for_tokens_only_where_all_do(tmp_path: Path) -> None:
+    settings = "settings: {DECANT_FUNCTION_ACCESS: tokens}"
+    assert _stage(tmp_path, f"access: tokens\n{settings}").settings
+    with pytest.raises(Stop, match="can be 'tokens' only with access: tokens; that is iam"):
+        _stage(tmp_path, f"access: iam\n{settings}")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Resources: {Ingest: 5}", "Resources.Ingest"),
+        ("Resources: [a]", "Resources"),
+        ("Resources: {Mine: text}", "Resources.Mine"),
+        ("Resources: {Ingest: {Properties: {Environment: {Variables: [a]}}}}", "Resources.Ingest.*Variables"),
+        ("Resources: {Ingest: {Properties: {Events: {Mine: 1}}}}", "Resources.Ingest.Properties.Events.Mine"),
+        ("Globals: {Function: {Environment: {Variables: [a]}}}", "Globals.Function.Environment.Variables"),
+    ],
+)
+def test_files_that_are_merged_with_something_else_are_named(tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(Stop, match=rf"'{place}' in .*own\.yaml must be a mapping") as stopped:
+        _whole(Stage("dev", "iam"), [tmp_path / "own.yaml"])
+    assert "\n" not in str(stopped.value)
 
 
 def test_files_of_the_deployer_change_what_stages_say(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from infra.fronts import ANY, UNKNOWN, WAITS
 from infra.packaging import Package, complete
+from infra.stack import WITH_MESSAGES
 from infra.stage import ACCESSES, INFRA, Stage, read_stage
 from tests.support.ministack import ROOT, tool
 
@@ -71,6 +72,14 @@ def test_what_holds_messages_outlives_the_stack(resources: dict[str, Any]) -> No
     for name in RETAINED:
         assert {resources[name]["DeletionPolicy"], resources[name]["UpdateReplacePolicy"]} == {"Retain"}
     assert resources["Table"]["Properties"]["DeletionProtectionEnabled"] is True
+
+
+def test_so_does_what_holds_records_in_the_examples(templates: dict[str, Any]) -> None:
+    resources = templates["examples"]["Resources"]
+    holding = {name for name, r in resources.items() if r["Type"] in WITH_MESSAGES and name != "Failures"}
+    assert holding > RETAINED
+    for name in holding:
+        assert {resources[name]["DeletionPolicy"], resources[name]["UpdateReplacePolicy"]} == {"Retain"}
 
 
 def test_names_are_of_the_stack_so_that_stages_do_not_meet(resources: dict[str, Any]) -> None:
