@@ -166,10 +166,12 @@ class Groups:
     def _details(self, topic: Topic, groups: Sequence[Group]) -> list[GroupDetails]:
         """Details of all these groups in parallel: the number of round trips does not depend on the number of
         groups."""
+        if not groups:
+            return []
         now = self._runtime.now()
         firsts, ends = self._log_offsets.firsts(topic, now), self._log_offsets.ends(topic)
         partitions = [Range(group.key.pk, keys.FIRST, keys.LAST, strong=True) for group in groups]
-        answers = self._store.read(partitions) if groups else []
+        answers = self._store.read(partitions)
         stored = [StoredGroup(topic, group, items) for group, items in zip(groups, answers, strict=True)]
         cursors = iter(self._retries.unfolded([cursor for group in stored for cursor in group.cursors]))
         unfolded = [list(islice(cursors, len(group.cursors))) for group in stored]

@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The backlogs as they were at an instant. `is_whole`: there are no further groups."""
+    """The backlogs as they were at an instant. `is_whole`: of all groups, and no look has failed since."""
 
     at_ms: int
     standings: Sequence[Standing]
@@ -82,7 +82,7 @@ class _Instance:
             yield gauge
         at_s = self._look.at_ms / SECOND_MS
         yield GaugeMetricFamily(f"{PREFIX}backlogs_timestamp_seconds", "When the backlogs were read.", at_s)
-        text = "1 if there were more groups than one look reads."
+        text = "1 if there were more groups than one look reads, or the last look failed."
         yield GaugeMetricFamily(f"{PREFIX}backlogs_incomplete", text, int(not self._look.is_whole))
 
     def _messages(self) -> Iterator[Metric]:

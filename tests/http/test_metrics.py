@@ -76,11 +76,45 @@ def test_backlogs_are_read_once_a_minute(client: Client, topic: Topic, group: Gr
     assert Scrape(client).value("ready_messages", topic="orders", group="billing") == 1
 
 
-def test_a_look_that_fails_is_made_again(client: Client, store: TroubledStore, group: Group) -> None:
+def test_a_look_that_fails_is_told_and_made_again_a_minute_later(
+    client: Client, store: TroubledStore, topic: Topic, group: Group, clock: Clock
+) -> None:
+    def told() -> tuple[float | None, ...]:
+        scrape = Scrape(client)
+        ready = scrape.value("ready_messages", topic="orders", group="billing")
+        return ready, scrape.value("backlogs_timestamp_seconds"), scrape.value("backlogs_incomplete")
+
     store.before = unavailable("read")
-    assert client.get("/metrics").status == 503
+    assert told() == (None, 0, 1)
     store.before = unavailable()
-    assert Scrape(client).value("ready_messages", topic="orders", group="billing") == 0
+    before = client.store.meter.copy()
+    assert told() == (None, 0, 1)
+    assert client.store.meter.since(before).requests == 0
+    clock.sleep(MINUTE_MS)
+    read_at_s = clock.ms / 1_000
+    assert told() == (0, read_at_s, 0)
+    topic.produce("a")
+    clock.sleep(MINUTE_MS)
+    store.before = unavailable("read")
+    assert told() == told() == (0, read_at_s, 1)
+
+
+def test_the_time_of_a_look_is_bounded_where_topics_have_no_groups(
+    client: Client, store: TroubledStore, clock: Clock
+) -> None:
+    for number in range(20):
+        client.topic(f"topic-{number}")
+    store.before = lambda _verb, _about: clock.sleep(backlogs.LOOK_MS // 4)
+    began_ms, before = clock.ms, client.store.meter.copy()
+    assert Scrape(client).value("backlogs_incomplete") == 1
+    assert clock.ms - began_ms <= backlogs.LOOK_MS + backlogs.LOOK_MS // 4
+    assert client.store.meter.since(before).requests <= 5
+
+
+def test_a_topic_without_groups_costs_a_look_at_its_list_of_them(client: Client, topic: Topic) -> None:
+    before = client.store.meter.copy()
+    assert Scrape(client).value("backlogs_incomplete") == 0
+    assert client.store.meter.since(before).requests == 2
 
 
 def test_the_number_of_groups_is_bounded(client: Client, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
