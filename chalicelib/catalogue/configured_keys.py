@@ -23,6 +23,8 @@ HEARD_MS = 10 * MINUTE_MS
 """Twice as long: the clocks of instances and of the place where the text is kept differ."""
 RETRY_MS = 30 * SECOND_MS
 """How long an instance goes on with the keys that it knows after it could not read the text."""
+FAILED_MS = SECOND_MS
+"""How long an instance that knows none fails without reading the text again: who waited for that read, and others."""
 
 _log = logging.getLogger("decant")
 
@@ -44,6 +46,8 @@ class ConfiguredKeys:
         self._name, self._read, self._runtime = name, read, runtime
         self._lock = threading.Lock()
         self._known: _Known | None = None
+        self._failure: tuple[Exception, int] | None = None
+        """Why the first read failed, and when to read again, by `Runtime.uptime`."""
 
     def __call__(self) -> Sequence[bytes]:
         """The keys, the one that signs first. Raises StoreUnavailable, and ValueError for a text that holds none."""
@@ -64,11 +68,14 @@ class ConfiguredKeys:
 
     def _read_again(self, before: _Known | None) -> _Known:
         began_at_ms = self._runtime.uptime()
+        if self._failure and began_at_ms < self._failure[1]:
+            raise self._failure[0].with_traceback(None)
         try:
             text, changed_at_ms = self._read()
             return _Known(keys_in(text, self._name), changed_at_ms, began_at_ms + REREAD_MS)
         except (StoreUnavailable, ValueError) as error:
             if before is None:
+                self._failure = error, self._runtime.uptime() + FAILED_MS
                 raise
             _log.warning("the signing keys could not be read again: %s", error)
             return before._replace(until_ms=began_at_ms + RETRY_MS)

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.base.errors import RequestNotFound, StoreUnavailable
 from chalicelib.base.limits import INVISIBLE_MS_MAX
-from chalicelib.catalogue.configured_keys import HEARD_MS, REREAD_MS, RETRY_MS, ConfiguredKeys
+from chalicelib.catalogue.configured_keys import FAILED_MS, HEARD_MS, REREAD_MS, RETRY_MS, ConfiguredKeys
 from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.cursors.receipt import Receipt, Receipts
 from chalicelib.requests.correlation import Correlation, Correlations
@@ -139,11 +139,36 @@ def test_an_instance_that_knows_none_fails_and_tries_again() -> None:
     place = Place(OLD)
     place.trouble = StoreUnavailable("the signing keys cannot be read: ParameterNotFound")
     keys = place.instance()
-    for _ in range(2):
+    for reads in (1, 2):
         with pytest.raises(StoreUnavailable):
             keys()
+        assert place.reads == reads
+        place.clock.ms += FAILED_MS
     place.trouble = None
     assert keys() == [OLD.encode()]
+
+
+@pytest.mark.parametrize("trouble", ["away", "empty"])
+def test_who_waited_for_a_read_that_failed_does_not_read_again(trouble: str) -> None:
+    place = Place() if trouble == "empty" else Place(OLD)
+    error: type[Exception] = ValueError
+    if trouble == "away":
+        error = StoreUnavailable
+        place.trouble = StoreUnavailable("the signing keys cannot be read: ThrottlingException")
+    keys, read = place.instance(), place.read
+
+    def slow() -> tuple[str, int]:
+        place.clock.ms += 20 * FAILED_MS
+        return read()
+
+    keys._read = slow  # type: ignore[method-assign]
+    details = set()
+    for _ in range(5):
+        with pytest.raises(error) as failed:
+            keys()
+        details.add(str(failed.value))
+        place.clock.ms += FAILED_MS // 5
+    assert (len(details), place.reads) == (1, 1)
 
 
 @pytest.mark.parametrize("text", ["", "\n \n", "short", f"{OLD}\nshort-secret"])
