@@ -47,23 +47,24 @@ def _result(answer: Answer) -> Json:
     return {"error": answer.body} if answer.status >= 400 else answer.body
 
 
-def _serves(name: str, request: Request) -> bool:
-    operations, _ = operations_at(request.path) or ({}, [])
-    return request.method in operations and operations[request.method].name in _WAITING.get(name, ())
-
-
 def _answer(operation: Operation, event: Any, context: Any) -> Answer:
     try:
         if not isinstance(event, dict):
             raise InvalidJson(f"the event must be a JSON object, not {shown(event)}")
-        names = [_text(name, event.get(name)) for name in operation.path_names]
         token = event.get("token")
         headers = {} if token is None else {"authorization": f"Bearer {_text('token', token)}"}
     except DecantError as error:
         return entrance.refusal(error)
-    fields = {name: value for name, value in event.items() if name not in (*operation.path_names, "token")}
+    names = [str(event.get(name, "")) for name in operation.path_names]
     left_ms = invocation.left_ms(context)
-    return entrance.answer(Call(operation, names, lambda: fields, headers, is_invoked=True, left_ms=left_ms))
+    return entrance.answer(Call(operation, names, lambda: _fields(operation, event), headers, True, left_ms))
+
+
+def _fields(operation: Operation, event: Json) -> Json:
+    """What an HTTP request would have in its body. Raises InvalidField for a name that is no string."""
+    for name in operation.path_names:
+        _text(name, event.get(name))
+    return {name: value for name, value in event.items() if name not in (*operation.path_names, "token")}
 
 
 def _text(name: str, value: Any) -> str:

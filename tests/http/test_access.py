@@ -172,6 +172,16 @@ def test_who_invokes_a_function_needs_no_token_unless_the_stage_says_so(monkeypa
     assert {invoked(provoked, name, HAS_TOKEN) for name in FUNCTIONS} == {None}
 
 
+def test_who_shows_no_token_to_a_function_learns_nothing_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    provoked = Provoked(monkeypatch)
+    for name in FUNCTIONS:
+        for kind in OPERATIONS[name].path_names:
+            for value in (None, 7, [], {}, "a/b", "none", "a" * 9_000):
+                named = {kind: value}
+                assert invoked(provoked, name, NEEDS_TOKEN, **named) == UNAUTHENTICATED
+                assert invoked(provoked, name, HAS_TOKEN, **named, token="nonsense") == UNAUTHENTICATED
+
+
 @pytest.mark.parametrize("token", ["", "nonsense", "Bearer x", "a" * 9_000, "dct_\n"])
 def test_a_bad_token_in_an_event_is_401_although_none_is_needed(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert invoked(Provoked(monkeypatch), "pop", HAS_TOKEN, token=token) == UNAUTHENTICATED

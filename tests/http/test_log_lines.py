@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app import ingest
+from app import ingest, pop
 from chalicelib import wiring
 from chalicelib.protocols.ingest.sources import UnknownEvent
 from tests.support import aws_events
@@ -64,6 +64,14 @@ def test_a_request_writes_one_line(topic: Topic, log: Log, clock: Clock) -> None
         "store_calls": 1,
         "write_units": 1,
     }
+
+
+@pytest.mark.parametrize("name", [{}, {"group": None}, {"group": []}, {"group": "a/b"}])
+def test_an_invocation_with_a_name_that_is_none_writes_a_line(client: Client, log: Log, name: Json) -> None:
+    wiring.use(client.api)
+    pop({"topic": "orders", **name}, None)
+    [line] = log
+    assert (line["operation"], line["topic"], line["status"]) == ("pop", "orders", 400)
 
 
 def test_a_line_counts_what_happened_to_messages(topic: Topic, group: Group, log: Log) -> None:
