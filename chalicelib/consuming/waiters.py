@@ -18,7 +18,7 @@ POLL_MS_MAX = 200
 IDLE_PART = 3
 IDLE_POLL_MS_MAX = 3 * SECOND_MS // 2
 """While nothing is there at all, it looks again after a third of the time that it has waited, up to 1.5 s: a consumer
-without messages costs a quarter of what it would with looks every 200 ms, and a message that breaks a long silence
+without messages asks the store a quarter as often as with looks every 200 ms, and a message that breaks a long silence
 comes that much later."""
 
 
@@ -37,8 +37,8 @@ class Waiter:
 
     def __init__(self, runtime: Runtime, wait_ms: int) -> None:
         self._runtime = runtime
-        self._began_ms = runtime.uptime()
-        self._until_ms = deadline.wait_until_ms(self._began_ms + wait_ms)
+        self._idle_since_ms = runtime.uptime()
+        self._until_ms = deadline.wait_until_ms(self._idle_since_ms + wait_ms)
         self._pause_ms = POLL_MS_MIN
         self._bell = runtime.bell()
         self.was_told = False
@@ -51,20 +51,22 @@ class Waiter:
         self._bell = self._runtime.bell()
 
     def tell(self) -> None:
+        """Ends the rest. The look after it may still miss what is stored, so others follow soon."""
         self.was_told = True
+        self._idle_since_ms, self._pause_ms = self._runtime.uptime(), POLL_MS_MIN
         self._bell.ring()
 
     def rest(self, next_ready_at_ms: int | None, is_held: bool) -> None:
         """Returns when it is time for the next look: not after the next known due time. `is_held`: something is there,
         but cannot be taken for now."""
         now = self._runtime.uptime()
-        idle_ms = 0 if is_held else min((now - self._began_ms) // IDLE_PART, IDLE_POLL_MS_MAX)
+        idle_ms = 0 if is_held else min((now - self._idle_since_ms) // IDLE_PART, IDLE_POLL_MS_MAX)
         pause_ms = min(max(self._pause_ms, idle_ms), self._until_ms - now)
         if next_ready_at_ms is not None:
             pause_ms = min(pause_ms, next_ready_at_ms - self._runtime.now())
+        self._pause_ms = min(2 * self._pause_ms, POLL_MS_MAX)
         self._bell.wait(max(1, pause_ms))
         deadline.has_waited(self._runtime.uptime() - now)
-        self._pause_ms = min(2 * self._pause_ms, POLL_MS_MAX)
 
 
 class Waiters:

@@ -95,8 +95,22 @@ def test_a_message_stored_during_a_look_ends_the_rest_after_it() -> None:
         waiter.listen()
         waiters.stored("t")
         assert rested_ms(clock, waiter) == 0
-        waiter.listen()
-        assert rested_ms(clock, waiter) == IDLE_POLL_MS_MAX
+
+
+def test_a_pop_that_was_told_and_got_nothing_looks_again_soon() -> None:
+    """Its look may be one that does not show yet what was stored."""
+    clock = Clock()
+    waiters = Waiters(clock.runtime())
+    with waiters.waiting(BILLING, WAIT_MS) as waiter:
+        for _ in range(12):
+            waiter.listen()
+            rested_ms(clock, waiter)
+        clock.at(clock.ms + 100, lambda: waiters.stored("t"))
+        rests = []
+        for _ in range(7):
+            waiter.listen()
+            rests.append(rested_ms(clock, waiter))
+    assert rests == [100, 10, 20, 40, 80, 160, POLL_MS_MAX]
 
 
 def test_rests_grow_with_the_silence_and_end_at_what_is_due() -> None:
