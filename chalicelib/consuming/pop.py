@@ -214,18 +214,18 @@ class Popper:
             except StoreUnavailable as trouble:
                 if not deliveries or (view.ask.attempt_id and trouble.outcome_unknown):
                     raise  # a repeat would also return what this claim may have leased
-                return Popped(deliveries)
+                return Popped(_in_order(deliveries))
             try:
                 delivered, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
                 if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
-                return Popped(deliveries, trouble=None if deliveries else trouble)
+                return Popped(_in_order(deliveries), trouble=None if deliveries else trouble)
             deliveries += delivered
             is_partial = claimed.is_partial and bool(claimed.leases)
             is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):
-                return Popped(deliveries, is_limited=claimed.is_limited)
+                return Popped(_in_order(deliveries), is_limited=claimed.is_limited)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
@@ -237,6 +237,11 @@ class Popper:
             if batch.cursor.queue in waiting and waiting[batch.cursor.queue] <= until:
                 return batch.cursor.queue
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
+
+
+def _in_order(deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """By offset: a later claim of the call may have met an older message that came back meanwhile."""
+    return sorted(deliveries, key=lambda delivery: delivery.stored.offset)
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:

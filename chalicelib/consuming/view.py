@@ -203,9 +203,10 @@ class ViewReader:
         return Place(topic.id, group_name, zone=ask.zone)
 
     def promote(self, view: QueueView) -> None:
-        """Promotes the first due messages of a queue, and reads its log further."""
+        """Promotes the first due messages of a queue, and reads them in its log, where a weak read may not see them
+        yet."""
         self._promoter.promote(view.topic, view.queue)
-        view.chain = self._reader.chains([view.want(view.ask.max_messages)])[0]
+        view.chain = self._reader.chains([view.want(view.ask.max_messages)], strong=True)[0]
 
     def _guess(self, topic: Topic, known: Group | None, ask: Pop) -> list[Want]:
         if known is None:
