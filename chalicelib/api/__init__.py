@@ -15,6 +15,7 @@ from chalicelib.api.admission import NOBODY, Demand, admitted
 from chalicelib.api.consuming import CONSUMING
 from chalicelib.api.dead_letters import DEAD_LETTERS
 from chalicelib.api.groups import GROUPS
+from chalicelib.api.message_trace import TRACES
 from chalicelib.api.messages import DELAYS, MESSAGES
 from chalicelib.api.operation import Json, Operation
 from chalicelib.api.push import PUSH
@@ -26,7 +27,20 @@ from chalicelib.base.deadline import one_call
 from chalicelib.service import Service
 from chalicelib.table.writes import Item
 
-FAMILIES = (TOPICS, MESSAGES, DELAYS, TRANSACTIONS, GROUPS, CONSUMING, PUSH, DEAD_LETTERS, REQUESTS, TOKENS, ABOUT)
+FAMILIES = (
+    TOPICS,
+    MESSAGES,
+    TRACES,
+    DELAYS,
+    TRANSACTIONS,
+    GROUPS,
+    CONSUMING,
+    PUSH,
+    DEAD_LETTERS,
+    REQUESTS,
+    TOKENS,
+    ABOUT,
+)
 OPERATIONS = {operation.name: operation for family in FAMILIES for operation in family.operations}
 
 

@@ -79,26 +79,22 @@ def test_a_missing_file_of_the_deployer_is_named(capsys: pytest.CaptureFixture[s
     assert f"cannot read {tmp_path}/mine.yaml" in said
 
 
-def test_an_endpoint_that_does_not_answer_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("endpoint", "told"),
+    [
+        ("http://127.0.0.1:9", 'Could not connect to the endpoint URL: "http://127.0.0.1:9/"'),
+        ("localhost:4566", "AWS_ENDPOINT_URL must be a URL"),
+    ],
+)
+def test_an_endpoint_that_is_none_or_does_not_answer_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, endpoint: str, told: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     monkeypatch.setattr("infra.aws.TRIES", 1)
     code, said = _said(capsys, "undeploy", "--stage", "dev", "--region", "eu-central-1")
-    assert code == 1
-    assert 'Could not connect to the endpoint URL: "http://127.0.0.1:9/"' in said
-
-
-def test_an_endpoint_that_is_no_url_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:4566")
-    code, said = _said(capsys, "undeploy", "--stage", "dev", "--region", "eu-central-1")
-    assert (code, said.split(",")[0]) == (1, "decant: AWS_ENDPOINT_URL must be a URL")
+    assert (code, told in said) == (1, True)
 
 
 def test_a_token_is_made_where_the_stage_is_and_not_where_the_shell_points(monkeypatch: pytest.MonkeyPatch) -> None:

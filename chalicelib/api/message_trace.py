@@ -1,0 +1,116 @@
+"""What happened to a message: where it stands in each group, and in a topic with `trace` how it got there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chalicelib.api.messages import MESSAGES_PATH
+from chalicelib.api.operation import GROUP_NAME, MESSAGE_ID, TOPIC_NAME, Family, Json
+from chalicelib.base.fields import Answer, Sometimes
+from chalicelib.base.message import OFFSET, QUEUE
+from chalicelib.base.schema import array, flag, instant, integer, nullable, string
+from chalicelib.catalogue.topic import Topic
+from chalicelib.service import Service
+
+if TYPE_CHECKING:
+    from chalicelib.reading.trace import Standing
+
+TRACES = Family("Traces", __doc__)
+
+# -- types ------------------------------------------------------------------------------------------------------------
+
+
+class TraceEvent(Answer):
+    """Something that happened to the message in a group. A lease that ended without a word is no event: the next pop
+    has a higher `attempt`.
+
+    event: What a call did. `dead`: the message became a dead letter.
+    at_ms: When.
+    attempt: The number of the delivery that it is about.
+    consumer_id: Who popped it. Missing if the pop gave none.
+    invisible_until_ms: The end of the lease that a pop or an extend made. Missing otherwise.
+    reason: Why it was nacked or buried, or is dead. Missing if no reason was given."""
+
+    event = string(enum=["popped", "acked", "nacked", "extended", "buried", "dead"])
+    at_ms = instant()
+    attempt = integer(examples=[1])
+    consumer_id = Sometimes(string(examples=["worker-1"]))
+    invisible_until_ms = Sometimes(instant())
+    reason = Sometimes(string(minLength=0, examples=["no stock"]))
+
+
+class GroupTrace(Answer):
+    """Where a message stands in a group.
+
+    consumer_id: In a broadcast group, the consumer that this is about. Null otherwise.
+    state: `ready`: a pop can take it, unless the filter of the group does not match. `in_flight`: it is leased.
+        `retrying`: it waits after a nack. `dead`: it is in the dead letters. `settled`: it was acked, or passed: it had
+        expired, did not match the filter, lies before the start of the group or before where it was reset to.
+    attempts: How often it was delivered, while it is leased, waits or is dead. Null otherwise.
+    until_ms: When the lease or the wait ends. Null otherwise.
+    events: What happened, the earliest first. Empty in a topic without `trace`."""
+
+    group = GROUP_NAME
+    consumer_id = nullable(string(examples=["worker-1"]))
+    state = string(enum=["ready", "in_flight", "retrying", "settled", "dead"])
+    attempts = nullable(integer(examples=[1]))
+    until_ms = nullable(instant())
+    events = array(TraceEvent)
+
+
+class MessageTrace(Answer):
+    """What happened to a message.
+
+    stored_at_ms: When the message was stored.
+    traced: The topic has `trace` set.
+    complete: False: there are more groups, or so many events around this message that the latest are left out.
+    groups: By name; in a broadcast group one entry for each consumer."""
+
+    message_id = MESSAGE_ID
+    topic = TOPIC_NAME
+    queue = QUEUE
+    offset = OFFSET
+    stored_at_ms = instant()
+    traced = flag()
+    complete = flag()
+    groups = array(GroupTrace)
+
+
+# -- operations -------------------------------------------------------------------------------------------------------
+
+
+@TRACES.operation("GET", MESSAGES_PATH + "/{message_id}/trace", "read", MessageTrace)
+def get_trace(service: Service, topic: Topic, message_id: str) -> Json:
+    """See what happened to a message.
+
+    Where it stands in each group, of the first {GROUP_DETAILS_MAX} groups by name. In a topic with `trace` also what
+    happened on the way there: what a call did is noted right after it, so that of a call that died may be missing."""
+    trace = service.reading.traces.of(topic, message_id)
+    stored = trace.stored
+    place = {"message_id": stored.message_id, "topic": topic.name, "queue": stored.queue, "offset": stored.offset}
+    groups = [_standing(standing) for standing in trace.standings]
+    about = {"traced": topic.trace, "complete": trace.is_complete}
+    return {**place, "stored_at_ms": stored.stored_at_ms, **about, "groups": groups}
+
+
+def _standing(standing: Standing) -> Json:
+    lease, letter = standing.lease, standing.letter
+    events = [
+        {
+            "event": event.name,
+            "at_ms": event.at_ms,
+            "attempt": event.attempt,
+            **({"consumer_id": event.by} if event.by else {}),
+            **({"invisible_until_ms": event.until_ms} if event.until_ms else {}),
+            **({"reason": event.reason} if event.reason else {}),
+        }
+        for event in standing.events
+    ]
+    if letter:
+        reason = {"reason": letter.reason} if letter.reason else {}
+        events.append({"event": "dead", "at_ms": letter.dead_at_ms, "attempt": letter.attempts, **reason})
+    consumer = standing.cursor.last_consumer_id if standing.group.is_broadcast else None
+    attempts = letter.attempts if letter else lease.attempt if lease else None
+    until_ms = lease.deadline if lease and standing.state in ("in_flight", "retrying") else None
+    whose = {"group": standing.group.name, "consumer_id": consumer}
+    return {**whose, "state": standing.state, "attempts": attempts, "until_ms": until_ms, "events": events}
