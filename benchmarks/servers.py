@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from unittest import mock
 
 from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import client, table
+from chalicelib.store.dynamodb import boto, client, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.support.emulators import DYNOXIDE, ROOT, dynoxide, free_port
 
@@ -48,13 +48,12 @@ def demand_moto_server() -> None:
 
 @contextmanager
 def emulated_store() -> Iterator[DynamoStore]:
-    """The store as it is deployed, boto3 and all, on an emulator of its own."""
+    """The store as it is deployed, on an emulator of its own."""
     demand_emulator()
     settings = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     with dynoxide() as endpoint, mock.patch.dict(os.environ, settings, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        dynamodb = client.connect("dynamodb")
-        table.ensure(dynamodb, _TABLE)
-        yield DynamoStore(dynamodb, _TABLE, system())
+        table.ensure(boto.connect("dynamodb"), _TABLE)
+        yield DynamoStore(client.open_client(system(), os.environ), _TABLE, system())
 
 
 @contextmanager

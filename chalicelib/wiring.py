@@ -173,10 +173,10 @@ def push_here(wake: Wake) -> None:
 def outside() -> Outside:
     from chalicelib.push.functions import Functions
     from chalicelib.push.webhooks import Webhooks
-    from chalicelib.store.dynamodb import client
+    from chalicelib.store.dynamodb import boto
 
     is_here = _Instance.push_here is not None
-    functions = Functions(lambda timeout_ms: client.connect("lambda", timeout_ms), push_function())
+    functions = Functions(lambda timeout_ms: boto.connect("lambda", timeout_ms), push_function())
     webhooks = Webhooks(system(), allows_loopback=is_here)
     wake = _Instance.push_here or functions.wake
     return Outside(webhooks.post, functions.invoke, wake, allows_loopback=is_here)
@@ -195,16 +195,16 @@ def table_name() -> str:
 
 
 def store() -> Store:
-    from chalicelib.store.dynamodb import client, table
+    from chalicelib.store.dynamodb import boto, client, table
     from chalicelib.store.dynamodb.store import DynamoStore
 
     name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
     if is_embedded() and _Instance.start_embedded:
         _Instance.start_embedded()
-    dynamodb = client.connect("dynamodb")
     if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
-        table.ensure(dynamodb, name)
-    return DynamoStore(dynamodb, name, system(), client.connect("s3") if bucket else None, bucket)
+        table.ensure(boto.connect("dynamodb"), name)
+    dynamodb = boto.Boto(boto.connect("dynamodb")) if is_embedded() else client.open_client(system(), os.environ)
+    return DynamoStore(dynamodb, name, system(), boto.connect("s3") if bucket else None, bucket)
 
 
 def ingest_rules() -> str | None:
@@ -220,9 +220,9 @@ def export() -> dict[str, Any]:
     bucket = os.environ.get("DECANT_EXPORT_BUCKET")
     if not bucket:
         return {"exports": [], "reason": "DECANT_EXPORT_BUCKET, where exports go, is not set"}
-    from chalicelib.store.dynamodb import client, exports
+    from chalicelib.store.dynamodb import boto, exports
 
-    return exports.export(client.connect("dynamodb"), table_name(), bucket, system().now())
+    return exports.export(boto.connect("dynamodb"), table_name(), bucket, system().now())
 
 
 def is_embedded() -> bool:

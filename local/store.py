@@ -13,9 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionEr
 from chalicelib import wiring
 from chalicelib.base.errors import DecantError, StoreUnavailable
 from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import table
+from chalicelib.store.dynamodb import boto, table, trying
 from chalicelib.store.dynamodb.requests import Requests
-from chalicelib.store.dynamodb.side_by_side import SideBySide
+from chalicelib.store.dynamodb.trouble import Trouble
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -76,10 +76,11 @@ def _opened(description: str) -> str:
     name = wiring.table_name()
     try:
         client = boto3.client("dynamodb", config=_CONFIG)
-        SideBySide(system()).run([Requests(system()).put(lambda: _ready(client, name))])
+        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        trying.run([made], system())
     except StoreUnavailable as trouble:
         raise _unusable(description, trouble.__cause__ or trouble) from trouble
-    except (_Unreachable, BotoCoreError, ClientError, DecantError, ValueError) as error:
+    except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
         raise _unusable(description, error) from error
     return f"{description}; table {name!r}"
 

@@ -25,8 +25,7 @@ from chalicelib.base.limits import DAY_MS, MINUTE_MS
 from chalicelib.base.runtime import system
 from chalicelib.push.outside import Answer
 from chalicelib.store import Store
-from chalicelib.store.dynamodb import client as clients
-from chalicelib.store.dynamodb import table
+from chalicelib.store.dynamodb import boto, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.upkeep import sweeps as upkeep
 from infra.merging import load, merged
@@ -230,15 +229,15 @@ def recorder(template: Any) -> Recorder:
     """Which has heard all stories."""
     push = template["Resources"]["Push"]["Properties"]["FunctionName"]["Fn::Sub"]
     recorder = Recorder(f"arn:${{AWS::Partition}}:lambda:${{AWS::Region}}:${{AWS::AccountId}}:function:{push}")
-    connect, clock = clients.connect, Clock()
+    connect, clock = boto.connect, Clock()
     with pytest.MonkeyPatch.context() as monkey:
-        monkey.setattr(clients, "connect", lambda *arguments: recorder.listening(connect(*arguments)))
+        monkey.setattr(boto, "connect", lambda *arguments: recorder.listening(connect(*arguments)))
         monkey.setattr(on_every_store, "TABLE", TABLE)
         embedded.start()
         boto3.client("s3").create_bucket(Bucket=BUCKET)
-        dynamodb = clients.connect("dynamodb")
+        dynamodb = boto.connect("dynamodb")
         table.ensure(dynamodb, TABLE)
-        store = DynamoStore(dynamodb, TABLE, system(), clients.connect("s3"), BUCKET)
+        store = DynamoStore(boto.Boto(dynamodb), TABLE, system(), boto.connect("s3"), BUCKET)
         with recorder.recording():
             for story in STORIES:
                 told(story, store, clock, recorder)

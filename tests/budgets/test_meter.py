@@ -16,6 +16,7 @@ from chalicelib.base.limits import KIB
 from chalicelib.base.runtime import system
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb import table
+from chalicelib.store.dynamodb.boto import Boto
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.table.writes import Key
 from local.memory.sizes import item_bytes, read_units, write_units
@@ -70,7 +71,7 @@ class Bill:
 def emulated(dynoxide: str) -> tuple[DynamoStore, Bill]:
     client = emulators.client_of(dynoxide)
     table.ensure(client, "budgets")
-    return DynamoStore(client, "budgets", system()), Bill(client)
+    return DynamoStore(Boto(client), "budgets", system()), Bill(client)
 
 
 def script(api: Api, clock: Clock) -> Iterator[str]:

@@ -63,9 +63,8 @@ class Job:
 def instance(endpoint: str) -> Iterator[Service]:
     """A fresh one: cold caches, connections of its own."""
     with mock.patch.dict(os.environ, _SETTINGS, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        dynamodb = client.connect("dynamodb")
-    with closing(dynamodb):
-        yield Service(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
+        dynamodb = client.open_client(system(), os.environ)
+    yield Service(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
 
 
 def impatient(patience_ms: int) -> mock._patch[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from uuid import uuid4
 
 import boto3
@@ -9,7 +10,7 @@ import pytest
 
 from chalicelib.base.runtime import system
 from chalicelib.store import Store
-from chalicelib.store.dynamodb import client, table
+from chalicelib.store.dynamodb import boto, client, table
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.table.writes import Key
 from local import embedded
@@ -28,9 +29,9 @@ def memory_store() -> Store:
 def embedded_store() -> Store:
     embedded.start()
     boto3.client("s3").create_bucket(Bucket=BUCKET)
-    made = client.connect("dynamodb")
+    made = boto.connect("dynamodb")
     table.ensure(made, TABLE)
-    return DynamoStore(made, TABLE, system(), client.connect("s3"), BUCKET)
+    return DynamoStore(boto.Boto(made), TABLE, system(), boto.connect("s3"), BUCKET)
 
 
 @pytest.fixture(scope="session")
@@ -40,9 +41,8 @@ def dynoxide_store(dynoxide: str) -> Store:
         environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
         environment.setenv("AWS_ACCESS_KEY_ID", "test")
         environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
-        made = client.connect("dynamodb")
-        table.ensure(made, TABLE)
-    return DynamoStore(made, TABLE, system())
+        table.ensure(boto.connect("dynamodb"), TABLE)
+        return DynamoStore(client.open_client(system(), os.environ), TABLE, system())
 
 
 @pytest.fixture(params=["memory", "embedded", "dynoxide"])

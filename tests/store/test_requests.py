@@ -9,17 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from botocore.exceptions import (
-    ClientError,
-    ConnectionClosedError,
-    ConnectTimeoutError,
-    EndpointConnectionError,
-    NoCredentialsError,
-    ReadTimeoutError,
-)
 
 from chalicelib.base.deadline import ending, one_call, part_until, within
 from chalicelib.base.errors import StoreUnavailable
@@ -27,11 +19,12 @@ from chalicelib.base.limits import READ_TIMEOUT_MS, STORE_DEADLINE_MS
 from chalicelib.store import Keys, Range
 from chalicelib.store.dynamodb.requests import STORE_PAUSE_MS_MAX, STORE_PAUSE_MS_MIN
 from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
+from chalicelib.store.dynamodb.trying import Trying
 from chalicelib.store.dynamodb.values import typed_item
 from chalicelib.table.writes import Absent, Exists, Item, Key, Refused, RemoveItem, Set, Write, never_landed
 from tests.support.clock import Clock
 
-URL = "http://dynamodb"
 KEY = Key("p", "s")
 MADE = {"pk": "p", "sk": "s", "id": "mine"}
 MAKING = Write(KEY, (Absent(("id",)),), (Set(("id",), "mine"),), landed=lambda before: before == MADE)
@@ -48,20 +41,20 @@ class ScriptedClient:
 
     def __init__(self, script: Sequence[Answer | Answering] | Iterator[Answer | Answering]) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.timeouts_ms: list[int] = []
         self._script = iter(script)
 
-    def __getattr__(self, verb: str) -> Callable[..., dict[str, Any]]:
-        def send(**parameters: Any) -> dict[str, Any]:
-            self.sent.append((verb, parameters))
-            assert len(self.sent) < ENOUGH, "sent without end"
-            answer = next(self._script)
-            if callable(answer):
-                answer = answer(parameters)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
-
-        return send
+    def ask(self, action: str, parameters: dict[str, Any], timeout_ms: int) -> Trying[Any]:
+        self.sent.append((action, parameters))
+        self.timeouts_ms.append(timeout_ms)
+        assert len(self.sent) < ENOUGH, "sent without end"
+        yield 0
+        answer = next(self._script)
+        if callable(answer):
+            answer = answer(parameters)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 @pytest.fixture
@@ -80,35 +73,25 @@ def storing(clock: Clock) -> Storing:
         *script: Answer | Answering, forever: Answer | Answering | None = None
     ) -> tuple[DynamoStore, ScriptedClient]:
         client = ScriptedClient(repeat(forever) if forever is not None else script)
-        return DynamoStore(cast("Any", client), "table", clock.runtime()), client
+        return DynamoStore(client, "table", clock.runtime()), client
 
     return make
 
 
-def error(code: str, message: str = "", status: int = 400, **members: Any) -> ClientError:
-    response: Any = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {"HTTPStatusCode": status},
-        **members,
-    }
-    return ClientError(response, "operation")
+def refusal(found: Item | None) -> Failed:
+    return Failed("ConditionalCheckFailedException", item=typed_item(found) if found else None)
 
 
-def refusal(found: Item | None) -> ClientError:
-    members: dict[str, Any] = {"Item": typed_item(found)} if found else {}
-    return error("ConditionalCheckFailedException", **members)
-
-
-def cancelled(*codes: str, found: Item | None = None) -> ClientError:
+def cancelled(*codes: str, found: Item | None = None) -> Failed:
     reasons: list[dict[str, Any]] = [{"Code": code} for code in codes]
     for reason in reasons:
         if reason["Code"] == "ConditionalCheckFailed" and found:
             reason["Item"] = typed_item(found)
-    return error("TransactionCanceledException", CancellationReasons=reasons)
+    return Failed("TransactionCanceledException", reasons=reasons)
 
 
 def read_timeout() -> Exception:
-    return ReadTimeoutError(endpoint_url=URL)
+    return NoAnswer("timed out")
 
 
 def slowly(clock: Clock, trouble: Exception) -> Answering:
@@ -131,24 +114,23 @@ THROTTLED = [
     "ThrottlingException",
     "Throttling",
 ]
-NEVER_SENT = [EndpointConnectionError(endpoint_url=URL), ConnectTimeoutError(endpoint_url=URL)]
+NEVER_SENT = [NeverSent("no connection")]
 DOUBTFUL = [
-    ReadTimeoutError(endpoint_url=URL),
-    ConnectionClosedError(endpoint_url=URL),
-    error("InternalServerError", status=500),
-    error("ServiceUnavailable", status=503),
+    NoAnswer("timed out"),
+    Failed("InternalServerError", status=500),
+    Failed("ServiceUnavailable", status=503),
 ]
 FINAL = [
-    error("ValidationException"),
-    error("ItemCollectionSizeLimitExceededException"),
+    Failed("ValidationException"),
+    Failed("ItemCollectionSizeLimitExceededException"),
 ]
 LASTING = {
-    "create it, or set DECANT_TABLE": error("ResourceNotFoundException"),
-    "create it, or set DECANT_BUCKET": error("NoSuchBucket"),
-    "grant the right": error("AccessDeniedException"),
-    "renew them": error("ExpiredTokenException"),
-    "correct them": error("UnrecognizedClientException"),
-    "configure some": NoCredentialsError(),
+    "create it, or set DECANT_TABLE": Failed("ResourceNotFoundException"),
+    "create it, or set DECANT_BUCKET": Failed("NoSuchBucket"),
+    "grant the right": Failed("AccessDeniedException"),
+    "renew them": Failed("ExpiredTokenException"),
+    "correct them": Failed("UnrecognizedClientException"),
+    "configure some": Unusable("configure some"),
 }
 """What has to be done, and the trouble that lasts until it is."""
 
@@ -158,7 +140,7 @@ LASTING = {
 
 @pytest.mark.parametrize("code", THROTTLED)
 def test_a_throttled_write_is_sent_again_until_it_is_taken(storing: Storing, clock: Clock, code: str) -> None:
-    store, client = storing(*[error(code)] * 3, done(MADE))
+    store, client = storing(*[Failed(code)] * 3, done(MADE))
     assert store.write(MAKING) == MADE
     assert client.sent == [client.sent[0]] * 4
     assert len(clock.slept) == 3
@@ -193,7 +175,7 @@ def test_trouble_that_lasts_says_at_once_what_has_to_be_done(storing: Storing, c
 
 
 def test_an_unknown_outcome_stays_unknown_when_a_repeat_fails(storing: Storing) -> None:
-    store, _ = storing(read_timeout(), error("ExpiredTokenException"))
+    store, _ = storing(read_timeout(), Failed("ExpiredTokenException"))
     with pytest.raises(StoreUnavailable) as raised:
         store.write(MAKING)
     assert raised.value.outcome_unknown
@@ -212,7 +194,7 @@ def test_a_process_stopped_between_two_tries_does_not_repeat_a_late_write(
 
 
 def test_a_clock_that_is_set_back_does_not_make_a_call_longer(storing: Storing, clock: Clock) -> None:
-    store, _ = storing(forever=error("ThrottlingException"))
+    store, _ = storing(forever=Failed("ThrottlingException"))
     began, clock.now = clock.ms, lambda: clock.ms - 60_000  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
         store.write(MAKING)
@@ -220,7 +202,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_call_longer(storing: Storing, 
 
 
 def test_pauses_are_random_and_at_most_double(storing: Storing, clock: Clock) -> None:
-    store, _ = storing(forever=error("ThrottlingException"))
+    store, _ = storing(forever=Failed("ThrottlingException"))
     with pytest.raises(StoreUnavailable):
         store.write(MAKING)
     bounds = [min(STORE_PAUSE_MS_MIN * 2**number, STORE_PAUSE_MS_MAX) for number in range(len(clock.slept))]
@@ -230,7 +212,7 @@ def test_pauses_are_random_and_at_most_double(storing: Storing, clock: Clock) ->
 
 
 def test_a_call_gives_up_in_time_and_never_sleeps_just_to_give_up(storing: Storing, clock: Clock) -> None:
-    store, client = storing(forever=error("ThrottlingException"))
+    store, client = storing(forever=Failed("ThrottlingException"))
     began = clock.now()
     with pytest.raises(StoreUnavailable):
         store.write(MAKING)
@@ -238,10 +220,33 @@ def test_a_call_gives_up_in_time_and_never_sleeps_just_to_give_up(storing: Stori
     assert len(client.sent) == len(clock.slept) + 1
 
 
+def test_a_kept_connection_that_was_closed_costs_one_try_and_no_time(storing: Storing, clock: Clock) -> None:
+    store, client = storing(KeptConnectionClosed("closed"), done(MADE))
+    assert store.write(MAKING) == MADE
+    assert len(client.sent) == 2
+    assert clock.slept == []
+
+
+def test_a_try_takes_no_longer_than_its_call_may(storing: Storing, clock: Clock) -> None:
+    store, client = storing(done(MADE), done(MADE))
+    store.write(MAKING)
+    with within(clock.uptime() + 700):
+        store.write(MAKING)
+    assert client.timeouts_ms == [READ_TIMEOUT_MS, 700]
+
+
+@pytest.mark.parametrize("trouble", [Failed("302", status=302), Failed("PermanentRedirect", status=301)])
+def test_an_endpoint_that_redirects_is_not_followed(storing: Storing, trouble: Failed) -> None:
+    store, client = storing(trouble)
+    with pytest.raises(StoreUnavailable, match=r"redirects|another region"):
+        store.read([Keys([KEY])])
+    assert len(client.sent) == 1
+
+
 # -- what is known afterwards -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trouble", [*(error(code) for code in THROTTLED), *NEVER_SENT], ids=repr)
+@pytest.mark.parametrize("trouble", [*(Failed(code) for code in THROTTLED), *NEVER_SENT], ids=repr)
 def test_a_write_that_never_arrived_has_surely_not_landed(storing: Storing, trouble: Exception) -> None:
     store, _ = storing(forever=trouble)
     with pytest.raises(StoreUnavailable) as unavailable:
@@ -258,7 +263,7 @@ def test_a_write_without_an_answer_may_have_landed(storing: Storing, clock: Cloc
 
 
 def test_an_unknown_outcome_stays_unknown_when_repeats_are_throttled(storing: Storing) -> None:
-    store, _ = storing(read_timeout(), *[error("ThrottlingException")] * 100)
+    store, _ = storing(read_timeout(), *[Failed("ThrottlingException")] * 100)
     with pytest.raises(StoreUnavailable) as unavailable:
         store.write(MAKING)
     assert unavailable.value.outcome_unknown
@@ -282,7 +287,7 @@ def test_a_repeat_of_a_removal_that_finds_nothing_has_succeeded(storing: Storing
     store, client = storing(read_timeout(), refusal(None))
     removal = Write(KEY, (Exists(("id",)),), (RemoveItem(),), landed=lambda before: before is None)
     assert store.write(removal) == {}
-    assert [verb for verb, _ in client.sent] == ["delete_item"] * 2
+    assert [action for action, _ in client.sent] == ["DeleteItem"] * 2
 
 
 @pytest.mark.parametrize("read", [Keys([KEY]), Range("p", "a", "z")], ids=repr)
@@ -309,7 +314,7 @@ def test_writes_side_by_side_fail_each_for_itself(storing: Storing) -> None:
     def answer(parameters: dict[str, Any]) -> Answer:
         match parameters["Key"]["sk"]["S"]:
             case "throttled":
-                return error("ThrottlingException")
+                return Failed("ThrottlingException")
             case "refused":
                 return refusal(MADE)
         return done(MADE)
@@ -328,7 +333,7 @@ def test_a_transaction_that_met_another_is_sent_again_under_the_same_token(stori
     store, client = storing(
         cancelled("None", "TransactionConflict"),
         cancelled("ThrottlingError", "None"),
-        error("TransactionInProgressException"),
+        Failed("TransactionInProgressException"),
         read_timeout(),
         {},
     )
@@ -381,7 +386,7 @@ def test_a_call_knows_that_a_try_without_an_answer_may_have_landed(storing: Stor
 
 def test_an_item_that_would_be_too_large_is_refused_for_want_of_room(storing: Storing) -> None:
     text = "Item size to update has exceeded the maximum allowed size"
-    store, client = storing(error("ValidationException", text))
+    store, client = storing(Failed("ValidationException", text))
     with pytest.raises(StoreUnavailable, match="too large") as unavailable:
         store.write(MAKING)
     assert not unavailable.value.outcome_unknown
@@ -389,7 +394,7 @@ def test_an_item_that_would_be_too_large_is_refused_for_want_of_room(storing: St
 
 
 def test_the_requests_of_one_call_share_its_time(storing: Storing, clock: Clock) -> None:
-    store, _ = storing(forever=slowly(clock, error("ThrottlingException")))
+    store, _ = storing(forever=slowly(clock, Failed("ThrottlingException")))
     began = clock.ms
     with suppress(StoreUnavailable), one_call(clock.uptime()):
         for _ in range(3):
@@ -398,15 +403,15 @@ def test_the_requests_of_one_call_share_its_time(storing: Storing, clock: Clock)
     assert clock.ms - began < 2 * STORE_DEADLINE_MS
 
 
-@pytest.mark.parametrize("trouble", [error("ThrottlingException"), error("InternalServerError", status=500)])
-def test_no_request_outlasts_the_deadline_of_its_caller(storing: Storing, clock: Clock, trouble: ClientError) -> None:
+@pytest.mark.parametrize("trouble", [Failed("ThrottlingException"), Failed("InternalServerError", status=500)])
+def test_no_request_outlasts_the_deadline_of_its_caller(storing: Storing, clock: Clock, trouble: Failed) -> None:
     """Neither one that was not applied nor one in doubt, nor what a part of the time was given to."""
     store, _ = storing(forever=trouble)
     until_ms = clock.uptime() + 700
     limits = (one_call(clock.uptime()), within(until_ms), within(until_ms + 1_000), part_until(until_ms + 1_000))
     with limits[0], limits[1], limits[2], limits[3], pytest.raises(StoreUnavailable) as unavailable:
         store.write(MAKING)
-    assert unavailable.value.outcome_unknown == (trouble.response["Error"]["Code"] == "InternalServerError")
+    assert unavailable.value.outcome_unknown == (trouble.code == "InternalServerError")
     assert sum(clock.slept) <= 700
 
 
@@ -415,7 +420,7 @@ def test_no_request_begins_once_the_call_has_ended(storing: Storing, clock: Cloc
 
     def slow(parameters: dict[str, Any]) -> Answer:
         sent_ms.append(clock.uptime())
-        answering = slowly(clock, error("InternalServerError", status=500))
+        answering = slowly(clock, Failed("InternalServerError", status=500))
         return answering(parameters)
 
     store, _ = storing(forever=slow)
@@ -434,7 +439,7 @@ def test_no_request_begins_once_the_call_has_ended(storing: Storing, clock: Cloc
 
 def test_a_transaction_that_is_wrong_in_itself_is_not_sent_again(storing: Storing) -> None:
     store, client = storing(cancelled("ValidationError", "None"))
-    with pytest.raises(ClientError):
+    with pytest.raises(Failed):
         store.write_together([MAKING, MAKING])
     assert len(client.sent) == 1
 
@@ -518,7 +523,7 @@ def test_pages_of_a_range_follow_each_other_up_to_the_limit(storing: Storing) ->
     last = typed_item({"pk": "p", "sk": "b"})
     store, client = storing(
         {"Items": items("a", "b"), "LastEvaluatedKey": last},
-        error("ThrottlingException"),
+        Failed("ThrottlingException"),
         {"Items": items("c"), "LastEvaluatedKey": last},
     )
     assert [item["sk"] for item in store.read([Range("p", "a", "z", limit=3)])[0]] == ["a", "b", "c"]

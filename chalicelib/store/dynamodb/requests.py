@@ -1,24 +1,19 @@
 """Sends requests and retries them where that helps.
 
-A request in progress is a `Trying`: a generator that yields how many ms to wait before its next try. The code that runs
-it does the waiting (`side_by_side`), so that waiting blocks no shared thread.
-
-The client's own retries are off: only this module sees the time left, and whether a failed request may have been
-applied.
+No client retries by itself: only this module sees the time left, and whether a failed request may have been applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, TypeVar
-
-from botocore import exceptions
-from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
+from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, Trouble, Unusable
+from chalicelib.store.dynamodb.trying import Trying
 from chalicelib.telemetry import record
 
 STORE_PAUSE_MS_MIN = 25
@@ -27,7 +22,8 @@ STORE_PAUSE_MS_MAX = 2 * SECOND_MS
 
 T = TypeVar("T")
 
-Trying = Generator[int, None, T]
+Ask = Callable[[int], Trying[T]]
+"""Begins one try, of at most this many ms."""
 
 _THROTTLED = frozenset(
     {
@@ -41,18 +37,6 @@ _THROTTLED = frozenset(
     }
 )
 """Codes of requests that were certainly not applied."""
-
-_NEVER_SENT = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError)
-
-_WITHOUT_CREDENTIALS = (
-    exceptions.NoCredentialsError,
-    exceptions.PartialCredentialsError,
-    exceptions.CredentialRetrievalError,
-    exceptions.ProfileNotFound,
-    exceptions.SSOError,
-    exceptions.TokenRetrievalError,
-)
-_NO_CREDENTIALS = "the service has no usable credentials for the store: configure some"
 
 _CODES = {
     "the table does not exist: create it, or set DECANT_TABLE to one that does": "ResourceNotFoundException",
@@ -91,20 +75,20 @@ class Requests:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    def read(self, request: Callable[[], T]) -> Trying[T]:
+    def read(self, request: Ask[T]) -> Trying[T]:
         """Like `put`, for requests without effect: their outcome is never in doubt."""
         try:
             return (yield from self.put(request, charge=_charge_reads))
         except StoreUnavailable as unavailable:
             raise StoreUnavailable(unavailable.detail) from unavailable.__cause__
 
-    def write(self, request: Callable[[], T]) -> Trying[T]:
+    def write(self, request: Ask[T]) -> Trying[T]:
         """Like `put`, for changes that others can see: it records that the change may have landed."""
         return self.put(request, deadline.has_written)
 
     def put(
         self,
-        request: Callable[[], T],
+        request: Ask[T],
         in_doubt: Callable[[], None] = lambda: None,
         charge: Callable[[float], None] = _charge_writes,
     ) -> Trying[T]:
@@ -118,10 +102,10 @@ class Requests:
         while True:
             record.asked_store(is_repeat)
             try:
-                answer = request()
+                answer = yield from request(patience.try_ms())
                 charge(_units(answer))
                 return answer
-            except (ClientError, BotoCoreError) as error:
+            except Trouble as error:
                 trouble = error
             if reason := _lasting(trouble):
                 raise _unavailable(reason, may_have_landed) from trouble
@@ -130,11 +114,13 @@ class Requests:
             if not _is_surely_unapplied(trouble):
                 may_have_landed = True
                 in_doubt()
+            is_repeat = True
+            if isinstance(trouble, KeptConnectionClosed):
+                continue
             try:
                 yield from patience.wait(may_have_landed)
             except TimeoutError:
-                raise _unavailable(_late(type(trouble).__name__), may_have_landed) from trouble
-            is_repeat = True
+                raise _unavailable(_late(str(trouble)), may_have_landed) from trouble
 
     def until_taken(self, request: Callable[[Any], Trying[Any]], asked: Any) -> Trying[None]:
         """Sends a batch, and again the requests that DynamoDB left unprocessed, until none are left."""
@@ -155,6 +141,11 @@ class _Patience:
         self._give_up_at = deadline.give_up_at_ms(now)
         self._give_up_in_doubt_at = deadline.give_up_at_ms(now, in_doubt=True)
         self._pause_ms = STORE_PAUSE_MS_MIN
+
+    def try_ms(self) -> int:
+        """How long one try may take. A write that is cut off is in doubt, hence the time of those."""
+        left_ms = self._give_up_in_doubt_at - self._runtime.uptime()
+        return min(max(left_ms, HOP_MS_MIN), READ_TIMEOUT_MS)
 
     def wait(self, in_doubt: bool = False) -> Trying[None]:
         """Raises TimeoutError if no time is left, before or after waiting. A process may be stopped while it waits, and
@@ -184,36 +175,36 @@ def _late(reason: str) -> str:
     return f"the store did not answer in time ({reason})"
 
 
-def _code(trouble: Exception) -> str:
-    return str(trouble.response["Error"]["Code"]) if isinstance(trouble, ClientError) else ""
-
-
-def _lasting(trouble: ClientError | BotoCoreError) -> str | None:
+def _lasting(trouble: Trouble) -> str | None:
     """The remedy without which no retry of this call succeeds, or None if there is none."""
-    if isinstance(trouble, _WITHOUT_CREDENTIALS):
-        return _NO_CREDENTIALS
-    return "an item would become too large" if _is_too_large(trouble) else _REMEDIES.get(_code(trouble))
+    if isinstance(trouble, Unusable):
+        return str(trouble)
+    if not isinstance(trouble, Failed):
+        return None
+    if 300 <= trouble.status < 400 and trouble.code not in _REMEDIES:
+        return f"the endpoint of the store redirects ({trouble.status}): set it to that of DynamoDB"
+    return "an item would become too large" if _is_too_large(trouble) else _REMEDIES.get(trouble.code)
 
 
-def _is_passing(trouble: ClientError | BotoCoreError) -> bool:
+def _is_passing(trouble: Trouble) -> bool:
     """Whether the same request may succeed later."""
-    if isinstance(trouble, ClientError):
-        status = trouble.response["ResponseMetadata"].get("HTTPStatusCode", 500)
-        return _code(trouble) in _THROTTLED or status >= 500 or _is_conflict(trouble)
-    return not isinstance(trouble, exceptions.ParamValidationError)
+    if isinstance(trouble, Failed):
+        return trouble.code in _THROTTLED or trouble.status >= 500 or _is_conflict(trouble)
+    return True
 
 
-def _is_too_large(trouble: ClientError | BotoCoreError) -> bool:
-    """This case has no exception class."""
-    return _code(trouble) in ("ValidationException", "TransactionCanceledException") and "tem size" in str(trouble)
+def _is_too_large(trouble: Failed) -> bool:
+    """This case has no code of its own."""
+    return trouble.code in ("ValidationException", "TransactionCanceledException") and "tem size" in str(trouble)
 
 
-def _is_conflict(trouble: ClientError | BotoCoreError) -> bool:
+def _is_conflict(trouble: Trouble) -> bool:
     """Whether a transaction was cancelled only because of concurrent writes."""
-    reasons = trouble.response.get("CancellationReasons", []) if isinstance(trouble, ClientError) else []
+    reasons = trouble.reasons if isinstance(trouble, Failed) else []
     codes = {reason["Code"] for reason in reasons} - {"None"}
     return bool(codes) and "ConditionalCheckFailed" not in codes and "ValidationError" not in codes
 
 
-def _is_surely_unapplied(trouble: ClientError | BotoCoreError) -> bool:
-    return _code(trouble) in _THROTTLED or isinstance(trouble, _NEVER_SENT) or _is_conflict(trouble)
+def _is_surely_unapplied(trouble: Trouble) -> bool:
+    is_throttled = isinstance(trouble, Failed) and trouble.code in _THROTTLED
+    return is_throttled or isinstance(trouble, NeverSent) or _is_conflict(trouble)

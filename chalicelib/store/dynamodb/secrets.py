@@ -6,7 +6,7 @@ from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
-from chalicelib.store.dynamodb import client
+from chalicelib.store.dynamodb import boto
 
 SERVICES = ("ssm", "secretsmanager")
 
@@ -27,12 +27,12 @@ def text_at(place: str) -> tuple[str, int]:
 
 
 def _parameter(name: str) -> tuple[str, int]:
-    parameter: Any = client.connect("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+    parameter: Any = boto.connect("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
     return parameter["Value"], _in_ms(parameter["LastModifiedDate"])
 
 
 def _secret(name: str) -> tuple[str, int]:
-    secret: Any = client.connect("secretsmanager").get_secret_value(SecretId=name)
+    secret: Any = boto.connect("secretsmanager").get_secret_value(SecretId=name)
     return secret.get("SecretString", ""), _in_ms(secret["CreatedDate"])
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from botocore.exceptions import ClientError
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.runtime import Runtime
 from chalicelib.store import Outcome, Range, Read
+from chalicelib.store.dynamodb import trying
+from chalicelib.store.dynamodb.boto import translated
+from chalicelib.store.dynamodb.client import Client
 from chalicelib.store.dynamodb.expressions import Expressions
-from chalicelib.store.dynamodb.requests import Requests, Trying
-from chalicelib.store.dynamodb.side_by_side import SideBySide
+from chalicelib.store.dynamodb.requests import Ask, Requests
+from chalicelib.store.dynamodb.trouble import Failed
+from chalicelib.store.dynamodb.trying import Trying, at_once
 from chalicelib.store.dynamodb.values import plain_item, typed, typed_item
 from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 
 if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
 T = TypeVar("T")
@@ -39,17 +40,16 @@ class DynamoStore:
 
     def __init__(
         self,
-        client: DynamoDBClient,
+        client: Client,
         table: str,
         runtime: Runtime,
         s3: S3Client | None = None,
         bucket: str | None = None,
     ) -> None:
-        self._client: Any = client
+        self._client = client
         self._table = table
         self._runtime = runtime
         self._requests = Requests(runtime)
-        self._side_by_side = SideBySide(runtime)
         self._s3: Any = s3
         self._bucket = bucket
 
@@ -66,7 +66,7 @@ class DynamoStore:
                 unique = list(dict.fromkeys(read.keys))
                 chunks += [(place, self._keys(keys, read.strong)) for keys in _chunked(unique, _GET_MAX)]
         answers: list[list[Item]] = [[] for _ in reads]
-        for (place, _), items in zip(chunks, self._side_by_side.run([chunk for _, chunk in chunks]), strict=True):
+        for (place, _), items in zip(chunks, self._run([chunk for _, chunk in chunks]), strict=True):
             answers[place] += items
         return [_ordered(read, items) for read, items in zip(reads, answers, strict=True)]
 
@@ -74,23 +74,18 @@ class DynamoStore:
         return self._one(self._write(write))
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
-        return self._side_by_side.run([self._outcome(write) for write in writes])
+        return self._run([self._outcome(write) for write in writes])
 
     def write_together(self, writes: Sequence[Write]) -> None:
         items = [self._transacted(write) for write in writes]
         token = self._runtime.name(_TOKEN_CHARS)
+        asked = {"TransactItems": items, "ClientRequestToken": token}
         try:
-            self._one(
-                self._requests.write(
-                    lambda: self._client.transact_write_items(TransactItems=items, ClientRequestToken=token, **_METERED)
-                )
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "TransactionCanceledException":
-                raise
-            for write, reason in zip(writes, error.response["CancellationReasons"], strict=True):
+            self._one(self._requests.write(self._asking("TransactWriteItems", asked)))
+        except Failed as failed:
+            for write, reason in zip(writes, failed.reasons, strict=False):
                 if reason["Code"] == "ConditionalCheckFailed":
-                    _landed(write, reason)
+                    _landed(write, reason.get("Item"))
                     return
             raise
         deadline.has_written()
@@ -102,32 +97,37 @@ class DynamoStore:
         self._write_batch([{"DeleteRequest": {"Key": typed_item(key._asdict())}} for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
-        self._one(self._requests.put(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data)))
+        self._one(self._requests.put(_asking_s3(lambda: self._s3.put_object(Bucket=self._bucket, Key=name, Body=data))))
 
     def get_blob(self, name: str) -> bytes | None:
         def get() -> bytes:
             return bytes(self._s3.get_object(Bucket=self._bucket, Key=name)["Body"].read())
 
         try:
-            return self._one(self._requests.read(get))
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "NoSuchKey":
+            return self._one(self._requests.read(_asking_s3(get)))
+        except Failed as failed:
+            if failed.code != "NoSuchKey":
                 raise
             return None
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         for name in names:
-            self._one(self._requests.put(partial(self._s3.delete_object, Bucket=self._bucket, Key=name)))
+            self._one(self._requests.put(_asking_s3(partial(self._s3.delete_object, Bucket=self._bucket, Key=name))))
+
+    def _run(self, tryings: Sequence[Trying[T]]) -> list[T]:
+        return trying.run(tryings, self._runtime)
 
     def _one(self, trying: Trying[T]) -> T:
-        return self._side_by_side.run([trying])[0]
+        return self._run([trying])[0]
+
+    def _asking(self, action: str, parameters: dict[str, Any]) -> Ask[Any]:
+        return partial(self._client.ask, action, {**parameters, **_METERED})
 
     def _keys(self, keys: Sequence[Key], strong: bool) -> Trying[list[Item]]:
         items: list[Item] = []
 
         def get(asked: Any) -> Trying[Any]:
-            get_batch = partial(self._client.batch_get_item, RequestItems=asked, **_METERED)
-            answer = yield from self._requests.read(get_batch)
+            answer = yield from self._requests.read(self._asking("BatchGetItem", {"RequestItems": asked}))
             items.extend(plain_item(item) for item in answer["Responses"].get(self._table, []))
             return answer.get("UnprocessedKeys")
 
@@ -142,28 +142,27 @@ class DynamoStore:
             "ExpressionAttributeValues": {":pk": typed(read.pk), ":low": typed(read.low), ":high": typed(read.high)},
             "ConsistentRead": read.strong,
             "ScanIndexForward": not read.descending,
-            **_METERED,
         }
         items: list[Item] = []
         while True:
             if read.limit is not None:
                 query["Limit"] = read.limit - len(items)
-            answer = yield from self._requests.read(lambda: self._client.query(**query))
+            answer = yield from self._requests.read(self._asking("Query", query))
             items += [plain_item(item) for item in answer["Items"]]
             if "LastEvaluatedKey" not in answer or len(items) == read.limit:
                 return items
             query["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     def _write(self, write: Write) -> Trying[Item]:
-        parameters, request = self._parameters(write), self._client.delete_item
+        action, parameters = "DeleteItem", self._parameters(write)
         if not write.is_removal:
-            parameters, request = {**parameters, "ReturnValues": "ALL_NEW"}, self._client.update_item
+            action, parameters["ReturnValues"] = "UpdateItem", "ALL_NEW"
         try:
-            answer = yield from self._requests.write(lambda: request(**parameters, **_METERED))
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+            answer = yield from self._requests.write(self._asking(action, parameters))
+        except Failed as failed:
+            if failed.code != "ConditionalCheckFailedException":
                 raise
-            return _landed(write, error.response) or {}
+            return _landed(write, failed.item) or {}
         deadline.has_written()
         return plain_item(answer.get("Attributes", {}))
 
@@ -183,12 +182,11 @@ class DynamoStore:
             return trouble
 
     def _write_batch(self, requests: Sequence[dict[str, Any]]) -> None:
-        self._side_by_side.run([self._write_chunk(chunk) for chunk in _chunked(requests, _PUT_MAX)])
+        self._run([self._write_chunk(chunk) for chunk in _chunked(requests, _PUT_MAX)])
 
     def _write_chunk(self, requests: Sequence[dict[str, Any]]) -> Trying[None]:
         def put(asked: Any) -> Trying[Any]:
-            write_batch = partial(self._client.batch_write_item, RequestItems=asked, **_METERED)
-            answer = yield from self._requests.put(write_batch)
+            answer = yield from self._requests.put(self._asking("BatchWriteItem", {"RequestItems": asked}))
             return answer.get("UnprocessedItems")
 
         yield from self._requests.until_taken(put, {self._table: list(requests)})
@@ -198,9 +196,14 @@ def _chunked(things: Sequence[T], most: int) -> list[Sequence[T]]:
     return [things[at : at + most] for at in range(0, len(things), most)]
 
 
-def _landed(write: Write, refusal: Any) -> Item | None:
+def _asking_s3(request: Callable[[], T]) -> Ask[T]:
+    """boto3's client has its own timeouts."""
+    return lambda _timeout_ms: at_once(lambda: translated(request))
+
+
+def _landed(write: Write, refused_by: Any) -> Item | None:
     """The current item, if the rejected write has already landed in it. Raises Refused otherwise."""
-    before = plain_item(refusal["Item"]) if refusal.get("Item") else None
+    before = plain_item(refused_by) if refused_by else None
     if not write.landed(before):
         raise Refused(before) from None
     return before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ def plain(value: Mapping[str, Any]) -> Any:
             return [plain(element) for element in content]
         case "M":
             return plain_item(content)
+        case "B" if isinstance(content, str):
+            return b64decode(content)
     return content
 
 
