@@ -598,8 +598,9 @@ def _dead_letters_are_counted(case: Case) -> Iterator[str]:
 
 
 def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
-    """Counts what was surely held: from the answer that brought a message to its deadline, or to when its holder, or
-    a reset, may have ended that. Where the store remembers its past, every claim is judged besides."""
+    """Counts what was surely held: from the answer that brought a message to its deadline, or to when its holder, a
+    reset, or a repeat of its pop after its `ttl_ms` may have ended that. Where the store remembers its past, every
+    claim is judged besides."""
     yield from case.history.crowded
     for group, rules in case.history.rules.items():
         events: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -620,7 +621,7 @@ def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) 
     for delivered in leases:
         ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == delivered.receipt]
         ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= delivered.began_ms]
-        end = min([delivered.until_ms - SKEW_MS, *ends])
+        end = min([delivered.until_ms - SKEW_MS, case.spent_ms(place) - SKEW_MS, *ends])
         if end > delivered.at_ms:
             yield delivered.at_ms, end
 

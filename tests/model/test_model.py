@@ -8,7 +8,7 @@ from tests.model.machine import Machine
 
 TestTheServiceAgreesWithTheModel = Machine.TestCase
 TestTheServiceAgreesWithTheModel.settings = settings(
-    max_examples=80,
+    max_examples=50,
     stateful_step_count=40,
     derandomize=True,
     database=None,

@@ -86,9 +86,11 @@ def fullness_that_depends_on_the_entry() -> Any:
         ]
         return dataclasses.replace(made, guards=tuple(guards))
 
+    def is_sealed(self: segment.Segment) -> bool:
+        return not self.is_closed and self.filled_bytes >= SEGMENT_FULL_BYTES // 2
+
     return together(
-        patch.object(writer, "append", append),
-        patch.object(segment.Segment, "is_sealed", property(lambda self: self.filled_bytes >= SEGMENT_FULL_BYTES // 2)),
+        patch.object(writer, "append", append), patch.object(segment.Segment, "is_sealed", property(is_sealed))
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from chalicelib.producing import depths
 from tests.simulation.mutants import planted
@@ -19,10 +20,10 @@ def breakers_that_forget_their_own_appends() -> Any:
 def breakers_that_stay_open() -> Any:
     """What was full once is full for ever."""
     true = depths.Depths.full
-    seen: dict[int, Any] = {}
+    seen: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
 
     def full(self: Any, topic: Any) -> Any:
-        known = seen.setdefault(id(self), {})
+        known = seen.setdefault(self, {})
         known.update(true(self, topic))
         return known
 

@@ -105,7 +105,7 @@ PLANS = {
         PUSHED,
     ),
     "breakers_that_forget_their_own_appends": FULL,
-    "breakers_that_stay_open": FULL,
+    "breakers_that_stay_open": replace(FULL, messages=160),
     "breakers_for_one_group": FULL,
     **dict.fromkeys(
         (

@@ -10,7 +10,7 @@ from chalicelib.consuming import view
 from chalicelib.cursors import broadcast
 from tests.simulation.broadcast import play
 
-SEEDS = 100
+SEEDS = 60
 
 
 def test_every_consumer_gets_everything_and_restarts_a_queue_or_does_not() -> None:

@@ -36,8 +36,8 @@ from tests.simulation.plans import (
 from tests.simulation.world import World, play
 from tests.support.emulators import ROOT
 
-SEEDS = 2_500
-SEEDS_A_TEST = 250
+SEEDS = 2_100
+SEEDS_A_TEST = 210
 """So that no process has much to do when the others have nothing left."""
 
 ONCE_FAILED = (7_026, 4_004_524)
