@@ -390,6 +390,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
         for first, second in pairwise(delivered for delivered in leases if delivered.receipt not in renewed):
             end = _end_of_lease(case, first)
             is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
+            is_early = is_early and not _may_be_redriven_beside(case, first, second)
             began_ms = min(first.began_ms, second.began_ms)  # the pop that answered last may have been the first
             if is_early and not case.reset_between(group, began_ms, second.at_ms + SKEW_MS):
                 yield f"{group} {place}: away until {end}, and delivered in {second.began_ms}..{second.at_ms}"
@@ -399,6 +400,15 @@ def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
     """Where attempts start over, the pop that answered last of two overlapping ones may have been the first."""
     is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
     return is_overlapping and _end_of_lease(case, second) <= first.at_ms + SKEW_MS
+
+
+def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> bool:
+    """A reset makes a message ready whose dead letter stays, so that it can be redriven while the message is leased."""
+    is_reset = any(reset.began_ms <= second.at_ms for reset in case.resets.get(second.group, ()))
+    return is_reset and any(
+        redrive.group == second.group and redrive.began_ms <= second.at_ms and redrive.at_ms >= first.began_ms
+        for redrive in case.history.redrives
+    )
 
 
 def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Asked, Cancelled, Delivered, History, Reset, Rules, Sent
+from tests.history.facts import Asked, Cancelled, Delivered, History, Redrive, Reset, Rules, Sent
 
 
 def test_leases_that_follow_each_other_are_fine() -> None:
@@ -49,6 +49,15 @@ def test_a_reset_may_end_the_lease_of_the_pop_that_answers_last() -> None:
     taken = replace(delivered("r", 900, 5_000), began_ms=857, at_ms=1_105)
     assert broken(history(taken, stalled, resets=[Reset("g", 125, 244)])) == set()
     assert "two_leases_never_live_at_once" in broken(history(taken, stalled))
+
+
+def test_a_dead_letter_may_be_redriven_beside_what_a_reset_made_ready() -> None:
+    """It died before the reset: seed 22006056 of a run."""
+    leases = (delivered("r", 1_263, 4_245), replace(delivered("s", 1_730, 1_856), began_ms=1_632))
+    resets, redrives = [Reset("g", 523, 651)], [Redrive("g", 1_311, 10**15)]
+    assert broken(history(*leases, resets=resets, redrives=redrives)) == set()
+    assert "two_leases_never_live_at_once" in broken(history(*leases, resets=resets))
+    assert "two_leases_never_live_at_once" in broken(history(*leases, redrives=redrives))
 
 
 def test_a_nacked_message_stays_away_for_its_delay() -> None:
