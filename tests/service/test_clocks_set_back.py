@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.store import MemoryStore
-from tests.support.clock import Clock
+from tests.support.clock import Bell, Clock
 from tests.support.instances import instance
 
 SET_BACK_MS = 20_000
@@ -15,8 +15,8 @@ SET_BACK_MS = 20_000
 class ClockSetBack(Clock):
     """The clock is set back during a sleep."""
 
-    def sleep(self, ms: int) -> None:
-        super().sleep(ms)
+    def sleep(self, ms: int, bell: Bell | None = None) -> None:
+        super().sleep(ms, bell)
         self.set_back_ms = SET_BACK_MS
 
 
