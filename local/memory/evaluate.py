@@ -6,38 +6,39 @@ from typing import Any
 
 from chalicelib.table import writes
 
-_NOTHING = object()
+NOTHING = object()
 
 
-def _find(item: writes.Item | None, path: writes.Path) -> Any:
+def find(item: writes.Item | None, path: writes.Path) -> Any:
+    """What is at that place, or `NOTHING`."""
     place: Any = item or {}
     for step in path:
         try:
             place = place[step]
         except (KeyError, IndexError):
-            return _NOTHING
+            return NOTHING
     return place
 
 
 def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
     if isinstance(guard, writes.Either):
         return holds(guard.first, item) or holds(guard.second, item)
-    value = _find(item, guard.path)
+    value = find(item, guard.path)
     match guard:
         case writes.Exists():
-            return value is not _NOTHING
+            return value is not NOTHING
         case writes.Absent():
-            return value is _NOTHING
+            return value is NOTHING
         case writes.Equals(_, wanted):
             return bool(value == wanted)
         case writes.AtMost(_, most):
-            return value is not _NOTHING and value <= most
+            return value is not NOTHING and value <= most
         case writes.SizeIs(_, size):
-            return value is not _NOTHING and len(value) == size
+            return value is not NOTHING and len(value) == size
         case writes.SizeBelow(_, size):
-            return value is not _NOTHING and len(value) < size
+            return value is not NOTHING and len(value) < size
         case writes.Lacks(_, element):
-            return value is _NOTHING or element not in value
+            return value is NOTHING or element not in value
 
 
 def after(before: writes.Item | None, write: writes.Write) -> writes.Item | None:
@@ -55,13 +56,13 @@ def _apply(effect: writes.Effect, before: writes.Item | None, after: dict[str, A
         case writes.Set(path, value):
             _set(after, path, value)
         case writes.Add(path, amount, start):
-            known = _find(before, path)
-            _set(after, path, (start if known is _NOTHING else known) + amount)
+            known = find(before, path)
+            _set(after, path, (start if known is NOTHING else known) + amount)
         case writes.Append(path, elements, onto):
-            known = _find(before, onto or path)
-            _set(after, path, [*([] if known is _NOTHING else known), *elements])
+            known = find(before, onto or path)
+            _set(after, path, [*([] if known is NOTHING else known), *elements])
         case writes.Remove(path):
-            _set(after, path, _NOTHING)
+            _set(after, path, NOTHING)
 
 
 def _set(place: Any, path: writes.Path, value: Any) -> None:
@@ -69,7 +70,7 @@ def _set(place: Any, path: writes.Path, value: Any) -> None:
     for step in path[:-1]:
         place[step] = place[step].copy()
         place = place[step]
-    if value is _NOTHING:
+    if value is NOTHING:
         place.pop(path[-1], None)
     else:
         place[path[-1]] = value

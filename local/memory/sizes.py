@@ -9,7 +9,36 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.base.limits import KIB
-from chalicelib.table.writes import Item
+from chalicelib.table import writes
+from chalicelib.table.writes import Item, Write
+from local.memory.evaluate import NOTHING, find
+
+_CONTAINER_BYTES, _ELEMENT_BYTES = 3, 1
+
+
+class Sized(dict[str, Any]):
+    """An item with its size, once that is known: to count a full segment takes longer than to write it."""
+
+    __slots__ = ("bytes",)
+    bytes: int
+
+
+def bytes_of(item: Item | None) -> int:
+    if not isinstance(item, Sized):
+        return item_bytes(item or {})
+    try:
+        return item.bytes
+    except AttributeError:
+        item.bytes = item_bytes(item)
+        return item.bytes
+
+
+def sized(before: Item | None, write: Write, item: Item) -> Sized:
+    """The item after the write. Its size is that of the item before and of what the effects have changed."""
+    made = item if isinstance(item, Sized) else Sized(item)
+    if before:
+        made.bytes = bytes_of(before) + sum(_growth(effect, before, item) for effect in write.effects)
+    return made
 
 
 def item_bytes(item: Item) -> int:
@@ -17,17 +46,36 @@ def item_bytes(item: Item) -> int:
 
 
 def value_bytes(value: Any) -> int:
-    if isinstance(value, bool) or value is None:
-        return 1
     if isinstance(value, str):
         return len(value.encode())
     if isinstance(value, bytes):
         return len(value)
+    if isinstance(value, bool) or value is None:
+        return 1
     if isinstance(value, int):
         return _number_bytes(value)
     if isinstance(value, list):
-        return 3 + sum(1 + value_bytes(element) for element in value)
-    return 3 + sum(1 + len(name.encode()) + value_bytes(element) for name, element in value.items())
+        return _CONTAINER_BYTES + sum(_ELEMENT_BYTES + value_bytes(element) for element in value)
+    return _CONTAINER_BYTES + sum(
+        _ELEMENT_BYTES + len(name.encode()) + value_bytes(element) for name, element in value.items()
+    )
+
+
+def _growth(effect: writes.Effect, before: Item, item: Item) -> int:
+    if isinstance(effect, writes.RemoveItem):
+        return 0
+    if isinstance(effect, writes.Append) and effect.onto in (None, effect.path):
+        if find(before, effect.path) is not NOTHING:
+            return sum(_ELEMENT_BYTES + value_bytes(element) for element in effect.elements)
+    return _bytes_at(item, effect.path) - _bytes_at(before, effect.path)
+
+
+def _bytes_at(item: Item, path: writes.Path) -> int:
+    value, name = find(item, path), path[-1]
+    if value is NOTHING:
+        return 0
+    own = len(name.encode()) if isinstance(name, str) else 0
+    return own + value_bytes(value) + (_ELEMENT_BYTES if len(path) > 1 else 0)
 
 
 def _number_bytes(value: int) -> int:
@@ -37,7 +85,7 @@ def _number_bytes(value: int) -> int:
 
 def write_units(before: Item | None, after: Item | None) -> int:
     """One per started KB of the item before or after, whichever is larger."""
-    size = max(item_bytes(before or {}), item_bytes(after or {}))
+    size = max(bytes_of(before), bytes_of(after))
     return max(1, -(-size // KIB))
 
 

@@ -1,4 +1,4 @@
-"""The store in memory: real, complete, and metered as DynamoDB bills. Tests and the simulation run on it.
+"""The store in memory: real, complete, and metered as DynamoDB bills. `make run`, tests and the simulation run on it.
 
 Items are never changed in place, so readers keep a consistent copy.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
@@ -17,19 +18,48 @@ from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 from chalicelib.telemetry import record
 from local.memory.evaluate import after, holds
 from local.memory.meter import Meter
-from local.memory.sizes import item_bytes, read_units, write_units
+from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
+
+Change = tuple[Key, Item | None]
+"""An item as it is from now on; None: it is removed."""
+
+
+class Keeper(Protocol):
+    """Keeps on disk what the store holds in memory. What raises `StoreUnavailable` has changed nothing."""
+
+    def keep(self, changes: Sequence[Change]) -> None:
+        """All of them or none."""
+
+    def keep_blob(self, name: str, data: bytes) -> None: ...
+
+    def remove_blobs(self, names: Sequence[str]) -> None: ...
+
+    def items(self) -> Iterator[Item]:
+        """All items that it keeps."""
+
+    def blobs(self) -> Iterator[tuple[str, bytes]]:
+        """All blobs that it keeps, with their names."""
 
 
 class MemoryStore:
-    """Implements `chalicelib.store.Store`. One lock makes every request atomic."""
+    """Implements `chalicelib.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
+    and each change is kept before anyone can read it."""
 
-    def __init__(self, keeps_blobs: bool = False) -> None:
+    is_metered = True
+    """Whether requests are billed, and items that are too large are refused."""
+
+    def __init__(self, keeps_blobs: bool = False, keeper: Keeper | None = None) -> None:
         self.keeps_blobs = keeps_blobs
         self.meter = Meter()
+        self._keeper = keeper
         self._lock = threading.RLock()
         self._items: dict[str, dict[str, Item]] = {}
-        self._order: dict[str, list[str]] = {}
+        self._order: dict[str, list[str]] = {}  # only of partitions that were read by range
         self._blobs: dict[str, bytes] = {}
+        if keeper:
+            for item in keeper.items():
+                self._put(key_of(item), Sized(item))
+            self._blobs.update(keeper.blobs())
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         with self._lock:
@@ -39,44 +69,52 @@ class MemoryStore:
     def write(self, write: Write) -> Item:
         with self._lock:
             self._count_calls()
-            return self._write(write)
+            item, changes = self._written(write)
+            self._apply(changes)
+            return item
 
     def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
         with self._lock:
             self._count_calls(len(writes))
-            return [self._outcome(write) for write in writes]
+            written = [self._outcome(write) for write in writes]
+            try:
+                self._apply([change for _, changes in written for change in changes])
+            except StoreUnavailable as trouble:
+                return [trouble if changes else outcome for outcome, changes in written]
+            return [outcome for outcome, _ in written]
 
     def write_together(self, writes: Sequence[Write]) -> None:
         with self._lock:
             self._count_calls()
             refused = next((write for write in writes if not self._allows(write)), None)
-            items = [after(self._get(write.key), write) if self._allows(write) else None for write in writes]
-            for write, item in zip(writes, items, strict=True):
-                self._charge(self._get(write.key), item, times=2)
+            changes = [(write.key, self._after(write) if self._allows(write) else None) for write in writes]
+            for key, item in changes:
+                self._charge(self._get(key), item, times=2)
             if refused is None:
-                for write, item in zip(writes, items, strict=True):
-                    self._put(write.key, item)
-                deadline.has_written()
+                self._apply(changes)
             elif not refused.landed(before := self._get(refused.key)):
                 raise Refused(before)
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
             self._count_calls()
-            for item in items:
+            changes: list[Change] = [(key_of(item), Sized(item)) for item in items]
+            for _, item in changes:
                 self._charge(None, item)
-                self._put(key_of(item), item)
+            self._store(changes)
 
     def remove_all(self, keys: Sequence[Key]) -> None:
         with self._lock:
             self._count_calls()
             for key in keys:
                 self._charge(self._get(key), None)
-                self._put(key, None)
+            self._store([(key, None) for key in keys])
 
     def put_blob(self, name: str, data: bytes) -> None:
         with self._lock:
             self._count_calls()
+            if self._keeper:
+                self._keeper.keep_blob(name, data)
             self._blobs[name] = data
 
     def get_blob(self, name: str) -> bytes | None:
@@ -86,8 +124,20 @@ class MemoryStore:
 
     def remove_blobs(self, names: Sequence[str]) -> None:
         with self._lock:
+            if self._keeper:
+                self._keeper.remove_blobs(names)
             for name in names:
                 self._blobs.pop(name, None)
+
+    def partitions(self) -> list[str]:
+        """The keys of all partitions that hold something, in no order."""
+        with self._lock:
+            return list(self._items)
+
+    def count(self) -> int:
+        """How many items it holds."""
+        with self._lock:
+            return sum(map(len, self._items.values()))
 
     def _keys(self, read: Keys) -> list[Item]:
         items = [self._get(key) for key in read.keys]
@@ -96,36 +146,57 @@ class MemoryStore:
         return [item for item in items if item is not None]
 
     def _range(self, read: Range) -> list[Item]:
-        order = self._order.get(read.pk, [])
-        names = order[bisect_left(order, read.low) : bisect_right(order, read.high)]
-        if read.descending:
-            names.reverse()
-        items = [self._items[read.pk][name] for name in names[: read.limit]]
+        order = self._ordered(read.pk)
+        low, high = bisect_left(order, read.low), bisect_right(order, read.high)
+        limit = max(0, high - low) if read.limit is None else read.limit
+        names = order[max(low, high - limit) : high][::-1] if read.descending else order[low : min(high, low + limit)]
+        items = [self._items[read.pk][name] for name in names]
         self._charge_read(items, read.strong)
         return items
 
-    def _outcome(self, write: Write) -> Outcome:
-        try:
-            return self._write(write)
-        except (Refused, StoreUnavailable) as trouble:
-            return trouble
+    def _ordered(self, pk: str) -> list[str]:
+        """The sort keys of the partition. Most partitions have one item and are read by key: they need no order."""
+        if pk not in self._order and pk in self._items:
+            self._order[pk] = sorted(self._items[pk])
+        return self._order.get(pk, [])
 
-    def _write(self, write: Write) -> Item:
+    def _outcome(self, write: Write) -> tuple[Outcome, list[Change]]:
+        try:
+            return self._written(write)
+        except (Refused, StoreUnavailable) as trouble:
+            return trouble, []
+
+    def _written(self, write: Write) -> tuple[Item, list[Change]]:
+        """The item that the caller gets, and what changes: nothing if the write has landed before."""
         before = self._get(write.key)
         if not self._allows(write):
             self._charge(before, None)
             if write.landed(before):
-                return before or {}
+                return before or {}, []
             raise Refused(before)
-        item = after(before, write)
+        item = self._after(write)
         self._charge(before, item)
-        self._put(write.key, item)
-        deadline.has_written()
-        return item or {}
+        return item or {}, [(write.key, item)]
+
+    def _after(self, write: Write) -> Item | None:
+        before = self._get(write.key)
+        item = after(before, write)
+        return sized(before, write, item) if item and self.is_metered else item
 
     def _allows(self, write: Write) -> bool:
         before = self._get(write.key)
         return all(holds(guard, before) for guard in write.guards)
+
+    def _apply(self, changes: Sequence[Change]) -> None:
+        self._store(changes)
+        if changes:
+            deadline.has_written()
+
+    def _store(self, changes: Sequence[Change]) -> None:
+        if self._keeper and changes:
+            self._keeper.keep(changes)
+        for key, item in changes:
+            self._put(key, item)
 
     def _count_calls(self, requests: int = 1) -> None:
         """One round trip of so many requests."""
@@ -134,15 +205,19 @@ class MemoryStore:
             record.asked_store()
 
     def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
+        if not self.is_metered:
+            return
         units = times * write_units(before, item)
         self.meter.write_units += units
         record.used(write_units=units)
         self.meter.requests += 1
-        if item_bytes(item or {}) > ITEM_BYTES_MAX:
+        if bytes_of(item) > ITEM_BYTES_MAX:
             raise StoreUnavailable(f"an item would have more than {ITEM_BYTES_MAX} bytes")
 
     def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
-        units = read_units(sum(map(item_bytes, items)), strong)
+        if not self.is_metered:
+            return
+        units = read_units(sum(map(bytes_of, items)), strong)
         self.meter.read_units += units
         record.used(read_units=units)
         self.meter.requests += 1
@@ -151,12 +226,20 @@ class MemoryStore:
         return self._items.get(key.pk, {}).get(key.sk)
 
     def _put(self, key: Key, item: Item | None) -> None:
-        partition = self._items.setdefault(key.pk, {})
-        order = self._order.setdefault(key.pk, [])
         if item is None:
-            if partition.pop(key.sk, None) is not None:
-                order.remove(key.sk)
+            self._remove(key)
             return
-        if key.sk not in partition:
+        partition = self._items.setdefault(key.pk, {})
+        if key.sk not in partition and (order := self._order.get(key.pk)) is not None:
             insort(order, key.sk)
         partition[key.sk] = item
+
+    def _remove(self, key: Key) -> None:
+        partition = self._items.get(key.pk, {})
+        if partition.pop(key.sk, None) is None:
+            return
+        if not partition:
+            del self._items[key.pk]
+            self._order.pop(key.pk, None)
+        elif (order := self._order.get(key.pk)) is not None:
+            del order[bisect_left(order, key.sk)]

@@ -66,7 +66,7 @@ def test_a_rotation_that_meets_a_deletion_brings_nothing_back() -> None:
     store.meanwhile = lambda: other.delete_token(token["token_id"])
     with pytest.raises(TokenNotFound):
         one.rotate_token(token["token_id"])
-    assert not store._items["tokens"]
+    assert "tokens" not in store._items
 
 
 def test_a_late_rotation_changes_nothing() -> None:
@@ -81,7 +81,7 @@ def test_a_late_rotation_changes_nothing() -> None:
     assert (is_valid(instance(store, clock, 3), lost), is_valid(instance(store, clock, 3), newest)) == (False, True)
     one.delete_token(token["token_id"])
     store.write_each([first_write(requests)])
-    assert not store._items["tokens"]
+    assert "tokens" not in store._items
 
 
 Requests = list[tuple[str, Any]]

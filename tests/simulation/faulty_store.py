@@ -57,6 +57,8 @@ NONE = Faults(0, 0, 0, 0, 0, 0, 2)
 class PastStore(MemoryStore):
     """A memory store that remembers what every item was, and when. It bills nothing, to be fast."""
 
+    is_metered = False
+
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
         self._scheduler = scheduler
@@ -98,12 +100,6 @@ class PastStore(MemoryStore):
         instants.append(self._scheduler.now)
         versions.append(item)
         super()._put(key, item)
-
-    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
-        pass
-
-    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
-        pass
 
 
 class FaultyStore:

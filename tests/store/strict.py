@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.store.dynamodb.expressions import Expressions
 from chalicelib.table.writes import Item, Key, Path, RemoveItem, Write
-from local.memory.sizes import item_bytes
-from local.memory.store import MemoryStore
+from local.memory.sizes import bytes_of, item_bytes
+from local.memory.store import Change, MemoryStore
 
 EXPRESSION_BYTES_MAX = 4_096
 OPERATORS_MAX = 300
@@ -63,13 +63,14 @@ class StrictStore(MemoryStore):
         _demand_distinct(keys)
         super().remove_all(keys)
 
-    def _write(self, write: Write) -> Item:
+    def _written(self, write: Write) -> tuple[Item, list[Change]]:
         _demand_expressions(write)
-        return super()._write(write)
+        return super()._written(write)
 
     def _put(self, key: Key, item: Item | None) -> None:
         _demand_key(key)
         size = item_bytes(item or {})
+        assert bytes_of(item) == size, "the size that is carried on from write to write"
         _demand(size <= ITEM_BYTES_MAX, f"an item of {size} bytes")
         super()._put(key, item)
 

@@ -76,17 +76,13 @@ class StoppingStore:
 class Quiet(MemoryStore):
     """Bills nothing, and can be copied."""
 
+    is_metered = False
+
     def copy(self) -> Quiet:
         other = Quiet()
         other._items = {pk: dict(items) for pk, items in self._items.items()}
         other._order = {pk: list(order) for pk, order in self._order.items()}
         return other
-
-    def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
-        pass
-
-    def _charge_read(self, items: Sequence[Item], strong: bool) -> None:
-        pass
 
 
 class Stage:
