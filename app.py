@@ -6,19 +6,26 @@ from typing import Any
 from chalicelib import wiring
 from chalicelib.protocols import functions
 from chalicelib.protocols.http.application import application
+from chalicelib.store import Store
 
 Json = dict[str, Any]
 
 app = application()
 
 
-def _start_embedded() -> None:
+def _open_memory(keeps_blobs: bool) -> Store:
+    from local.memory.store import MemoryStore  # which is not deployed
+
+    return MemoryStore(keeps_blobs)
+
+
+def _start_moto() -> None:
     from local import embedded  # which is not deployed
 
     embedded.start()
 
 
-wiring.embed_with(_start_embedded)
+wiring.here(_open_memory, _start_moto)
 
 
 # -- direct invocation ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a backlog costs: pops of ten over HTTP on the embedded store, and the units of the same pops.
+"""What a backlog costs: pops of ten over HTTP on `make run`'s store in memory, and the units of the same pops.
 
 Two servers, one with few and one with many messages stored, are asked in turns, so that what else the machine does
 hits both. Many are stored one by one first, then in batches, since those cost a reader differently; a second group
@@ -26,7 +26,7 @@ from local.memory.store import MemoryStore
 
 FEW = 1_000
 BUDGET_MS = 15
-"""What a pop over HTTP on the embedded store may take at the median."""
+"""What a pop over HTTP may take at the median."""
 
 _SIZE = 200
 _POP = 10

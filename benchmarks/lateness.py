@@ -59,7 +59,7 @@ class Arrivals:
 
 def lateness(rounds: int) -> str:
     """`rounds` of wakes; what arrives is measured once for each store."""
-    stores = {"embedded": servers.decant, "emulator": servers.decant_on_emulator}
+    stores = {"memory": servers.decant, "emulator": servers.decant_on_emulator}
     rows: list[list[Cell]] = []
     wake_rows: list[list[Cell]] = []
     for store, serving in stores.items():

@@ -24,7 +24,7 @@ START_SECONDS = 30
 
 STOP_SECONDS = 5
 
-_OURS = ("AWS_", "DECANT_", "PORT", "LOG")
+_OURS = ("AWS_", "DECANT_", "DATA", "PORT", "LOG")
 _TABLE = "decant-benchmark"
 
 _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
@@ -58,7 +58,7 @@ def emulated_store() -> Iterator[DynamoStore]:
 
 @contextmanager
 def decant(**settings: str) -> Iterator[int]:
-    """`python -m local`, as `make run` starts it, with its embedded store. The port it listens on."""
+    """`python -m local`, as `make run` starts it, with its store in memory. The port it listens on."""
     with _running([sys.executable, "-m", "local"], PORT="0", **settings) as process:
         yield _announced_port(process)
 

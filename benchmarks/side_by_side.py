@@ -1,4 +1,4 @@
-"""The same loop over HTTP, on Decant with its embedded store and on moto's SQS, in one run: times as ratios."""
+"""The same loop over HTTP, on Decant with its store in memory and on moto's SQS, in one run: times as ratios."""
 
 from __future__ import annotations
 

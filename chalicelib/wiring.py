@@ -1,10 +1,10 @@
 """Chooses the real parts: the store, the clock, the signing key. They are built when a function of Lambda starts, and
 elsewhere at the first request, since packaging imports the application too.
 
-Environment: `DECANT_STORE` ("dynamodb", or "embedded": an emulation in this process), `DECANT_TABLE`, `DECANT_BUCKET`
-(for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or `DECANT_SIGNING_KEY_FROM` (where
-several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made once and kept in the table),
-`DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
+Environment: `DECANT_STORE` ("dynamodb", or within this process "memory", our own, or "moto", an emulation of DynamoDB),
+`DECANT_TABLE`, `DECANT_BUCKET` (for payloads too big for items), `DECANT_SIGNING_KEY` (at least 16 characters) or
+`DECANT_SIGNING_KEY_FROM` (where several are kept: "ssm:<name>" or "secretsmanager:<ARN>"; without either a key is made
+once and kept in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
 line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in),
 `DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_INGEST` and
@@ -44,7 +44,8 @@ class _Instance:
 
     lock = threading.Lock()
     api: Api | None = None
-    start_embedded: Callable[[], None] | None = None
+    open_memory: Callable[[bool], Store] | None = None
+    start_moto: Callable[[], None] | None = None
     push_here: Wake | None = None
 
 
@@ -159,9 +160,11 @@ def use(api: Api | None) -> None:
     _Instance.api = api
 
 
-def embed_with(start: Callable[[], None]) -> None:
-    """Sets how to start the embedded store, which is not deployed. `app.py` calls it once."""
-    _Instance.start_embedded = start
+def here(open_memory: Callable[[bool], Store] | None = None, start_moto: Callable[[], None] | None = None) -> None:
+    """Sets what opens a store in memory (it is told whether to keep payloads too big for items), and what starts moto:
+    stores of this process, which are not deployed. Call it before the first request; the last call counts."""
+    _Instance.open_memory = open_memory or _Instance.open_memory
+    _Instance.start_moto = start_moto or _Instance.start_moto
 
 
 def push_here(wake: Wake) -> None:
@@ -195,15 +198,25 @@ def table_name() -> str:
 
 
 def store() -> Store:
+    """Raises ValueError."""
+    kind = store_kind()
+    if kind == "memory":
+        if _Instance.open_memory is None:
+            raise ValueError("DECANT_STORE is 'memory', but nothing here opens such a store")
+        return _Instance.open_memory(bool(os.environ.get("DECANT_BUCKET")))
+    if kind == "moto" and _Instance.start_moto:
+        _Instance.start_moto()
+    return _dynamo_store(is_moto=kind == "moto")
+
+
+def _dynamo_store(is_moto: bool) -> Store:
     from chalicelib.store.dynamodb import boto, client, table
     from chalicelib.store.dynamodb.store import DynamoStore
 
     name, bucket = table_name(), os.environ.get("DECANT_BUCKET")
-    if is_embedded() and _Instance.start_embedded:
-        _Instance.start_embedded()
-    if is_embedded() or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
+    if is_moto or "AWS_ENDPOINT_URL_DYNAMODB" in os.environ:
         table.ensure(boto.connect("dynamodb"), name)
-    dynamodb = boto.Boto(boto.connect("dynamodb")) if is_embedded() else client.open_client(system(), os.environ)
+    dynamodb = boto.Boto(boto.connect("dynamodb")) if is_moto else client.open_client(system(), os.environ)
     return DynamoStore(dynamodb, name, system(), boto.connect("s3") if bucket else None, bucket)
 
 
@@ -225,11 +238,11 @@ def export() -> dict[str, Any]:
     return exports.export(boto.connect("dynamodb"), table_name(), bucket, system().now())
 
 
-def is_embedded() -> bool:
-    """Whether the embedded store is chosen: explicitly, or by `chalice local` without an endpoint."""
-    chosen = os.environ.get("DECANT_STORE")
+def store_kind() -> str:
+    """The store that is chosen: explicitly, or memory by `chalice local` without an endpoint. Raises ValueError."""
     is_local = _is_in_chalice() and "AWS_ENDPOINT_URL_DYNAMODB" not in os.environ
-    return chosen == "embedded" or (chosen is None and is_local)
+    kinds = ["dynamodb"] if is_deployed() else ["dynamodb", "memory", "moto"]
+    return _choice("DECANT_STORE", kinds, "memory" if is_local else "dynamodb")
 
 
 def signing_key() -> Configured:

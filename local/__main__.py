@@ -14,16 +14,19 @@ from chalicelib import wiring
 from local import endpoint, pushing, server, sweeping
 from local.connections import HOST, Server
 from local.endpoint import Endpoint
-from local.store import StoreUnusable, open_store
+from local.store import answering, open_store
+from local.unstartable import Unstartable
 
 HELP = """
 environment:
   PORT                        port to listen on, 0 for any free one (default 8000)
-  DYNAMODB_PORT               port of the embedded store's read-only DynamoDB endpoint, 0 for any free one
+  DATA                        folder that keeps what is stored; without it, all is gone when the server stops
+  DYNAMODB_PORT               port of the store's read-only DynamoDB endpoint, 0 for any free one
                               (default: PORT + 1, or any free one if that is in use)
-  AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is embedded, in memory
+  AWS_ENDPOINT_URL_DYNAMODB   DynamoDB endpoint to use; without it, the store is in memory
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
-  DECANT_STORE                'dynamodb' uses AWS when no endpoint is set
+  DECANT_STORE                'memory', 'moto' (an emulation of DynamoDB, in memory), or 'dynamodb', which uses AWS
+                              when no endpoint is set
   ACCESS                      'on' demands tokens, and prints a first one (default off)
   LOG                         1 logs a line to stderr for each request, json one to stdout that says more
 """
@@ -50,10 +53,6 @@ SHOWN_BEFORE = """tokens are needed, and the table has some:
 ALL_RIGHTS = {"operations": ["produce", "consume", "read", "admin"], "topics": "*"}
 
 
-class Unstartable(Exception):
-    """The reason, in one line."""
-
-
 def main(arguments: list[str]) -> int:
     """Serves until interrupted. Returns the exit code."""
     for ending in ENDINGS:
@@ -68,7 +67,7 @@ def main(arguments: list[str]) -> int:
         serve()
     except KeyboardInterrupt:
         return 0
-    except (Unstartable, StoreUnusable) as reason:
+    except Unstartable as reason:
         print(f"decant: {reason}", file=sys.stderr)
         return 1
     return 0
@@ -119,20 +118,19 @@ def port_of(text: str, name: str = "PORT") -> int:
 
 
 def offer_store(port: int) -> Endpoint | None:
-    """Offers the embedded store as a DynamoDB endpoint; None for a real store, which has one."""
-    if not wiring.is_embedded():
+    """Offers a store of this process as a DynamoDB endpoint; None for a real one, which has one."""
+    answers = answering()
+    if answers is None:
         return None
-    from local.embedded import wire
-
     chosen = os.environ.get("DYNAMODB_PORT")
     wanted = port_of(chosen, "DYNAMODB_PORT") if chosen else (port + 1) % (PORT_MAX + 1)
     try:
-        offered = Endpoint(wanted, wire.answer)
+        offered = Endpoint(wanted, answers)
     except OSError as error:
         if chosen:
             reason = "it is taken" if error.errno == EADDRINUSE else error.strerror
             raise Unstartable(f"cannot listen on port {wanted}, which DYNAMODB_PORT names: {reason}") from error
-        offered = Endpoint(0, wire.answer)
+        offered = Endpoint(0, answers)
     endpoint.start(offered)
     return offered
 

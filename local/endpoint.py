@@ -1,12 +1,13 @@
-"""Offers the embedded store as a DynamoDB endpoint on loopback, so that other processes can read and export it."""
+"""Offers the store of this process as a DynamoDB endpoint on loopback, so that other processes can read and export it.
+Read-only: writes that bypass the service would invalidate its caches."""
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 from local.connections import HOST, HasHungUp, Server
 from local.request import Answer, Head
@@ -14,7 +15,13 @@ from local.request import Answer, Head
 REQUEST_BYTES_MAX = 1 << 20
 """A hundred keys need a fifth of it."""
 
-Answering = Callable[[str, bytes], Any]
+OPERATIONS = frozenset({"Scan", "Query", "GetItem", "BatchGetItem", "DescribeTable", "ListTables"})
+_VERSION = "DynamoDB_20120810"
+
+Wired = tuple[int, bytes, str]
+"""Status, body and type of an answer."""
+Answering = Callable[[str, bytes], Wired]
+"""Is given one of `OPERATIONS` and the body of its request."""
 
 
 class Endpoint(Server):
@@ -29,11 +36,28 @@ class Endpoint(Server):
 
     def _answer(self, head: Head, body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
         try:
-            status, content, content_type = self._answering(head.headers.get("x-amz-target", ""), body or b"")
+            status, content, content_type = self._wired(head.headers.get("x-amz-target", ""), body or b"")
         except Exception:  # noqa: BLE001 - the client gets a response, the log the details
             sys.stderr.write(f"decant: a request to the DynamoDB endpoint failed\n{traceback.format_exc()}")
             status, content, content_type = 500, b"", "text/plain"
         return Answer(status, {"content-type": content_type}, content)
+
+    def _wired(self, target: str, body: bytes) -> Wired:
+        """`target`: names the operation."""
+        version, _, operation = target.partition(".")
+        if version != _VERSION:
+            named = f"this is a DynamoDB endpoint; x-amz-target is {target[:100]!r}"
+            return _refusal("UnknownOperationException", named)
+        if operation not in OPERATIONS:
+            allowed = ", ".join(sorted(OPERATIONS))
+            refused = f"{operation[:100]} is refused: this endpoint only reads ({allowed})"
+            return _refusal("AccessDeniedException", refused)
+        return self._answering(operation, body)
+
+
+def _refusal(code: str, message: str) -> Wired:
+    content = json.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message})
+    return 400, content.encode(), "application/x-amz-json-1.0"
 
 
 def start(endpoint: Endpoint) -> threading.Thread:

@@ -1,102 +1,59 @@
-"""Chooses the store by the environment, and makes sure that it works before the first request."""
+"""Chooses the store by the environment, and opens it before the first request."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
-
-import boto3
-import botocore.session
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
+from pathlib import Path
 
 from chalicelib import wiring
-from chalicelib.base.errors import DecantError, StoreUnavailable
-from chalicelib.base.runtime import system
-from chalicelib.store.dynamodb import boto, table, trying
-from chalicelib.store.dynamodb.requests import Requests
-from chalicelib.store.dynamodb.trouble import Trouble
-
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodb import DynamoDBClient
-
-ENDPOINT_SECONDS = 2
-"""How long an endpoint may take to connect or respond before it counts as unreachable."""
-
-
-_CONFIG = Config(
-    connect_timeout=ENDPOINT_SECONDS,
-    read_timeout=ENDPOINT_SECONDS,
-    retries={"total_max_attempts": 1},
-)
-
-
-class _Unreachable(Exception):
-    """Nothing listens at the endpoint, or its name is invalid. `Requests` would retry for seconds, but a mistyped name
-    should be reported at once."""
-
-
-class StoreUnusable(Exception):
-    """The store that the environment names cannot be used."""
+from local.endpoint import Answering
+from local.memory.disk import Disk, FolderUnusable
+from local.memory.store import MemoryStore
+from local.unstartable import Unstartable
 
 
 def open_store() -> str:
-    """Opens the store and creates its table if it is missing. Returns a description of it."""
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB")
-    kind = "dynamodb" if endpoint else os.environ.get("DECANT_STORE") or "embedded"
+    """Opens the store, and returns a description of it. Raises `Unstartable`."""
+    endpoint, folder = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB"), os.environ.get("DATA")
+    kind = os.environ.get("DECANT_STORE") or ("dynamodb" if endpoint else "memory")
     os.environ["DECANT_STORE"] = kind
-    if kind == "embedded":
-        _start_embedded()
-        return _opened("embedded, in memory: gone when this process ends")
-    if kind != "dynamodb":
-        raise StoreUnusable(f"DECANT_STORE is {kind!r}; it must be 'embedded' or 'dynamodb'")
-    if endpoint:
-        _set_placeholders()
-    return _opened(f"DynamoDB at {endpoint or 'AWS'}")
-
-
-def _start_embedded() -> None:
-    from local import embedded  # imports moto, which an endpoint does not need
-
-    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
-    embedded.start()
-
-
-def _set_placeholders() -> None:
-    """Emulators check neither credentials nor the region, but boto3 requires them."""
-    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
-    session = botocore.session.get_session()
-    if session.get_credentials() is None:
-        os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
-    if session.get_config_variable("region") is None:
-        os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
-
-
-def _opened(description: str) -> str:
-    name = wiring.table_name()
     try:
-        client = boto3.client("dynamodb", config=_CONFIG)
-        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
-        trying.run([made], system())
-    except StoreUnavailable as trouble:
-        raise _unusable(description, trouble.__cause__ or trouble) from trouble
-    except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
-        raise _unusable(description, error) from error
-    return f"{description}; table {name!r}"
+        wiring.store_kind()
+    except ValueError as error:
+        raise Unstartable(str(error)) from error
+    if kind == "memory":
+        return _open_memory(folder)
+    if folder:
+        raise Unstartable(f"DATA is {folder!r}, but only the memory store keeps a folder: DECANT_STORE is {kind!r}")
+    from local import dynamodb  # imports boto3, which the memory store does not need
+
+    return dynamodb.open_moto() if kind == "moto" else dynamodb.open_dynamodb()
 
 
-def _ready(client: DynamoDBClient, name: str) -> None:
-    """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
+def answering() -> Answering | None:
+    """What answers as a DynamoDB endpoint for a store of this process; None: the store has an endpoint."""
+    kind = wiring.store_kind()
+    if kind == "moto":
+        from local.embedded import wire as moto_wire
+
+        return moto_wire.answer
+    store = wiring.api().service.env.store
+    if not isinstance(store, MemoryStore):
+        return None
+    from local.memory.wire import Wire
+
+    return Wire(store, wiring.table_name()).answer
+
+
+def _open_memory(folder: str | None) -> str:
     try:
-        table.ensure(client, name)
+        disk = Disk(Path(folder)) if folder else None
+        wiring.here(open_memory=lambda keeps_blobs: MemoryStore(keeps_blobs, disk))
         wiring.api()
-    except EndpointConnectionError as error:
-        raise _Unreachable(str(error)) from error
-    except WaiterError as error:
-        if "Error" in error.last_response:
-            raise ClientError(error.last_response, "DescribeTable") from error
-        raise
-
-
-def _unusable(description: str, reason: BaseException) -> StoreUnusable:
-    return StoreUnusable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")
+    except (FolderUnusable, ValueError) as error:
+        raise Unstartable(f"the store cannot be used: {error}") from error
+    return (
+        f"memory, kept in {folder}"
+        if folder
+        else "memory: gone when this process ends; DATA= names a folder that keeps it"
+    )

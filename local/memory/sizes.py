@@ -64,9 +64,8 @@ def value_bytes(value: Any) -> int:
 def _growth(effect: writes.Effect, before: Item, item: Item) -> int:
     if isinstance(effect, writes.RemoveItem):
         return 0
-    if isinstance(effect, writes.Append) and effect.onto in (None, effect.path):
-        if find(before, effect.path) is not NOTHING:
-            return sum(_ELEMENT_BYTES + value_bytes(element) for element in effect.elements)
+    if isinstance(effect, writes.Append) and effect.onto is None and find(before, effect.path) is not NOTHING:
+        return sum(_ELEMENT_BYTES + value_bytes(element) for element in effect.elements)
     return _bytes_at(item, effect.path) - _bytes_at(before, effect.path)
 
 

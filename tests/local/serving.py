@@ -55,7 +55,7 @@ class Running:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    ours = ("AWS_", "DECANT_", "PORT", "LOG", "ACCESS")
+    ours = ("AWS_", "DECANT_", "DATA", "PORT", "LOG", "ACCESS")
     return {**{name: value for name, value in os.environ.items() if not name.startswith(ours)}, **settings}
 
 

@@ -13,9 +13,9 @@ from benchmarks import lateness, servers
 from tests.support import emulators
 
 
-@pytest.fixture(params=["embedded", "dynoxide"], scope="module")
+@pytest.fixture(params=["memory", "dynoxide"], scope="module")
 def port(request: pytest.FixtureRequest) -> Iterator[int]:
-    if request.param == "embedded":
+    if request.param == "memory":
         with servers.decant() as port:
             yield port
     else:

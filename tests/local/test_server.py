@@ -73,7 +73,7 @@ def test_an_unknown_access_is_refused_in_one_line(settings: dict[str, str], name
 
 
 def test_the_server_says_which_store_it_uses(server: Running) -> None:
-    assert "store: embedded" in server.banner
+    assert "store: memory, gone when this process ends" in server.banner
 
 
 def test_an_endpoint_gets_its_table() -> None:
@@ -87,7 +87,7 @@ def test_help_names_the_environment() -> None:
     process = launched("--help")
     printed, _ = process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 0
-    for name in ("PORT", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "ACCESS", "LOG"):
+    for name in ("PORT", "DATA", "AWS_ENDPOINT_URL_DYNAMODB", "DECANT_TABLE", "DECANT_STORE", "ACCESS", "LOG"):
         assert name in printed
 
 
@@ -158,7 +158,8 @@ def test_an_invalid_endpoint_is_one_clear_line() -> None:
 
 
 def test_an_unknown_store_is_one_clear_line() -> None:
-    assert "'sqlite'" in refusal(PORT="0", DECANT_STORE="sqlite")
+    named = "DECANT_STORE must be one of dynamodb, memory, moto; it is 'sqlite'"
+    assert named in refusal(PORT="0", DECANT_STORE="sqlite")
 
 
 def test_an_old_python_is_one_clear_line() -> None:

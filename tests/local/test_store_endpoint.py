@@ -1,4 +1,4 @@
-"""`make run` offers its embedded store as a DynamoDB endpoint that can be read, and says where."""
+"""`make run` offers the store in its memory as a DynamoDB endpoint that can be read, and says where."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import http.client
 import socket
 from urllib.parse import urlsplit
 
-from local.embedded.wire import OPERATIONS
+import pytest
+
+from local.endpoint import OPERATIONS
 from tests.local.serving import endpoint_in, refusal, running
 from tests.support.emulators import client_of
 
@@ -19,8 +21,10 @@ def status_of(endpoint: str, **headers: str) -> int:
     return status
 
 
-def test_the_endpoint_reads_what_was_produced_and_writes_nothing() -> None:
-    with running(DYNAMODB_PORT="0") as server:
+@pytest.mark.parametrize("kind", ["memory", "moto"])
+def test_the_endpoint_reads_what_was_produced_and_writes_nothing(kind: str) -> None:
+    with running(DYNAMODB_PORT="0", DECANT_STORE=kind) as server:
+        assert f"store: {kind}" in server.banner
         endpoint = endpoint_in(server.banner)
         assert endpoint.startswith("http://127.0.0.1:")
         server.ask("PUT", "/topics/orders")

@@ -8,50 +8,77 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import boto3
 import orjson
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 
 from chalicelib.store.dynamodb import table as tables
-from local import embedded, endpoint
-from local.embedded import wire
+from chalicelib.store.dynamodb.values import plain_item
+from chalicelib.table.writes import key_of
+from local import endpoint
+from local.memory.store import MemoryStore
+from local.memory.wire import Wire
 from spark.exporting import main
 from spark.reading.manifest import Export, read_export
 from spark.writing.state import State
 from tests.support.emulators import client_of, free_port
 
+TABLE = "decant"
 
-@pytest.fixture(scope="module")
-def embedded_endpoint() -> Iterator[str]:
-    embedded.start()
-    offered = endpoint.Endpoint(0, wire.answer)
+
+class InMemory:
+    """Writes to the store of an endpoint as the service beside it does: past the endpoint, which only reads."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+
+    def put_item(self, TableName: str, Item: Any) -> None:  # noqa: N803 - as the client names them
+        assert TableName == TABLE
+        self.store.put_all([plain_item(Item)])
+
+    def delete_item(self, TableName: str, Key: Any) -> None:  # noqa: N803
+        assert TableName == TABLE
+        self.store.remove_all([key_of(plain_item(Key))])
+
+
+Writer = InMemory | DynamoDBClient
+Place = tuple[str, Writer]
+
+
+@pytest.fixture
+def memory() -> Iterator[tuple[str, InMemory]]:
+    """The endpoint of a store in memory, and what writes there."""
+    writer = InMemory()
+    offered = endpoint.Endpoint(0, Wire(writer.store, TABLE).answer)
     serving = endpoint.start(offered)
-    yield offered.url
+    yield offered.url, writer
     offered.shutdown()
     serving.join()
     offered.server_close()
 
 
-@pytest.fixture(params=["embedded", "emulator"])
-def place(request: pytest.FixtureRequest) -> tuple[str, DynamoDBClient]:
+@pytest.fixture(params=["memory", "emulator"])
+def place(request: pytest.FixtureRequest) -> Place:
     """An endpoint, and a client that may write there."""
-    if request.param == "embedded":
-        url: str = request.getfixturevalue("embedded_endpoint")
-        return url, boto3.client("dynamodb")
+    if request.param == "memory":
+        place: Place = request.getfixturevalue("memory")
+        return place
     url = request.getfixturevalue("dynoxide")
     return url, client_of(url)
 
 
 @pytest.fixture
-def table(place: tuple[str, DynamoDBClient]) -> Iterator[str]:
+def table(place: Place) -> Iterator[str]:
+    if isinstance(place[1], InMemory):
+        yield TABLE
+        return
     name = f"t-{uuid4()}"
     tables.ensure(place[1], name)
     yield name
     place[1].delete_table(TableName=name)
 
 
-def put(client: DynamoDBClient, table: str, pk: str, sk: str, **attributes: Any) -> None:
+def put(client: Writer, table: str, pk: str, sk: str, **attributes: Any) -> None:
     client.put_item(TableName=table, Item={"pk": {"S": pk}, "sk": {"S": sk}, **attributes})
 
 
@@ -67,7 +94,7 @@ def exported(
 
 
 def test_all_items_of_a_table_of_many_pages_are_exported_once(
-    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, client = place
     for number in range(40):
@@ -83,7 +110,7 @@ def test_all_items_of_a_table_of_many_pages_are_exported_once(
 
 
 def test_an_incremental_export_has_changed_items_and_keys_of_removed_ones(
-    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, client = place
     for sk in ("stays", "changes", "goes"):
@@ -108,7 +135,7 @@ def test_an_incremental_export_has_changed_items_and_keys_of_removed_ones(
 
 
 def test_the_signing_key_is_not_written(
-    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(place[1], table, "service", "signing-key", value={"B": b"secret secret"})
     _, lines = exported(capsys, tmp_path, place[0], table)
@@ -116,7 +143,7 @@ def test_the_signing_key_is_not_written(
 
 
 def test_the_keys_that_sign_the_calls_of_a_push_are_not_written(
-    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put(place[1], table, "group#t#g", "settings", secrets={"L": [{"L": [{"S": "a"}, {"B": b"key"}, {"N": "7"}]}]})
     _, [line] = exported(capsys, tmp_path, place[0], table)
@@ -124,7 +151,7 @@ def test_the_keys_that_sign_the_calls_of_a_push_are_not_written(
 
 
 def test_the_hashes_of_the_secrets_of_tokens_are_not_written(
-    place: tuple[str, DynamoDBClient], table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secrets = {"L": [{"L": [{"N": "1"}, {"B": b"hash"}, {"N": "0"}]}]}
     put(place[1], table, "tokens", "QJ7ZK3XW5B2NDM4T", name={"S": "a"}, secrets=secrets)
@@ -132,26 +159,25 @@ def test_the_hashes_of_the_secrets_of_tokens_are_not_written(
     assert (line["Item"]["name"], line["Item"]["secrets"]) == ({"S": "a"}, {"S": "redacted"})
 
 
-def test_the_endpoint_only_reads(embedded_endpoint: str) -> None:
-    client = client_of(embedded_endpoint)
+def test_the_endpoint_only_reads(memory: tuple[str, InMemory]) -> None:
+    client = client_of(memory[0])
     with pytest.raises(client.exceptions.ClientError, match="this endpoint only reads"):
         client.put_item(TableName="decant", Item={"pk": {"S": "a"}, "sk": {"S": "b"}})
-    assert isinstance(client.list_tables()["TableNames"], list)
+    assert client.list_tables()["TableNames"] == [TABLE]
 
 
 def test_what_cannot_be_exported_is_said_in_one_line_and_leaves_nothing(
-    embedded_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    memory: tuple[str, InMemory], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    name = f"t-{uuid4()}"
-    tables.ensure(boto3.client("dynamodb"), name)
+    url, name = memory[0], TABLE
     nobody = f"http://127.0.0.1:{free_port()}"
     cases = [
         (["--endpoint", nobody, "--to", str(tmp_path)], f"{nobody} cannot be read"),
         (["--endpoint", "nonsense", "--to", str(tmp_path)], "'nonsense' is not an endpoint URL"),
-        (["--endpoint", embedded_endpoint, "--table", "none", "--to", str(tmp_path)], "there is no table 'none'"),
-        (["--endpoint", embedded_endpoint, "--table", name, "--to", f"{tmp_path}/file/x"], "Not a directory"),
-        (["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"], "no export yet"),
+        (["--endpoint", url, "--table", "none", "--to", str(tmp_path)], "there is no table 'none'"),
+        (["--endpoint", url, "--table", name, "--to", f"{tmp_path}/file/x"], "Not a directory"),
+        (["--endpoint", url, "--table", name, "--to", str(tmp_path), "--incremental"], "no export yet"),
     ]
     for arguments, reason in cases:
         assert main(arguments) == 1
@@ -159,24 +185,21 @@ def test_what_cannot_be_exported_is_said_in_one_line_and_leaves_nothing(
         assert reason in said
         assert len(said.splitlines()) == 1
     with State(tmp_path / "busy"):
-        assert main(["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path / "busy")]) == 1
+        assert main(["--endpoint", url, "--table", name, "--to", str(tmp_path / "busy")]) == 1
     assert "is under way" in capsys.readouterr().err
     for wrong in ([], ["--to", "x", "--files", "0"], ["--to", "x", "--segments", "65"]):
         with pytest.raises(SystemExit) as ended:
             main(wrong)
         assert ended.value.code == 64
     assert not list(tmp_path.rglob("AWSDynamoDB/*"))
-    boto3.client("dynamodb").delete_table(TableName=name)
 
 
 def test_a_failed_export_leaves_nothing_and_the_next_has_its_changes(
-    embedded_endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    memory: tuple[str, InMemory], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client: DynamoDBClient = boto3.client("dynamodb")
-    name = f"t-{uuid4()}"
-    tables.ensure(client, name)
+    (url, client), name = memory, TABLE
     put(client, name, "one", "first")
-    exported(capsys, tmp_path, embedded_endpoint, name)
+    exported(capsys, tmp_path, url, name)
     put(client, name, "one", "second")
 
     def full_disk(*_: object) -> None:
@@ -184,10 +207,9 @@ def test_a_failed_export_leaves_nothing_and_the_next_has_its_changes(
 
     with monkeypatch.context() as patched:
         patched.setattr("spark.writing.layout.finish", full_disk)
-        assert main(["--endpoint", embedded_endpoint, "--table", name, "--to", str(tmp_path), "--incremental"]) == 1
+        assert main(["--endpoint", url, "--table", name, "--to", str(tmp_path), "--incremental"]) == 1
     assert "No space left" in capsys.readouterr().err
     assert len(list(tmp_path.glob("AWSDynamoDB/*"))) == 2, "the full one, and an empty folder of data"
     assert not list(tmp_path.glob("AWSDynamoDB/data/*"))
-    _, lines = exported(capsys, tmp_path, embedded_endpoint, name, "--incremental")
+    _, lines = exported(capsys, tmp_path, url, name, "--incremental")
     assert [line["Keys"]["sk"]["S"] for line in lines] == ["second"]
-    client.delete_table(TableName=name)

@@ -1,0 +1,94 @@
+"""Opens the store of DynamoDB, or that of moto, and makes sure that it works before the first request."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, EndpointConnectionError, WaiterError
+
+from chalicelib import wiring
+from chalicelib.base.errors import DecantError, StoreUnavailable
+from chalicelib.base.runtime import system
+from chalicelib.store.dynamodb import boto, table, trying
+from chalicelib.store.dynamodb.requests import Requests
+from chalicelib.store.dynamodb.trouble import Trouble
+from local.unstartable import Unstartable
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+ENDPOINT_SECONDS = 2
+"""How long an endpoint may take to connect or respond before it counts as unreachable."""
+
+
+_CONFIG = Config(
+    connect_timeout=ENDPOINT_SECONDS,
+    read_timeout=ENDPOINT_SECONDS,
+    retries={"total_max_attempts": 1},
+)
+
+
+class _Unreachable(Exception):
+    """Nothing listens at the endpoint, or its name is invalid. `Requests` would retry for seconds, but a mistyped name
+    should be reported at once."""
+
+
+def open_moto() -> str:
+    """Returns a description of the store."""
+    from local import embedded  # imports moto, which an endpoint does not need
+
+    os.environ["AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"] = "true"  # moto only intercepts the addresses of AWS
+    embedded.start()
+    return _opened("moto, in memory: gone when this process ends")
+
+
+def open_dynamodb() -> str:
+    """Creates the table if it is missing. Returns a description of the store. Raises `Unstartable`."""
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_DYNAMODB")
+    if endpoint:
+        _set_placeholders()
+    return _opened(f"DynamoDB at {endpoint or 'AWS'}")
+
+
+def _set_placeholders() -> None:
+    """Emulators check neither credentials nor the region, but boto3 requires them."""
+    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
+    session = botocore.session.get_session()
+    if session.get_credentials() is None:
+        os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
+    if session.get_config_variable("region") is None:
+        os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
+
+
+def _opened(description: str) -> str:
+    name = wiring.table_name()
+    try:
+        client = boto3.client("dynamodb", config=_CONFIG)
+        made = Requests(system()).put(lambda _ms: trying.at_once(lambda: boto.translated(lambda: _ready(client, name))))
+        trying.run([made], system())
+    except StoreUnavailable as trouble:
+        raise _unusable(description, trouble.__cause__ or trouble) from trouble
+    except (_Unreachable, BotoCoreError, ClientError, Trouble, DecantError, ValueError) as error:
+        raise _unusable(description, error) from error
+    return f"{description}; table {name!r}"
+
+
+def _ready(client: DynamoDBClient, name: str) -> None:
+    """Raises errors that `Requests` can classify: a throttled or slow store is worth a retry."""
+    try:
+        table.ensure(client, name)
+        wiring.api()
+    except EndpointConnectionError as error:
+        raise _Unreachable(str(error)) from error
+    except WaiterError as error:
+        if "Error" in error.last_response:
+            raise ClientError(error.last_response, "DescribeTable") from error
+        raise
+
+
+def _unusable(description: str, reason: BaseException) -> Unstartable:
+    return Unstartable(f"the store, {description}, cannot be used: {' '.join(str(reason).split())}")

@@ -1,0 +1,166 @@
+"""Keeps what a memory store holds in a folder: one file of SQLite, one row an item.
+
+A process that is killed loses nothing that was kept. A power failure may lose the newest changes, as the machine has
+not written them yet (`synchronous = NORMAL`), but never leaves half of one.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.table.writes import Item
+from local.memory.store import Change
+
+FILE = "decant.sqlite"
+APPLICATION_ID = 0x44434E54
+"""Marks the file as ours, in its header."""
+FORMAT = 1
+"""The version of the tables and rows below."""
+LOCK_SECONDS = 1
+"""How long to wait for a process before us that is about to end."""
+
+_TABLES = """
+CREATE TABLE item (pk TEXT NOT NULL, sk TEXT NOT NULL, item BLOB NOT NULL, PRIMARY KEY (pk, sk));
+CREATE TABLE blob (name TEXT PRIMARY KEY, data BLOB NOT NULL);
+"""
+_PUT = "INSERT INTO item VALUES (?, ?, ?) ON CONFLICT (pk, sk) DO UPDATE SET item = excluded.item"
+_REMOVE = "DELETE FROM item WHERE pk = ? AND sk = ?"
+
+
+class FolderUnusable(Exception):
+    """The reason, in one line."""
+
+
+class Disk:
+    """Implements `local.memory.store.Keeper`. Only one process at a time has the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Makes the folder if it is missing. Raises `FolderUnusable`."""
+        self._path = folder / FILE
+        with self._readable():
+            _demand_ours_or_empty(folder)
+            self._db = sqlite3.connect(self._path, LOCK_SECONDS, isolation_level=None, check_same_thread=False)
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._demand_format()
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            with self._transaction():
+                if not self._is_ours():
+                    self._begin()
+
+    def keep(self, changes: Sequence[Change]) -> None:
+        puts = [(*key, _packed(item)) for key, item in changes if item is not None]
+        with self._changing():
+            self._db.executemany(_PUT, puts)
+            self._db.executemany(_REMOVE, [key for key, item in changes if item is None])
+
+    def keep_blob(self, name: str, data: bytes) -> None:
+        with self._changing():
+            self._db.execute("INSERT OR REPLACE INTO blob VALUES (?, ?)", (name, data))
+
+    def remove_blobs(self, names: Sequence[str]) -> None:
+        with self._changing():
+            self._db.executemany("DELETE FROM blob WHERE name = ?", [(name,) for name in names])
+
+    def items(self) -> Iterator[Item]:
+        """Raises `FolderUnusable` where the file is damaged."""
+        with self._readable():
+            for (packed,) in self._db.execute("SELECT item FROM item"):
+                yield _unpacked(packed)
+
+    def blobs(self) -> Iterator[tuple[str, bytes]]:
+        """Raises `FolderUnusable` where the file is damaged."""
+        with self._readable():
+            yield from self._db.execute("SELECT name, data FROM blob")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _demand_format(self) -> None:
+        """Reads, and so locks, the file before anything is written."""
+        if self._is_new():
+            return
+        if not self._is_ours():
+            raise FolderUnusable(f"{self._path} is not of Decant")
+        if (version := self._pragma("user_version")) > FORMAT:
+            raise FolderUnusable(f"{self._path} is of a newer Decant: it has format {version}, this one reads {FORMAT}")
+
+    def _is_new(self) -> bool:
+        """Whether nothing was ever kept: the process before may have been killed when it had just made the file."""
+        [[tables]] = self._db.execute("SELECT count(*) FROM sqlite_schema")
+        return tables == 0 and self._pragma("application_id") == 0
+
+    def _is_ours(self) -> bool:
+        return self._pragma("application_id") == APPLICATION_ID
+
+    def _begin(self) -> None:
+        for statement in _TABLES.strip().split("\n"):
+            self._db.execute(statement)
+        self._db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _pragma(self, name: str) -> int:
+        value: int = self._db.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All that is executed meanwhile, or nothing."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        try:
+            with self._transaction():
+                yield
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the change cannot be kept in DATA: {error}") from error
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise FolderUnusable(f"{self._path.parent} is used by another process") from error
+            raise FolderUnusable(f"{self._path} cannot be used: {error}") from error
+        except (sqlite3.DatabaseError, pickle.UnpicklingError, EOFError) as error:
+            raise FolderUnusable(f"{self._path} is damaged, or not of Decant: {error}") from error
+        except OSError as error:
+            raise FolderUnusable(f"{self._path.parent} cannot be used: {error.strerror}") from error
+
+
+def _demand_ours_or_empty(folder: Path) -> None:
+    """A folder that was named by mistake gets no file of ours."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists() and any(folder.iterdir()):
+        raise FolderUnusable(f"{folder} has other files, and none of Decant: name a folder that is empty, or a new one")
+
+
+def _packed(item: Item) -> bytes:
+    return pickle.dumps(dict(item), protocol=5)
+
+
+def _unpacked(packed: bytes) -> Item:
+    item: Item = _Plain(io.BytesIO(packed)).load()
+    return item
+
+
+class _Plain(pickle.Unpickler):
+    """Knows strings, numbers, bytes, lists and maps alone: a file that somebody else has made runs no code."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"an item holds a {module}.{name}")

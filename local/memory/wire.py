@@ -1,0 +1,244 @@
+"""The memory store as a DynamoDB endpoint: the JSON of requests and responses. It only reads."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from chalicelib.store import Keys, Range
+from chalicelib.store.dynamodb.values import typed_item
+from chalicelib.table.writes import Item, Key, key_of
+from local.memory.key_condition import Selection, Unreadable, selection
+from local.memory.partitions import Partitions
+from local.memory.sizes import bytes_of
+from local.memory.store import MemoryStore
+
+PAGE_BYTES_MAX = 1 << 20
+BATCH_BYTES_MAX = 16 << 20
+BATCH_KEYS_MAX = 100
+SEGMENTS_MAX = 1_000_000
+"""All four are DynamoDB's."""
+ITEMS_AT_ONCE = 100
+"""Read under one lock of the store, so that other requests are not kept waiting."""
+
+_TYPE = "application/x-amz-json-1.0"
+_PLACES = {"KeyConditionExpression", "ExpressionAttributeNames", "ExpressionAttributeValues", "ScanIndexForward"}
+_PAGE = {"TableName", "Limit", "ExclusiveStartKey", "ConsistentRead", "Select"}
+_PARAMETERS = {
+    "Scan": _PAGE | {"Segment", "TotalSegments"},
+    "Query": _PAGE | _PLACES,
+    "GetItem": {"TableName", "Key", "ConsistentRead"},
+    "BatchGetItem": {"RequestItems"},
+    "DescribeTable": {"TableName"},
+    "ListTables": {"Limit", "ExclusiveStartTableName"},
+}
+"""What is carried out. All else is refused: an answer that ignored a filter would look like one to it."""
+
+Json = dict[str, Any]
+
+
+class Refusal(Exception):
+    def __init__(self, message: str, code: str = "ValidationException") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Wire:
+    """`table`: the name that the store's one table has here."""
+
+    def __init__(self, store: MemoryStore, table: str) -> None:
+        self._store = store
+        self._table = table
+        self._partitions = Partitions(store.partitions)
+        self._operations: dict[str, Callable[[Json], Json]] = {
+            "Scan": self._scan,
+            "Query": self._query,
+            "GetItem": self._get,
+            "BatchGetItem": self._batch_get,
+            "DescribeTable": self._describe,
+            "ListTables": self._list,
+        }
+
+    def answer(self, operation: str, body: bytes) -> tuple[int, bytes, str]:
+        """Status, body and type of the answer. Credentials and region are ignored: there is one table."""
+        try:
+            status, content = 200, self._operations[operation](_parameters(operation, body))
+        except Refusal as refusal:
+            kind = f"com.amazonaws.dynamodb.v20120810#{refusal.code}"
+            status, content = 400, {"__type": kind, "message": str(refusal)}
+        return status, orjson.dumps(content, default=_in_base64), _TYPE
+
+    def _scan(self, given: Json) -> Json:
+        self._demand_table(given.get("TableName"))
+        total, segment = _number(given, "TotalSegments", 1, SEGMENTS_MAX), _number(given, "Segment", 0, SEGMENTS_MAX)
+        if (total is None) != (segment is None) or (segment or 0) >= (total or 1):
+            raise Refusal("Segment and TotalSegments must come together, and Segment must be less than TotalSegments")
+        start = _start(given)
+        names = self._partitions.after(start.pk if start else None, segment or 0, total or 1)
+        last = {start.pk: start.sk} if start else {}
+        items = (item for pk in names for item in self._walk(Selection(pk), last.get(pk)))
+        answer = self._page(given, items)
+        if "LastEvaluatedKey" not in answer:
+            self._partitions.forget(segment or 0, total or 1)
+        return answer
+
+    def _query(self, given: Json) -> Json:
+        self._demand_table(given.get("TableName"))
+        names, values = given.get("ExpressionAttributeNames") or {}, given.get("ExpressionAttributeValues") or {}
+        expression, forward = given.get("KeyConditionExpression"), given.get("ScanIndexForward")
+        if not isinstance(expression, str) or not isinstance(names, dict) or not isinstance(values, dict):
+            raise Refusal("a Query needs a KeyConditionExpression, its names and values as maps")
+        if not isinstance(forward, bool | None):
+            raise Refusal(f"ScanIndexForward must be true or false; it is {forward!r}")
+        texts = {name: _text(name, value) for name, value in values.items()}
+        try:
+            wanted = selection(expression, names, texts)
+        except Unreadable as error:
+            raise Refusal(f"KeyConditionExpression: {error}") from error
+        start = _start(given)
+        if start and start.pk != wanted.pk:
+            raise Refusal("ExclusiveStartKey is of another partition")
+        is_descending = forward is False
+        return self._page(given, self._walk(wanted, start.sk if start else None, is_descending))
+
+    def _get(self, given: Json) -> Json:
+        self._demand_table(given.get("TableName"))
+        items = self._store.read([Keys([_key("Key", given.get("Key"))], strong=True)])[0]
+        return {"Item": typed_item(items[0])} if items else {}
+
+    def _batch_get(self, given: Json) -> Json:
+        tables = given.get("RequestItems")
+        if not isinstance(tables, dict) or len(tables) != 1:
+            raise Refusal("RequestItems must name one table")
+        [[table, asked]] = tables.items()
+        self._demand_table(table)
+        _demand_known("BatchGetItem", asked, {"Keys", "ConsistentRead"})
+        keys = [_key("Keys", key) for key in asked.get("Keys") or ()]
+        if not 1 <= len(set(keys)) == len(keys) <= BATCH_KEYS_MAX:
+            raise Refusal(f"Keys must be 1 to {BATCH_KEYS_MAX} different keys; they are {len(keys)}")
+        found, rest = self._until_full(keys)
+        unprocessed = {table: {**asked, "Keys": [typed_item(key._asdict()) for key in rest]}} if rest else {}
+        return {"Responses": {table: [typed_item(item) for item in found]}, "UnprocessedKeys": unprocessed}
+
+    def _until_full(self, keys: list[Key]) -> tuple[list[Item], list[Key]]:
+        """The items of as many keys as an answer has room for, and the keys that are left."""
+        found: list[Item] = []
+        left = BATCH_BYTES_MAX
+        for place, key in enumerate(keys):
+            items = self._store.read([Keys([key], strong=True)])[0]
+            left -= sum(map(bytes_of, items))
+            if left < 0:
+                return found, keys[place:]
+            found += items
+        return found, []
+
+    def _describe(self, given: Json) -> Json:
+        self._demand_table(given.get("TableName"))
+        keys, types = {"pk": "HASH", "sk": "RANGE"}, {"pk": "S", "sk": "S"}
+        about = {
+            "TableName": self._table,
+            "TableStatus": "ACTIVE",
+            "KeySchema": [{"AttributeName": name, "KeyType": kind} for name, kind in keys.items()],
+            "AttributeDefinitions": [{"AttributeName": name, "AttributeType": kind} for name, kind in types.items()],
+            "BillingModeSummary": {"BillingMode": "PAY_PER_REQUEST"},
+            "ItemCount": self._store.count(),
+        }
+        return {"Table": about}
+
+    def _list(self, given: Json) -> Json:
+        _number(given, "Limit", 1, BATCH_KEYS_MAX)
+        after = given.get("ExclusiveStartTableName", "")
+        if not isinstance(after, str):
+            raise Refusal(f"ExclusiveStartTableName must be a string; it is {after!r}")
+        return {"TableNames": [self._table] if self._table > after else []}
+
+    def _walk(self, wanted: Selection, after: str | None, is_descending: bool = False) -> Iterator[Item]:
+        """The items behind the sort key `after`, each as it is when its turn comes."""
+        while True:
+            low = wanted.low if after is None or is_descending else max(after, wanted.low)
+            high = wanted.high if after is None or not is_descending else min(after, wanted.high)
+            read = Range(wanted.pk, low, high, ITEMS_AT_ONCE, is_descending, strong=True)
+            items = self._store.read([read])[0]
+            yield from (item for item in items if item["sk"] not in (after, wanted.without))
+            if len(items) < ITEMS_AT_ONCE:
+                return
+            after = items[-1]["sk"]
+
+    def _page(self, given: Json, items: Iterator[Item]) -> Json:
+        """As many items as a page has room for. A page that ends early says where."""
+        limit, chosen = _number(given, "Limit", 1), given.get("Select", "ALL_ATTRIBUTES")
+        if chosen not in ("ALL_ATTRIBUTES", "COUNT"):
+            raise Refusal(f"Select must be ALL_ATTRIBUTES or COUNT here; it is {chosen!r}")
+        page: list[Item] = []
+        left, is_full = PAGE_BYTES_MAX, False
+        for item in islice(items, limit):
+            left -= bytes_of(item)
+            if is_full := left < 0:
+                break
+            page.append(item)
+        answer: Json = {"Count": len(page), "ScannedCount": len(page)}
+        if is_full or len(page) == limit:
+            answer["LastEvaluatedKey"] = typed_item(key_of(page[-1])._asdict())
+        return answer | ({"Items": [typed_item(item) for item in page]} if chosen != "COUNT" else {})
+
+    def _demand_table(self, name: Any) -> None:
+        if not isinstance(name, str):
+            raise Refusal(f"TableName must be a string; it is {name!r}")
+        if name != self._table:
+            raise Refusal(f"Requested resource not found: Table: {name} not found", "ResourceNotFoundException")
+
+
+def _parameters(operation: str, body: bytes) -> Json:
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal(f"the body is not JSON: {error}", "SerializationException") from error
+    return _demand_known(operation, given, _PARAMETERS[operation])
+
+
+def _demand_known(operation: str, given: Any, known: set[str]) -> Json:
+    if not isinstance(given, dict):
+        raise Refusal(f"the parameters of {operation} must be a map; they are {given!r}", "SerializationException")
+    if unknown := sorted(given.keys() - known):
+        allowed = ", ".join(sorted(known))
+        raise Refusal(f"{operation} is not carried out with {', '.join(unknown)} here, but with {allowed}")
+    if not isinstance(given.get("ConsistentRead"), bool | None):
+        raise Refusal(f"ConsistentRead must be true or false; it is {given['ConsistentRead']!r}")
+    return given
+
+
+def _number(given: Json, name: str, least: int, most: int | None = None) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
+        bound = f"from {least} to {most}" if most is not None else f"of at least {least}"
+        raise Refusal(f"{name} must be a number {bound}; it is {value!r}")
+    return value
+
+
+def _start(given: Json) -> Key | None:
+    key = given.get("ExclusiveStartKey")
+    return None if key is None else _key("ExclusiveStartKey", key)
+
+
+def _key(name: str, given: Any) -> Key:
+    if not isinstance(given, dict) or given.keys() != {"pk", "sk"}:
+        raise Refusal(f"{name} must have pk and sk; it is {given!r}")
+    return Key(_text(name, given["pk"]), _text(name, given["sk"]))
+
+
+def _text(name: str, given: Any) -> str:
+    """A string in typed JSON: keys have no other type."""
+    if not isinstance(given, Mapping) or given.keys() != {"S"} or not isinstance(given["S"], str):
+        raise Refusal(f"{name} must be a string, as {{'S': 'text'}}; it is {given!r}")
+    text: str = given["S"]
+    return text
+
+
+def _in_base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
