@@ -52,8 +52,5 @@ def _open_memory(folder: str | None) -> str:
         wiring.api()
     except (FolderUnusable, ValueError) as error:
         raise Unstartable(f"the store cannot be used: {error}") from error
-    return (
-        f"memory, kept in {folder}"
-        if folder
-        else "memory: gone when this process ends; DATA= names a folder that keeps it"
-    )
+    where = f"kept in {folder}" if folder else "gone when this process ends (DATA=folder keeps it)"
+    return f"memory, {where}; table {wiring.table_name()!r}"
