@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import re
 import socket
+import ssl
 import threading
 import time
 import zlib
@@ -15,6 +18,9 @@ from typing import Any
 
 import boto3
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS
@@ -263,6 +269,61 @@ def test_an_endpoint_that_is_no_dynamodb_makes_the_store_unavailable(settings: p
             store.read([Range("p", "a", "z")])
 
 
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One that `localhost` has signed itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    path = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(made.public_bytes(pem) + secret)
+    return path
+
+
+@contextmanager
+def serving_tls(certificate: Path, *steps: Step) -> Iterator[tuple[Endpoint, str]]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    endpoint = Endpoint([*steps])
+    listener = context.wrap_socket(socket.create_server(("127.0.0.1", 0)), server_side=True)
+    with closing(listener):
+        threading.Thread(target=endpoint.serve, args=(listener,), daemon=True).start()
+        try:
+            yield endpoint, f"https://localhost:{listener.getsockname()[1]}"
+        finally:
+            listener.close()
+            endpoint.close()
+
+
+def test_a_certificate_of_a_trusted_authority_is_accepted(settings: pytest.MonkeyPatch, certificate: Path) -> None:
+    settings.setenv("AWS_CA_BUNDLE", str(certificate))
+    closing_answer = answer(NOTHING, "connection: close")
+    with serving_tls(certificate, answer(NOTHING), closing_answer, answer(NOTHING)) as (endpoint, url):
+        own = asking(settings, url)
+        assert [ask(own), ask(own)] == [FOUND, FOUND]
+        assert endpoint.connections == 1
+        assert ask(own) == FOUND
+        assert endpoint._open[1].session_reused
+
+
+def test_a_certificate_of_nobody_we_trust_gets_nothing(settings: pytest.MonkeyPatch, certificate: Path) -> None:
+    with serving_tls(certificate, answer(NOTHING)) as (endpoint, url), pytest.raises(NeverSent, match="self-signed"):
+        ask(asking(settings, url))
+    assert endpoint.asked == []
+
+
 # -- whom it asks -----------------------------------------------------------------------------------------------------
 
 
@@ -291,6 +352,13 @@ def test_each_region_has_its_own_endpoint(settings: pytest.MonkeyPatch, region: 
     assert own._connections.host == host
 
 
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:8000", "ftp://127.0.0.1", "http://:8000"])
+def test_an_endpoint_that_is_none_is_refused(settings: pytest.MonkeyPatch, endpoint: str) -> None:
+    settings.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
+    with pytest.raises(ValueError, match=re.escape(endpoint)):
+        client.open_client(system(), os.environ)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -298,6 +366,7 @@ def test_each_region_has_its_own_endpoint(settings: pytest.MonkeyPatch, region: 
         ("AWS_USE_DUALSTACK_ENDPOINT", "true"),
         ("HTTPS_PROXY", "http://127.0.0.1:1"),
         ("https_proxy", "http://127.0.0.1:1"),
+        ("AWS_ENDPOINT_URL_DYNAMODB", "http://127.0.0.1:1/below"),
     ],
 )
 def test_odd_settings_are_left_to_boto3(settings: pytest.MonkeyPatch, name: str, value: str) -> None:

@@ -7,6 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -51,7 +52,7 @@ class OwnClient:
 
 def open_client(runtime: Runtime, environ: Mapping[str, str]) -> Client:
     """For the endpoint, region and credentials that the environment and boto3's files name. Where the environment names
-    all of them, as in Lambda, boto3 is not even imported."""
+    all of them, as in Lambda, boto3 is not even imported. Raises ValueError for an endpoint that is none."""
     if any(environ.get(name) for name in (*_FOR_BOTO, *_PROXIES, *map(str.lower, _PROXIES))):
         return boto.Boto(boto.connect("dynamodb"))
     return _of_environment(runtime, environ) or _of_session(runtime)
@@ -88,7 +89,12 @@ def _of_session(runtime: Runtime) -> Client:
 
 def _own(
     endpoint: str, region: str, credentials: Callable[[], Credentials], runtime: Runtime, trust: str | None
-) -> OwnClient:
+) -> Client:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"the endpoint of DynamoDB must be http:// or https:// and a host; it is {endpoint!r}")
+    if parts.path.strip("/"):
+        return boto.Boto(boto.connect("dynamodb"))
     connections = Connections(endpoint, runtime.uptime, trust)
     return OwnClient(connections, Signer(connections.host, region, credentials), runtime.now)
 
