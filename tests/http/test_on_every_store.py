@@ -19,7 +19,7 @@ from chalicelib.store import Outcome, Store
 from chalicelib.store.dynamodb.store import DynamoStore
 from chalicelib.store.dynamodb.values import outbox_put
 from chalicelib.table.writes import Item, Write
-from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store
+from tests.store.conftest import TABLE, dynoxide_store, embedded_store, memory_store, store, transact
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
@@ -342,7 +342,7 @@ def test_a_message_sent_in_a_callers_transaction_is_delivered_on_commit(
     item = client.api.outbox_item(topic.name, {"body": "paid", "key": "k"})
     assert group.pop()["messages"] == []
     if isinstance(store, DynamoStore):
-        store._client.transact_write_items(TransactItems=[outbox_put(TABLE, item)])
+        transact(store, [outbox_put(TABLE, item)])
     else:
         store.put_all([item])
     message = group.take_one()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 import boto3
 import pytest
 
+from chalicelib.base.limits import READ_TIMEOUT_MS
 from chalicelib.base.runtime import system
 from chalicelib.store import Store
 from chalicelib.store.dynamodb import boto, client, table
 from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.store.dynamodb.trying import run
 from chalicelib.table.writes import Key
 from local import embedded
 from local.memory.store import MemoryStore
@@ -43,6 +47,11 @@ def dynoxide_store(dynoxide: str) -> Store:
         environment.setenv("AWS_SECRET_ACCESS_KEY", "test")
         table.ensure(boto.connect("dynamodb"), TABLE)
         return DynamoStore(client.open_client(system(), os.environ), TABLE, system())
+
+
+def transact(store: DynamoStore, items: Sequence[Mapping[str, Any]]) -> None:
+    """A transaction of the owner of the table, past the store. Raises Failed."""
+    run([store._client.ask("TransactWriteItems", {"TransactItems": items}, READ_TIMEOUT_MS)], system())
 
 
 @pytest.fixture(params=["memory", "embedded", "dynoxide"])
