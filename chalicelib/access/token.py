@@ -11,7 +11,6 @@ import base64
 import hashlib
 import hmac
 import re
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
@@ -19,6 +18,7 @@ import orjson
 from chalicelib.access.rights import Right
 from chalicelib.base import base64url
 from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
@@ -44,7 +44,7 @@ class Secret(NamedTuple):
         return not self.until_ms or now < self.until_ms
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Token:
     """`secrets`: the oldest first; the last is the newest."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
+from chalicelib.base.records import record
 from chalicelib.catalogue import group, push, settings
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.alarm import AlarmState
@@ -35,7 +36,7 @@ OneQueue = tuple[int, int]
 """The target of a reset of one queue: the queue, and an offset in it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupDetails:
     group: Group
     queues: list[QueueProgress]
@@ -45,7 +46,7 @@ class GroupDetails:
     """Dead letters of queues that have left the topic."""
 
 
-@dataclass(frozen=True)
+@record
 class StoredGroup:
     """A group and the items of its partition."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MAX, HOP_MS_MIN, SECOND_MS, STORE_DEADLINE_MS
+from chalicelib.base.records import mutable
 
 CALL_MS_MAX = 25 * SECOND_MS
 """The same including the wait of a long poll: API Gateway gives up after 29 s."""
@@ -20,7 +20,7 @@ LAST_LOOK_MS = SECOND_MS // 2
 """A wait ends this long before the call does: what it then finds is still claimed and read."""
 
 
-@dataclass(slots=True)
+@mutable
 class OneCall:
     began_at_ms: int
     waited_ms: int = 0

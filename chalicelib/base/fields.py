@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
 from chalicelib.base.limits import NAME_PATTERN
+from chalicelib.base.records import mutable
 from chalicelib.base.schema import Schema
 
 T = TypeVar("T")
@@ -66,8 +67,8 @@ def optional(schema: Schema, parse: Parse | None = None) -> Any:
 
 @dataclass_transform(field_specifiers=(required, optional))
 def request(kind: type[T]) -> type[T]:
-    """Makes a request type of a class of declared fields. A cold start pays a third of what a full dataclass costs."""
-    return dataclasses.dataclass(slots=True, eq=False, repr=False)(kind)
+    """Makes a request type of a class of declared fields."""
+    return mutable(kind)
 
 
 class Answer:

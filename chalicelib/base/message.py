@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base.errors import QueueFull, StoreUnavailable
 from chalicelib.base.limits import INSTANT_MS_MAX, OFFSET_MAX, QUEUES_MAX
+from chalicelib.base.records import record
 from chalicelib.base.schema import integer
 
 QUEUE = integer(most=QUEUES_MAX - 1, examples=[1], description="The queue, counted from 0.")
@@ -18,7 +18,7 @@ OFFSET = integer(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Message:
     """A message as its producer sent it. Its body is `text`, or `data` if it was sent as `body_base64`.
 
@@ -71,7 +71,7 @@ LOST = Message("", None, key=None, tag=None, properties={}, is_lost=True)
 """Stands for each message of an entry whose payload is lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stored:
     """A message in the log. Its id contains its place, so that finding it by id needs no index."""
 
@@ -114,7 +114,7 @@ def message_id(entry_id: bytes, queue: int, offset: int) -> str:
     return f"{entry_id.hex()}{queue:02x}{offset:x}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Produced:
     """The result of one message: its place, or its queue and due time while it waits, or why it is not stored."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 import orjson
 
 from chalicelib.base.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Message, carried_bytes
+from chalicelib.base.records import record
 
 
 class Carried(Protocol):
@@ -19,7 +19,7 @@ class Carried(Protocol):
     def message(self) -> Message: ...
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Space:
     body_bytes: int = RESPONSE_BODY_BYTES_MAX
     json_bytes: int = RESPONSE_JSON_BYTES_MAX

@@ -6,10 +6,10 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from chalicelib.base import base64url
+from chalicelib.base.records import record
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Bell(Protocol):
         """Returns after this time, or as soon as the bell has rung."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Runtime:
     """`now`: ms since the epoch, for what is stored. `sleep`: takes ms. `entropy`: n unpredictable bytes. `uptime`:
     ms on a clock that is never set, for waits, deadlines and cache ages. `make_bell`: None if no wait can be ended

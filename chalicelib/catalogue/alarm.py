@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from chalicelib.base.fields import Label, given, optional, request
 from chalicelib.base.limits import OFFSET_MAX, RETENTION_MS_MAX
+from chalicelib.base.records import record
 from chalicelib.base.schema import integer
 from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table.writes import Item
@@ -46,7 +45,7 @@ def parse(data: object, label: Label) -> Alarm:
 RAISED, CLEARED = "raised", "cleared"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AlarmState:
     """Whether a group's alarm is raised. `number` counts changes. `at_ms`: the time of the change, later than that of
     the previous one whatever the clocks say."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from chalicelib.base.fields import Label, check, required
 from chalicelib.base.limits import BACKOFF_MS, BACKOFF_STEPS_MAX, MULTIPLIER_MAX, NACK_DELAY_MS_MAX
+from chalicelib.base.records import record
 from chalicelib.base.schema import array, integer, number, one_of
 from chalicelib.catalogue.settings import AsGiven
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Growing:
     """A growing wait.
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.fields import demand_name
 from chalicelib.base.limits import METADATA_AGE_MS_MAX, NAME_PATTERN
+from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
@@ -120,7 +120,7 @@ class Catalogue:
         return [Group.of(topic.id, wanted[key_of(item)], item) for item in items]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Env:
     """What every room is built from: the store, time and chance, the look-ups that one instance caches, and what it
     tells operators."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY
 from functools import cached_property
 from typing import Any
 
 from chalicelib.base import limits
 from chalicelib.base.fields import defaults, optional
+from chalicelib.base.records import record
 from chalicelib.base.schema import flag, instant, integer, one_of, string
 from chalicelib.catalogue import alarm, backoff, filters, push, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
@@ -25,7 +26,7 @@ CLUSTERING, BROADCAST = "clustering", "broadcast"
 EARLIEST, LATEST = "earliest", "latest"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class GroupSettings:
     """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
     value when the group is changed.
@@ -47,6 +48,7 @@ class GroupSettings:
     rate_limit: How many messages a second the group receives at most, over all queues and consumers; redeliveries count
         too. The messages of one second may come at once. Once set, it can be changed but not removed."""
 
+    _: KW_ONLY
     start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))
     mode: str = optional(string(enum=[CLUSTERING, BROADCAST], default=CLUSTERING))
     invisible_ms: int = optional(
@@ -77,7 +79,7 @@ _TEXTS: dict[str, type[AsGiven]] = {
 """Settings stored as JSON text."""
 
 
-@dataclass(frozen=True)
+@record
 class Group(GroupSettings):
     """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
     counts changes. `secrets`: what signs pushed messages, the oldest first."""

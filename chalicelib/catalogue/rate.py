@@ -7,10 +7,10 @@ does.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from chalicelib.base.fields import Label, check
 from chalicelib.base.limits import RATE_MAX, RATE_MIN, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.base.schema import number
 from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table.writes import Absent, Add, AtMost, Equals, Guard, Item, Key, Set, Write
@@ -39,7 +39,7 @@ def parse(data: object, label: Label) -> Rate:
     return Rate(check(RATE, data, label))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Window:
     """The messages taken since `began_ms`, or None before the first."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 import orjson
 
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import shown
+from chalicelib.base.records import record
 from chalicelib.table.writes import Absent, Equals, Key, RemoveItem, Set, Write
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AsGiven:
     """A setting of several forms or values, stored as JSON text. `given`: as the client wrote it."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import cached_property
 from typing import Any
 
 from chalicelib.base import limits
 from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import Label, check, defaults, optional
+from chalicelib.base.records import record
 from chalicelib.base.schema import flag, integer, one_of
 from chalicelib.catalogue import settings, zones
 from chalicelib.catalogue.scaling import CHANGES_MAX, Scaling
@@ -35,7 +36,7 @@ def _max_depth(value: object, label: Label) -> int:
     return 0 if given == UNLIMITED else int(given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TopicSettings:
     """The settings of a topic.
 
@@ -54,6 +55,7 @@ class TopicSettings:
         none; those in none are near to all. New zones replace all old ones, and `{}` removes them. Null: there are
         none."""
 
+    _: KW_ONLY
     queues: int = optional(integer(1, limits.QUEUES_MAX, default=limits.QUEUES_DEFAULT, examples=[2]))
     retention_ms: int = optional(
         integer(limits.RETENTION_MS_MIN, limits.RETENTION_MS_MAX, default=limits.RETENTION_MS_DEFAULT)
@@ -67,7 +69,7 @@ class TopicSettings:
 DEFAULTS = defaults(TopicSettings)
 
 
-@dataclass(frozen=True)
+@record
 class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
@@ -32,7 +32,7 @@ UNREADABLE_MS = SECOND_MS
 """When messages that could not be read are due again: meanwhile, others of their queue can be popped."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claimed:
     """The result of a claim: leases, and the segments that hold their messages.
 
@@ -46,7 +46,7 @@ class Claimed:
     is_own: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Plan:
     """`riding`: the acks in the same write."""
 

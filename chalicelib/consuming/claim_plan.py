@@ -7,9 +7,9 @@ safe whatever has happened since.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.records import record
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.cursors import cursor_writes
@@ -19,7 +19,7 @@ from chalicelib.cursors.lease import Lease, runs
 from chalicelib.log.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pick:
     """`takeovers`: runs of leases that are due. `fresh`: how many messages from the cursor's `next` on.
 
@@ -109,7 +109,7 @@ def _takeovers(due: Sequence[Lease], room: int, may_split: bool) -> tuple[tuple[
     return tuple(taken)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tokens:
     """Tokens for new leases, never used before: a receipt of an old lease must not fit a new one.
 

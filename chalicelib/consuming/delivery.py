@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base import deadline
@@ -17,6 +16,7 @@ from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import HOP_MS_MIN, READ_TIMEOUT_MS
 from chalicelib.base.message import Stored
+from chalicelib.base.records import record
 from chalicelib.base.schema import integer
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim import Claimed, Claimer
@@ -34,7 +34,7 @@ _LOST = "the message was lost: its payload is gone from the store, or damaged"
 """The reason of a message that cannot be delivered to any consumer."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Delivery(Answer):
     """A message delivered to a consumer.
 

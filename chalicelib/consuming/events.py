@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOP_MS_MIN
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.receipt_batch import Failure, ReceiptBatch
@@ -30,7 +30,7 @@ _ID_CHARS = 8
 _log = logging.getLogger("decant")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Subject:
     """A delivery of a message: the group by name and id, in a broadcast group the hash of its consumer, else empty."""
 
@@ -42,7 +42,7 @@ class Subject:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """`by`: the `consumer_id` of a pop. `until_ms`: of a lease. `reason`: of a nack or a bury."""
 

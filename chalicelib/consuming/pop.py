@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable
 from chalicelib.base.fields import Label
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
+from chalicelib.base.records import mutable
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
@@ -30,7 +31,7 @@ HOME_MS = SECOND_MS
 this much, or twice as long: fresh messages must not become late."""
 
 
-@dataclass(slots=True)
+@mutable
 class Popped:
     """`is_limited`: the group's cap on messages in flight left ready messages. `retry_after_ms`: its rate did, and
     allows more then."""

@@ -7,12 +7,13 @@ change, the cursor shows the standing of each receipt; if it came from the cache
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.base.records import mutable, record
 from chalicelib.base.schema import string
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor, Standing
@@ -37,7 +38,7 @@ Split = Callable[[Lease, range], Lease]
 """Makes the lease to which a run of a lease's offsets moves."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plan:
     """`change`: of the cursor; empty when nothing is left to do. `tokens`: the leases that it is about. `acked`,
     `moved`: the messages that it settles, and those that it moves."""
@@ -51,7 +52,7 @@ class Plan:
 NOTHING = Plan()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failure(Answer):
     """A receipt that did not count.
 
@@ -74,7 +75,7 @@ class Seen(Enum):
     FORGOTTEN = "that there is none any more: the group has forgotten the receipts' consumer"
 
 
-@dataclass(slots=True)
+@mutable
 class ReceiptBatch:
     """The receipts of one call for one cursor, and the cursor as far as it is known."""
 

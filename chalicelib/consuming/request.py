@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import ClassVar
 
 from chalicelib.base import base64url, limits
 from chalicelib.base.fields import Label, check, optional
+from chalicelib.base.records import record
 from chalicelib.base.schema import batch, instant, integer, string
 from chalicelib.catalogue.zones import ZONE
 
@@ -24,7 +24,7 @@ def _receipts(value: object, label: Label) -> tuple[str, ...]:
     return tuple(check(_ACK, value, label))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pop:
     """What to take.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
+from chalicelib.base.records import record
 from chalicelib.base.schema import string
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -30,7 +31,7 @@ Planner = Callable[[ReceiptBatch], Plan]
 """Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Extended(Answer):
     """A lease that was extended.
 

@@ -5,11 +5,12 @@ If the cached positions of the cursors are right, all of it takes one round trip
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
+from chalicelib.base.records import mutable
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -33,7 +34,7 @@ FILTERING_MS = SECOND_MS
 """How long a pop applies filters at each of its looks: a filter may take a tenth of a second for one message."""
 
 
-@dataclass(slots=True)
+@mutable
 class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
     `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
@@ -129,7 +130,7 @@ class QueueView:
         return uptime_ms > self.filter_until_ms and self.is_sifted
 
 
-@dataclass(slots=True)
+@mutable
 class GroupView:
     """A group as read by one pop."""
 

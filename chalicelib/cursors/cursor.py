@@ -7,10 +7,11 @@ pass the end of the log that the claimer has read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
 
+from chalicelib.base.records import record
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.lease import Lease
@@ -29,7 +30,7 @@ class Standing(Enum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RetryPage:
     """`due`: due time of its first message. `count`: number of messages. `low`: the lowest offset."""
 
@@ -59,7 +60,7 @@ class RetryPage:
         return keys.retry_page(cursor, self.due, self.id)
 
 
-@dataclass(frozen=True)
+@record
 class Cursor:
     key: Key
     epoch: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from chalicelib.base.limits import LEASES_MAX, MINUTE_MS
+from chalicelib.base.records import record
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import ACKED, CONFIRMED, MOVED, Lease, mark
 from chalicelib.table import writes
@@ -25,7 +25,7 @@ PRUNED_ALONE_MAX = 40
 """The same for a write that does nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """A part of a write on a cursor; parts that touch different leases add up to one write."""
 

@@ -18,10 +18,11 @@ two and leaves the others empty."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.table.writes import Path
 
@@ -88,7 +89,7 @@ def _indexes(mask: int) -> Iterator[int]:
     return (index for index in range(mask.bit_length()) if mask >> index & 1)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lease:
     token: str
     start: int

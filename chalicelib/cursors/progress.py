@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, replace
 
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.message import QUEUE
+from chalicelib.base.records import record
 from chalicelib.base.schema import instant, integer, nullable, string
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.broadcast import by_consumer, is_known
@@ -15,7 +16,7 @@ from chalicelib.cursors.cursor import Cursor, completed
 END_OFFSET = integer(examples=[21], description="The offset that the next message of the queue will get.")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QueueOffsets(Answer):
     """The offsets of one queue.
 
@@ -26,7 +27,7 @@ class QueueOffsets(Answer):
     end_offset: int = required(END_OFFSET)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class QueueProgress(Answer):
     """How far the group is in one queue.
 
@@ -39,6 +40,7 @@ class QueueProgress(Answer):
     last_pop_at_ms: When a pop last took messages. Null: none did yet.
     last_consumer_id: The `consumer_id` of that pop. Null: it gave none, or there was none."""
 
+    _: KW_ONLY
     queue: int = required(QUEUE)
     committed_offset: int = required(integer(examples=[17]))
     next_offset: int = required(integer(examples=[18]))

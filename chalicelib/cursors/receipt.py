@@ -9,15 +9,16 @@ to a request. Text with colons, signed as `catalogue.signing_key` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, signed
 
 _VERSION = "3"
 _DOMAIN = b"receipt"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Receipt:
     """`taken_at_ms`: 0 for a pop with an `attempt_id`, whose repeats return the same receipts at another time."""
 

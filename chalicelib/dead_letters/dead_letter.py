@@ -6,10 +6,9 @@ keep it right, it demands of each letter that there was none, that there was one
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import REASON_CHARS_MAX
+from chalicelib.base.records import record
 from chalicelib.base.schema import instant, integer, string
 from chalicelib.catalogue.group import Group
 from chalicelib.cursors.cursor import Cursor
@@ -19,7 +18,7 @@ from chalicelib.table.writes import Absent, Equals, Exists, Item, Key, RemoveIte
 _ATTRIBUTES = ("epoch", "attempts", "reason", "dead_at_ms")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadLetter(Answer):
     """`consumer`: in a broadcast group the hash of the one that gave it up, else empty. `epoch`: of the cursor when it
     became one. A message dies once in an epoch, unless it is redriven.
@@ -52,7 +51,7 @@ class DeadLetter(Answer):
         return self.queue, self.offset
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RedriveResult(Answer):
     """The outcome of a redrive.
 

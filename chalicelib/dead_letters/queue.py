@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import orjson
 
@@ -11,6 +10,7 @@ from chalicelib.base.errors import MessageNotFound
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, DEAD_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored, carried_bytes, parse_message_id
+from chalicelib.base.records import record
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -29,7 +29,7 @@ PURGED_TOGETHER_MAX = 90
 """Dead letters that one transaction removes, beside the cursor that counts them."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadMessage:
     stored: Stored
     letter: DeadLetter

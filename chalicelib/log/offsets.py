@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from chalicelib.base.records import mutable
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.reader import LogReader, Want, entries
 from chalicelib.log.segment import Entry, Segment
@@ -14,7 +14,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import Item
 
 
-@dataclass(slots=True)
+@mutable
 class _Search:
     """The first message stored at or after the instant lies in `low..high`."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import EXPIRED_KEPT_MS, HOUR_MS, INSTANCE_CACHE_BYTES_MAX
 from chalicelib.base.message import Stored
+from chalicelib.base.records import mutable, record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
@@ -29,7 +30,7 @@ _ENTRY_BYTES = 500
 """Memory that an entry needs beyond its data."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Want:
     """`count` messages of a log from `offset` on. `hint`: the base of a segment at or before it, if known.
     `since_ms`: when the log began; 0: unknown."""
@@ -41,7 +42,7 @@ class Want:
     since_ms: int = 0
 
 
-@dataclass(slots=True)
+@mutable
 class Seen:
     """The reads of one call: segments by log and base, and the bases without a segment."""
 

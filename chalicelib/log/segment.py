@@ -7,12 +7,13 @@ writer computes the same key and offsets are dense without a head item. `docs/ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from chalicelib.base.limits import KIB
 from chalicelib.base.message import Message
+from chalicelib.base.records import record
 from chalicelib.log.packing import pack
 from chalicelib.table import keys, writes
 from chalicelib.table.writes import Item, Write
@@ -29,7 +30,7 @@ _LIFE_NAME_BYTES = 2
 """The same for one that few entries have."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Entry:
     """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items.
 
@@ -88,7 +89,7 @@ def pieces_of(data: bytes) -> list[bytes]:
     return [data[at : at + PIECE_BYTES_MAX] for at in range(0, len(data), PIECE_BYTES_MAX)]
 
 
-@dataclass(frozen=True)
+@record
 class Segment:
     log: str
     base: int

@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from chalicelib.base import deadline
@@ -21,6 +20,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
 from chalicelib.base.message import Message
+from chalicelib.base.records import mutable, record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
@@ -40,7 +40,7 @@ _FIRST_PAGE, _PAGE = 2, 64
 """Segments read at once in search of an entry. Most are in the segment tried first or in the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tail:
     """Where a log continues. `may_create`: the previous segment was seen full, so the next may be created here."""
 
@@ -49,7 +49,7 @@ class Tail:
     seen_at_ms: int
 
 
-@dataclass(slots=True)
+@mutable
 class _Appending:
     """One entry on its way into one log. `first`: its offset there, or why it was not stored, once that is known."""
 

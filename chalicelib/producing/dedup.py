@@ -16,11 +16,12 @@ the record it was shown, whatever its own clock says."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import DEDUP_MS, EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import wait
@@ -37,7 +38,7 @@ DEDUP_INLINE_BYTES_MAX = 800
 """The same for an entry that dedup records hold too: a record with its keys then fits the kilobyte of a write unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Record:
     """The record of a dedup id: the message that has it."""
 
@@ -90,8 +91,8 @@ class Deduplication:
         TopicNotFound."""
         firsts: dict[bytes, int | StoreUnavailable] = {}
         while left := [sending for sending in sendings if sending.result is None]:
-            for sending, record in self._append(topic, queue, left):
-                sending.result = self._produced(topic, record, firsts)
+            for sending, stored in self._append(topic, queue, left):
+                sending.result = self._produced(topic, stored, firsts)
             if any(sending.result and sending.result.error for sending in left):
                 return False
         return True

@@ -8,7 +8,7 @@ calls through to a full queue that began before one of its own appends showed th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from chalicelib.base import deadline
@@ -16,6 +16,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import QueueFull, StoreUnavailable
 from chalicelib.base.limits import OFFSET_MAX, SECOND_MS
 from chalicelib.base.message import Produced
+from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -39,7 +40,7 @@ class Slowest(NamedTuple):
     group: str
 
 
-@dataclass(slots=True)
+@mutable
 class _Known:
     """What an instance knows of a topic. `slowest`, `ends`: by queue."""
 

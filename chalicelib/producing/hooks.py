@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from chalicelib.base.message import Message, Produced
+from chalicelib.base.records import mutable
 
 _log = logging.getLogger("decant")
 
@@ -22,7 +23,7 @@ or the exception with which the whole request failed, rejections included. Excep
 and change nothing."""
 
 
-@dataclass(slots=True)
+@mutable
 class SendHooks:
     """Hooks run in list order, in the request's thread, which waits for them."""
 

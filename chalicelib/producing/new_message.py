@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
 import orjson
@@ -15,6 +15,7 @@ from chalicelib.base.errors import DecantError, InvalidField, MessageTooLarge
 from chalicelib.base.fields import Label, check, declarations, encodable, given, optional, request, shown
 from chalicelib.base.limits import BODY_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX, PROPERTIES_BYTES_MAX
 from chalicelib.base.message import QUEUE, Message, Produced, carried_bytes, properties_bytes
+from chalicelib.base.records import mutable
 from chalicelib.base.schema import either, instant, integer, mapping, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import ZONE
@@ -90,7 +91,7 @@ def unchecked(value: Any, _label: Label) -> Any:
     return value
 
 
-@dataclass(eq=False, slots=True)
+@mutable
 class Sending:
     """A message on its way into a queue, and its result once there is one. `asked`, `zone`: the queue and the zone that
     the request named."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from chalicelib.base.limits import MINUTE_MS, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 
 ISOLATED_MS_MIN = SECOND_MS
@@ -18,7 +18,7 @@ _GRADES = ((550, 2), (1_800, 5), (3_000, 6), (5_000, 10), (15_000, 30))
 slow broker. A failed one isolates it for at least as long."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Isolation:
     failures: int
     until_ms: int

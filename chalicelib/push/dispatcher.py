@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.records import mutable
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group, change
 from chalicelib.catalogue.push import Push
@@ -46,7 +46,7 @@ CONSUMER_ID = "push"
 _log = logging.getLogger("decant")
 
 
-@dataclass(slots=True)
+@mutable
 class _Run:
     """One run for a group, which is as it was read last. `began_ms`: by `Runtime.uptime`. `looking_ms`: how long it
     looks for messages. `is_staying`: it waits for what is due before it ends. `helpers`: further callers that it has

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import mktime_tz, parsedate_tz
 from typing import Any
 
@@ -11,13 +11,14 @@ import orjson
 
 from chalicelib.base.fields import shown
 from chalicelib.base.limits import NACK_DELAY_MS_MAX, REASON_CHARS_MAX, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.push.outside import Answer
 
 GONE = 410
 _FAILURES = "batchItemFailures"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed:
     """Why a message is nacked. `delay_ms`: when it is delivered again; None: by the group's backoff."""
 
@@ -25,7 +26,7 @@ class Failed:
     delay_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outcome:
     """`failed`: by message id; the others are acked. `is_gone`: the consumer is there no more. `has_failed`: the call
     itself has, and so all of its messages. `retry_after_ms`: when the consumer wants the next call."""

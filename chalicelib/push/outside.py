@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass
 from threading import Thread
 from typing import Protocol
 
 from chalicelib.base.limits import MIB
+from chalicelib.base.records import record
 
 ANSWER_BYTES_MAX = MIB
 """How much of an answer is read: a report on 256 messages, each with a reason, is a tenth of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """The answer of a consumer. `status`: that of HTTP; 200 for a function that returns. None: there was no answer, and
     `trouble` says why. `retry_after`: the header."""
@@ -63,7 +63,7 @@ Wake = Callable[[str, bool], None]
 and whether the run stays for what is due later. Never raises."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Outside:
     """`post`, `invoke`: call a consumer; they never raise. `allows_loopback`: webhooks may be on this machine, and need
     no TLS."""

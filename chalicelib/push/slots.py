@@ -9,9 +9,10 @@ before it is over; then one slot alone tries.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chalicelib.base.limits import DAY_MS, MINUTE_MS, PUSH_TIMEOUT_MS_MAX, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push
@@ -30,7 +31,7 @@ _HELD_MS_MAX = PUSH_TIMEOUT_MS_MAX + SLOT_SPARE_MS
 _TOKEN_CHARS = 8
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slot:
     """A slot that this caller holds until `until_ms`."""
 
@@ -40,7 +41,7 @@ class Slot:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pause:
     """Calls have failed `failures` times one after another, and there are none until `until_ms`."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from chalicelib.base.limits import ENTRY_LATE_MS, RESPONSE_JSON_BYTES_MAX
 from chalicelib.base.message import Stored
+from chalicelib.base.records import record
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
@@ -25,7 +25,7 @@ _AHEAD_MESSAGES = 4_096
 _PLACE = "[0-9]{15}#[0-9]{15}#[0-9a-f]{16}~(0|[1-9][0-9]{0,2})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Noted:
     """An index item: an entry with the key."""
 

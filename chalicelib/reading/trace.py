@@ -4,10 +4,10 @@ notes of a topic with `trace`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from chalicelib.base.limits import GROUP_DETAILS_MAX
 from chalicelib.base.message import Stored
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -27,7 +27,7 @@ EVENTS_MAX = 2_000
 READY, IN_FLIGHT, RETRYING, SETTLED, DEAD = "ready", "in_flight", "retrying", "settled", "dead"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """Where the message stands in a group, in a broadcast group with one of its consumers. `lease`: that owes it."""
 
@@ -39,7 +39,7 @@ class Standing:
     events: Sequence[Event]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trace:
     """`is_complete`: False: there are more groups, or more notes, than are read."""
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from chalicelib.base.records import mutable
 from chalicelib.base.runtime import Bell, Runtime
 from chalicelib.table.writes import Item, Key
 
@@ -22,7 +22,7 @@ TOGETHER_MAX = 100
 """Replies looked for at once: DynamoDB reads so many items in one request."""
 
 
-@dataclass(slots=True)
+@mutable
 class Arrival:
     """What one call waits for. `asked_ms`, `look_at_ms`: when the request was asked, and when to look next, by
     `Runtime.uptime`. `item`: the reply, once it is known."""

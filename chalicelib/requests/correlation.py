@@ -7,11 +7,10 @@ instant, timeout, random bytes, then the topic as text; signed as `catalogue.sig
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from chalicelib.base.errors import RequestNotFound
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import CORRELATION_ID_CHARS_MAX, EXPIRED_KEPT_MS, REPLY_KEPT_MS, SECOND_MS
+from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, content_of, signed
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
@@ -25,7 +24,7 @@ _TIMEOUT_BYTES = 3
 _HEAD_BYTES = len(_VERSION) + _INSTANT_BYTES + _TIMEOUT_BYTES + NONCE_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Correlation:
     topic_id: str
     topic_name: str

@@ -8,12 +8,12 @@ time-out never has a reply.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from chalicelib.base.message import Message
+from chalicelib.base.records import record
 from chalicelib.log.segment import Entry
 from chalicelib.requests.correlation import Correlation
 from chalicelib.table.writes import Absent, Item, Set, Write
@@ -21,7 +21,7 @@ from chalicelib.table.writes import Absent, Item, Set, Write
 _FINGERPRINT_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replier:
     """Who replied, as far as the receipt tells: the group, the message of the request, and when it was taken (0: not
     known)."""

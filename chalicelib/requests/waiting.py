@@ -3,12 +3,11 @@ instance. At the deadline the request ends for good."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from chalicelib.base import deadline
 from chalicelib.base.errors import ReplyTimeout, RequestNotFound, StoreUnavailable
 from chalicelib.base.limits import REPLY_KEPT_MS
 from chalicelib.base.message import Message
+from chalicelib.base.records import record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
@@ -19,7 +18,7 @@ from chalicelib.store import Keys
 from chalicelib.table.writes import Item, Refused, key_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reply:
     message: Message
     replied_at_ms: int

@@ -9,14 +9,14 @@ landed nevertheless); a write may also land late, after its caller has given up.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.records import record
 from chalicelib.table.writes import Item, Key, Refused, Write
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Keys:
     """Read these items by key, in the order of the keys. Missing items are omitted."""
 
@@ -24,7 +24,7 @@ class Keys:
     strong: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Range:
     """Read a partition from sort key `low` to `high`, both included, at most `limit` items (None: all)."""
 

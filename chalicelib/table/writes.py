@@ -11,8 +11,9 @@ item as it was before the write, and no two effects of a write touch the same pl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from chalicelib.base.records import record
 
 Item = Mapping[str, Any]
 """One item. Attributes are str, int, bytes, bool, list or dict. Never change one in place: stores share their items."""
@@ -32,29 +33,29 @@ def key_of(item: Item) -> Key:
 # -- guards -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exists:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Absent:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Equals:
     path: Path
     value: str | int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class AtMost:
     path: Path
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeIs:
     """The list or map exists and has this many elements."""
 
@@ -62,13 +63,13 @@ class SizeIs:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeBelow:
     path: Path
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lacks:
     """No element of the list equals this one. A missing list lacks everything."""
 
@@ -76,7 +77,7 @@ class Lacks:
     element: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Either:
     first: Guard
     second: Guard
@@ -87,13 +88,13 @@ Guard = Exists | Absent | Equals | AtMost | SizeIs | SizeBelow | Lacks | Either
 # -- effects ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Set:
     path: Path
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Add:
     """Adds to a number; a missing one counts as `start`."""
 
@@ -102,7 +103,7 @@ class Add:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Append:
     """Sets the path to the list at `onto` (default: the list at the path, or an empty one) plus these elements."""
 
@@ -111,12 +112,12 @@ class Append:
     onto: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Remove:
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RemoveItem:
     """Deletes the whole item; must be the only effect."""
 
@@ -132,7 +133,7 @@ def never_landed(_before: Item | None) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Write:
     """One conditional request on one item.
 

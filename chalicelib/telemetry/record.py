@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
+
+from chalicelib.base.records import mutable
 
 Json = dict[str, Any]
 
@@ -25,7 +27,7 @@ class Backlog(NamedTuple):
     is_raised: bool
 
 
-@dataclass(eq=False, slots=True)
+@mutable
 class Record:
     """`about`: further fields of the log line, which are no secrets. `counts`: messages, by what happened to them,
     topic and group. `backlogs`: those that a check measured; None for all other calls."""

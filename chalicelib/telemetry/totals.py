@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.records import mutable
 from chalicelib.telemetry.lines import SWEEP, Ended
 
 BUCKETS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000)
@@ -19,7 +20,7 @@ OTHER = ("_other", "_other")
 """Stands for all further ones; no name begins like this."""
 
 
-@dataclass(slots=True)
+@mutable
 class Histogram:
     """`counts`: by bucket, the last is beyond all bounds."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.base import deadline
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import ENTRY_ID_BYTES, LOST, Message
+from chalicelib.base.records import record
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
@@ -27,7 +27,7 @@ POLL_MS_MAX = SECOND_MS
 _PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Shown:
     """An undecided transaction as clients see it."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from chalicelib.base.limits import INSTANT_MS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES
+from chalicelib.base.records import record
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import Slot
 from chalicelib.log.segment import Entry
@@ -27,7 +28,7 @@ _ANY_QUEUE = -1
 _PLACE_BYTES = 1 + ENTRY_ID_BYTES
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TransactionId:
     """Names the item of a transaction. Clients get it as text."""
 
@@ -52,7 +53,7 @@ class TransactionId:
         return keys.decided(topic_id, self.entry_id)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Undecided:
     """A transaction before its decision. `entry`: its messages. `asked`: the queue that each asked for, if any.
     `check_at_ms`: when the next check may take it. `checks`: how many have."""
@@ -111,7 +112,7 @@ class Undecided:
         return Write(self.id.key(topic_id), (Exists(("i",)),), (RemoveItem(),))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decided:
     """What was decided, and when. `places`: of a commit, the queue and entry id of each message, in order; all are due
     at `at_ms`."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import unquote_plus
 
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import Label, check, encodable, shown
 from chalicelib.base.limits import TAG_CHARS_MAX
+from chalicelib.base.records import mutable
 from chalicelib.base.schema import mapping, string
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ class Trouble(NamedTuple):
     detail: str
 
 
-@dataclass(slots=True, eq=False)
+@mutable
 class Arrival:
     """A record on its way into a topic. `place`: its index in the event. `trouble`: set once it is not
     stored, nor rejected."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chalicelib.base.limits import DAY_MS, MINUTE_MS, SECOND_MS
+from chalicelib.base.records import record
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -40,7 +40,7 @@ class Restorable(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Target:
     """`arn`: of the table. `prefix`: of the keys in the bucket."""
 

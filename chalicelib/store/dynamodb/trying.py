@@ -7,9 +7,9 @@ before the first answer is read, and the ms to wait before it is sent again. Who
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from chalicelib.base.records import mutable
 from chalicelib.base.runtime import Runtime
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ def at_once(request: Callable[[], T]) -> Trying[T]:
     return request()
 
 
-@dataclass(slots=True)
+@mutable
 class _Request(Generic[T]):
     trying: Trying[T]
     next_at_ms: int = 0
