@@ -72,7 +72,7 @@ TECHNOLOGIES = {
 TEST_NAME_MAX = 70
 FUNCTION_LINES_MAX = 45
 
-COLD_START_RATIO_MAX = 6
+COLD_START_RATIO_MAX = 4
 """How much longer `import app` may take than `import chalice`, which is a good part of it; both as byte code, as they
 are deployed."""
 LATE = {

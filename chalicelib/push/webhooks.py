@@ -6,7 +6,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from http.client import HTTPException
 from threading import Timer
 from typing import TYPE_CHECKING
 
@@ -37,7 +36,9 @@ class Webhooks:
 
     def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_ms: int) -> Answer:
         """Never raises."""
-        from urllib3.exceptions import HTTPError  # with the first call, not at a cold start
+        from http.client import HTTPException  # with the first call, not at a cold start
+
+        from urllib3.exceptions import HTTPError
 
         until_ms = self._runtime.uptime() + timeout_ms
         try:
