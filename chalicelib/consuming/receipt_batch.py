@@ -84,8 +84,8 @@ class ReceiptBatch:
     moved: Moved = field(default_factory=dict)
     """The messages that this call has moved."""
     seen: Seen = Seen.ASSUMED
-    closed: set[str] = field(default_factory=set)
-    """Tokens of the leases that this call has acked completely."""
+    closed: dict[str, int] = field(default_factory=dict)
+    """The leases that this call has acked completely: token -> start."""
     lost: set[int] = field(default_factory=set)
     """Offsets of these receipts that are dead letters or wait in a retry page."""
 
@@ -101,6 +101,8 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
+        if self.closed.get(receipt.token) == receipt.start:
+            return Standing.ACKED
         return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
 
     @property
@@ -172,7 +174,7 @@ class ReceiptBatch:
         acked, are dead, or wait in a page."""
         if self.is_missing or not (self.cursor.dead or self.cursor.pages):
             return []
-        known = self.cursor.leases.keys() | self.closed
+        known = self.cursor.leases.keys() | self.closed.keys()
         late = [receipt for _, receipt in self.receipts if receipt.token not in known]
         return [receipt for receipt in late if self.standing(receipt) is Standing.ACKED]
 
@@ -180,7 +182,7 @@ class ReceiptBatch:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
-        self.closed |= {lease.token for lease, _ in written.acked} - self.cursor.leases.keys()
+        self.closed |= {lease.token: lease.start for lease, _ in written.acked if lease.token not in self.cursor.leases}
         self.moved |= written.moved
 
     def unacked(self) -> list[Failure]:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from chalicelib.base.records import record
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.lease import Lease
+from chalicelib.cursors.lease import PARKED, Lease
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Path, key_of
@@ -60,6 +61,17 @@ class RetryPage:
         return keys.retry_page(cursor, self.due, self.id)
 
 
+class _Sorted(NamedTuple):
+    """The leases of a cursor. `owing`: those that owe messages, in offset order. `soonest`: the one of them that ends
+    first. `inert`: the others. `leased`, `parked`: how many messages those with and without a holder owe."""
+
+    owing: list[Lease]
+    inert: list[Lease]
+    soonest: Lease | None
+    leased: int
+    parked: int
+
+
 @record
 class Cursor:
     key: Key
@@ -85,7 +97,7 @@ class Cursor:
             key_of(item),
             item["epoch"],
             item["next"][0],
-            {token: Lease.of(token, listed) for token, listed in item["leases"].items()},
+            {token: Lease.of(token, *listed) for token, listed in item["leases"].items()},
             item.get("segment"),
             item.get("at"),
             item.get("by") or None,
@@ -119,16 +131,35 @@ class Cursor:
         return keys.queue_of(self.key)
 
     @cached_property
+    def _sorted(self) -> _Sorted:
+        """In one pass, since a cursor may have thousands of leases, and a pop asks for all of this."""
+        owing: list[Lease] = []
+        inert: list[Lease] = []
+        leased = parked = 0
+        for token, lease in self.leases.items():
+            owed = len(lease.owed)
+            (owing if owed else inert).append(lease)
+            if token.startswith(PARKED):
+                parked += owed
+            else:
+                leased += owed
+        owing.sort(key=lambda lease: lease.start)
+        soonest = min(owing, key=lambda lease: lease.deadline, default=None)
+        return _Sorted(owing, inert, soonest, leased, parked)
+
+    @property
     def owing(self) -> list[Lease]:
         """The leases that owe messages, in offset order."""
-        return sorted((lease for lease in self.leases.values() if lease.owed), key=lambda lease: lease.start)
+        return self._sorted.owing
 
-    @cached_property
+    @property
     def inert(self) -> list[Lease]:
         """The leases that no longer owe anything."""
-        return [lease for lease in self.leases.values() if not lease.owed]
+        return self._sorted.inert
 
     def due(self, now: int) -> list[Lease]:
+        if self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
+            return []
         return [lease for lease in self.owing if lease.is_due(now)]
 
     def needs_tending(self, now: int, max_attempts: int) -> bool:
@@ -144,11 +175,11 @@ class Cursor:
 
     def live(self, now: int) -> int:
         """The number of messages leased by consumers."""
-        return sum(len(lease.owed) for lease in self.owing if not lease.parked and lease.deadline > now)
+        return self._sorted.leased - sum(len(lease.owed) for lease in self.due(now) if not lease.parked)
 
     def retrying(self, now: int) -> int:
         """The number of messages waiting for their retry, including all in pages, some of which may be due."""
-        waiting = sum(len(lease.owed) for lease in self.owing if lease.parked and lease.deadline > now)
+        waiting = self._sorted.parked - sum(len(lease.owed) for lease in self.due(now) if lease.parked)
         return waiting + sum(page.count for page in self.pages.values())
 
     def committed(self, ordered: bool) -> int:

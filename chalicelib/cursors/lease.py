@@ -40,6 +40,8 @@ SPLIT_CHARS = 6
 
 _FATES_KEPT_MAX = 4_096
 """Decoded marks cached by one instance: most leases have none, or the same as a moment ago."""
+_LEASES_KEPT_MAX = 16_384
+"""Leases cached by one instance: a cursor with thousands of them differs by one from what it was a moment ago."""
 
 PARKED = "~"
 """The first character of a parked lease's token, and of no pop's token."""
@@ -98,10 +100,11 @@ class Lease:
     attempt: int
     marks: tuple[bytes, ...] = ()
 
-    @classmethod
-    def of(cls, token: str, listed: list[Any]) -> Lease:
-        start, count, deadline, attempt, *marks = listed
-        return cls(token, start, count, deadline, attempt, tuple(marks))
+    @staticmethod
+    @lru_cache(_LEASES_KEPT_MAX)
+    def of(token: str, start: int, count: int, deadline: int, attempt: int, *marks: bytes) -> Lease:
+        """`listed` gives what follows the token."""
+        return Lease(token, start, count, deadline, attempt, marks)
 
     def listed(self) -> list[Any]:
         return [self.start, self.count, self.deadline, self.attempt, *self.marks]

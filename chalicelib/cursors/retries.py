@@ -34,12 +34,12 @@ RETRY_PAGE_ID_CHARS = 8
 
 def retries_of(item: Item) -> list[Lease]:
     """The leases of a page. Their tokens are not kept: each gets a new one when it comes back."""
-    return [Lease.of(PARKED, listed) for listed in item["retries"]]
+    return [Lease.of(PARKED, *listed) for listed in item["retries"]]
 
 
 def surplus(cursor: Cursor, now: int, most: int = PARKED_MAX) -> list[Lease]:
     """The leases to move into a page if more than `most` have a long wait: those due last, as many as fit."""
-    if len(cursor.leases) <= most or len(cursor.pages) >= RETRY_PAGES_MAX:
+    if cursor.retrying(now) <= most or len(cursor.pages) >= RETRY_PAGES_MAX:
         return []
     soon = now + RETRY_SOON_MS
     waiting = [lease for lease in cursor.owing if lease.parked and not lease.marks and lease.deadline > soon]

@@ -66,14 +66,14 @@ def test_a_later_mark_never_changes_a_fate(marks: list[bytes], letter: bytes, in
 @given(MARKS, st.sampled_from(["token", "~token"]))
 def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str) -> None:
     made = lease(*marks, token=token)
-    assert Lease.of(token, made.listed()) == made
+    assert Lease.of(token, *made.listed()) == made
     assert made.size == len(made.listed())
     assert made.parked == token.startswith("~")
 
 
 @given(MARKS, INDEXES)
 def test_its_size_grows_with_every_mark(marks: list[bytes], indexes: set[int]) -> None:
-    marked = Lease.of("token", [*lease(*marks).listed(), mark(ACKED, indexes)])
+    marked = Lease.of("token", *lease(*marks).listed(), mark(ACKED, indexes))
     assert marked.size == lease(*marks).size + 1
 
 

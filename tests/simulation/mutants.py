@@ -345,7 +345,7 @@ def pruning_of_what_has_run_out() -> Any:
 
     def inert(self: Any) -> Any:
         over = [each for each in self.owing if self.last_pop_at_ms and each.deadline + 500 < self.last_pop_at_ms]
-        return [*true.func(self), *over]
+        return [*true.fget(self), *over]
 
     return together(
         patch.object(cursor.Cursor, "inert", property(inert)),
