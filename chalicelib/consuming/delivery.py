@@ -65,7 +65,9 @@ class Deliverer:
         Raises StoreUnavailable if none can be read, and TopicNotFound."""
         leases = {offset: lease for lease in claimed.leases for offset in lease.owed_offsets}
         taken_at_ms = 0 if view.ask.attempt_id else self._runtime.now()
-        receipts = {offset: self._receipt(view, lease, offset, taken_at_ms) for offset, lease in leases.items()}
+        receipts: dict[int, str] = {}
+        for lease in claimed.leases:
+            receipts |= self._receipts_of(view, lease, taken_at_ms)
         unread: set[int] = set()
         try:
             with deadline.part_until(self._half_time(claimed)):
@@ -152,10 +154,13 @@ class Deliverer:
             raise TopicNotFound(f"topic '{view.topic.name}' was made again")
         self._settler.give_up(view.topic, view.group, batches, _LOST)
 
-    def _receipt(self, view: QueueView, lease: Lease, offset: int, taken_at_ms: int) -> str:
-        place = (view.cursor.consumer, view.queue, view.cursor.epoch, lease.token, offset - lease.start, offset)
-        about = (lease.count, lease.attempt, taken_at_ms)
-        return self._receipts.sign(Receipt(view.topic.id, view.group.id, *place, *about))
+    def _receipts_of(self, view: QueueView, lease: Lease, taken_at_ms: int) -> dict[int, str]:
+        """By offset."""
+        cursor, about = view.cursor, (lease.count, lease.attempt, taken_at_ms)
+        place = (cursor.consumer, view.queue, cursor.epoch, lease.token, 0, lease.start)
+        first = Receipt(view.topic.id, view.group.id, *place, *about)
+        offsets = lease.owed_offsets
+        return dict(zip(offsets, self._receipts.sign_each(first, offsets), strict=True))
 
 
 def _delivery(stored: Stored, lease: Lease, receipt: str) -> Delivery:

@@ -9,7 +9,7 @@ to a request. Text with colons, signed as `catalogue.signing_key` says.
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterable
 
 from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, signed
@@ -39,12 +39,16 @@ class Receipt:
         return self.offset - self.index
 
 
-_FIELDS = tuple(field.name for field in fields(Receipt))
-
-
 def sign(receipt: Receipt, key: bytes) -> str:
-    text = ":".join([_VERSION, *(str(getattr(receipt, name)) for name in _FIELDS)])
-    return signed(_DOMAIN, text.encode(), key)
+    return sign_each(receipt, [receipt.offset], key)[0]
+
+
+def sign_each(first: Receipt, offsets: Iterable[int], key: bytes) -> list[str]:
+    """The receipts of these messages of the same lease. What they share is spelled once."""
+    shared = (_VERSION, first.topic_id, first.group_id, first.consumer, first.queue, first.epoch, first.token)
+    before, after = ":".join(map(str, shared)), f"{first.count}:{first.attempt}:{first.taken_at_ms}"
+    start = first.start
+    return [signed(_DOMAIN, f"{before}:{offset - start}:{offset}:{after}".encode(), key) for offset in offsets]
 
 
 def read(text: str, *keys: bytes) -> Receipt | None:
@@ -67,6 +71,10 @@ class Receipts:
 
     def sign(self, made: Receipt) -> str:
         return sign(made, self._key.of(made.topic_id))
+
+    def sign_each(self, first: Receipt, offsets: Iterable[int]) -> list[str]:
+        """The receipts of these messages of the same lease."""
+        return sign_each(first, offsets, self._key.of(first.topic_id))
 
     def demand_key(self, topic_id: str) -> None:
         """Raises StoreUnavailable if the keys are kept elsewhere and cannot be read. One in the table can be, if the
