@@ -33,7 +33,7 @@ MAKEFLAGS += --no-print-directory
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C
+run: $(VENV)/.run ## serve on 127.0.0.1:8000 (PORT) until Ctrl-C; DATA=folder keeps what is stored
 	@exec $(BIN)/python -m local
 
 export: $(VENV)/.run ## export the table at ENDPOINT (that of make run) into EXPORT_TO (exports); INCREMENTAL=1 for changes only

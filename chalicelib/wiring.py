@@ -27,7 +27,7 @@ from chalicelib.base.runtime import system
 from chalicelib.catalogue.configured_keys import KEY_CHARS_MIN, ConfiguredKeys
 from chalicelib.catalogue.signing_key import Configured
 from chalicelib.producing.hooks import AfterSend, BeforeSend, SendHooks
-from chalicelib.push.outside import Outside, Wake
+from chalicelib.push.outside import Answer, Outside, Wake
 from chalicelib.service import Service
 from chalicelib.store import Store
 from chalicelib.telemetry.telemetry import Telemetry
@@ -182,7 +182,13 @@ def outside() -> Outside:
     functions = Functions(lambda timeout_ms: boto.connect("lambda", timeout_ms), push_function())
     webhooks = Webhooks(system(), allows_loopback=is_here)
     wake = _Instance.push_here or functions.wake
-    return Outside(webhooks.post, functions.invoke, wake, allows_loopback=is_here)
+    invoke = _invoke_nothing if store_kind() == "memory" else functions.invoke
+    return Outside(webhooks.post, invoke, wake, allows_loopback=is_here)
+
+
+def _invoke_nothing(*_call: object) -> Answer:
+    """Whoever tries out pushes on a laptop does not reach the functions of an account by accident."""
+    return Answer.missing("there are no functions beside a store in memory")
 
 
 def push_function() -> str | None:
