@@ -6,8 +6,8 @@ Items are never changed in place, so readers keep a consistent copy.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Protocol
 
 from chalicelib.base import deadline
@@ -19,9 +19,12 @@ from chalicelib.telemetry import record
 from local.memory.evaluate import after, holds
 from local.memory.meter import Meter
 from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
+from local.memory.sort_keys import SortKeys
 
 Change = tuple[Key, Item | None]
 """An item as it is from now on; None: it is removed."""
+
+_NO_KEYS = SortKeys([])
 
 
 class Keeper(Protocol):
@@ -54,7 +57,7 @@ class MemoryStore:
         self._keeper = keeper
         self._lock = threading.RLock()
         self._items: dict[str, dict[str, Item]] = {}
-        self._order: dict[str, list[str]] = {}  # only of partitions that were read by range
+        self._order: dict[str, SortKeys] = {}  # only of partitions that were read by range
         self._blobs: dict[str, bytes] = {}
         if keeper:
             for item in keeper.items():
@@ -146,19 +149,17 @@ class MemoryStore:
         return [item for item in items if item is not None]
 
     def _range(self, read: Range) -> list[Item]:
-        order = self._ordered(read.pk)
-        low, high = bisect_left(order, read.low), bisect_right(order, read.high)
-        limit = max(0, high - low) if read.limit is None else read.limit
-        names = order[max(low, high - limit) : high][::-1] if read.descending else order[low : min(high, low + limit)]
-        items = [self._items[read.pk][name] for name in names]
+        order, partition = self._ordered(read.pk), self._items.get(read.pk, {})
+        names = (order.descending if read.descending else order.ascending)(read.low, read.high)
+        items = [partition[name] for name in islice(names, read.limit)]
         self._charge_read(items, read.strong)
         return items
 
-    def _ordered(self, pk: str) -> list[str]:
+    def _ordered(self, pk: str) -> SortKeys:
         """The sort keys of the partition. Most partitions have one item and are read by key: they need no order."""
         if pk not in self._order and pk in self._items:
-            self._order[pk] = sorted(self._items[pk])
-        return self._order.get(pk, [])
+            self._order[pk] = SortKeys(self._items[pk])
+        return self._order.get(pk, _NO_KEYS)
 
     def _outcome(self, write: Write) -> tuple[Outcome, list[Change]]:
         try:
@@ -231,7 +232,7 @@ class MemoryStore:
             return
         partition = self._items.setdefault(key.pk, {})
         if key.sk not in partition and (order := self._order.get(key.pk)) is not None:
-            insort(order, key.sk)
+            order.add(key.sk)
         partition[key.sk] = item
 
     def _remove(self, key: Key) -> None:
@@ -242,4 +243,4 @@ class MemoryStore:
             del self._items[key.pk]
             self._order.pop(key.pk, None)
         elif (order := self._order.get(key.pk)) is not None:
-            del order[bisect_left(order, key.sk)]
+            order.remove(key.sk)

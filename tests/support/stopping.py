@@ -81,7 +81,6 @@ class Quiet(MemoryStore):
     def copy(self) -> Quiet:
         other = Quiet()
         other._items = {pk: dict(items) for pk, items in self._items.items()}
-        other._order = {pk: list(order) for pk, order in self._order.items()}
         return other
 
 
