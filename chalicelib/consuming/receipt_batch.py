@@ -203,6 +203,6 @@ def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     issued = {
         receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
         for _, receipt in receipts
-        if receipt.epoch == known.epoch
+        if receipt.epoch == known.epoch and receipt.token not in known.leases
     }
-    return replace(known, leases={**issued, **known.leases})
+    return replace(known, leases={**issued, **known.leases}) if issued else known

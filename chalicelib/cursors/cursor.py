@@ -6,11 +6,11 @@ pass the end of the log that the claimer has read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chalicelib.base.records import record
 from chalicelib.catalogue.group import Group
@@ -72,6 +72,25 @@ class _Sorted(NamedTuple):
     parked: int
 
 
+class Decoded(Mapping[str, Lease]):
+    """The leases of an item by token, each decoded when it is asked for: an ack asks for one of thousands."""
+
+    def __init__(self, listed: Mapping[str, list[Any]]) -> None:
+        self._listed = listed
+
+    def __getitem__(self, token: str) -> Lease:
+        return Lease.of(token, *self._listed[token])
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._listed
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+
 @record
 class Cursor:
     key: Key
@@ -97,7 +116,7 @@ class Cursor:
             key_of(item),
             item["epoch"],
             item["next"][0],
-            {token: Lease.of(token, *listed) for token, listed in item["leases"].items()},
+            Decoded(item["leases"]),
             item.get("segment"),
             item.get("at"),
             item.get("by") or None,

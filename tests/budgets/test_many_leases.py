@@ -1,0 +1,36 @@
+"""A cursor with a thousand leases costs little more processor time than one with a single lease."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from local.memory.store import MemoryStore
+from tests.support.clock import Clock
+from tests.support.instances import instance
+
+LEASES = 1_000
+ROUNDS = 15
+CPU_RATIO_MAX = 3
+
+
+def test_a_thousand_leases_at_most_triple_the_cpu_of_a_claim_and_ack() -> None:
+    """Taken in turn, and the least of each counts, so that a busy machine matters less."""
+    api = instance(MemoryStore(), Clock())
+    for topic, others in (("one", 0), ("many", LEASES - 1)):
+        api.put_topic(topic, {"queues": 1})
+        api.put_group(topic, "g", {"max_in_flight": 2 * LEASES})
+        for _ in range(0, others + ROUNDS, 100):
+            api.produce(topic, {"messages": [{"body": "paid"}] * 100})
+        for _ in range(others):
+            api.pop(topic, "g", {"max_messages": 1})
+    rounds = [[_claim_and_ack_ns(api, topic) for topic in ("one", "many")] for _ in range(ROUNDS)]
+    one, many = (min(taken) for taken in zip(*rounds, strict=True))
+    assert many <= CPU_RATIO_MAX * one, f"{one / 1_000:.0f} and {many / 1_000:.0f} us"
+
+
+def _claim_and_ack_ns(api: Any, topic: str) -> int:
+    began = time.thread_time_ns()
+    [message] = api.pop(topic, "g", {"max_messages": 1})["messages"]
+    api.ack(topic, "g", {"receipts": [message["receipt"]]})
+    return time.thread_time_ns() - began
