@@ -1,4 +1,4 @@
-"""Chooses how DynamoDB is asked: over connections of our own, for a tenth of the CPU of boto3. That is left to find
+"""Chooses how DynamoDB is asked: over connections of our own, which takes a quarter of the CPU. boto3 is left to find
 region, endpoint and credentials, to renew these, and to ask where the settings want what only it can do."""
 
 from __future__ import annotations

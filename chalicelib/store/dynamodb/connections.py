@@ -1,6 +1,6 @@
 """Kept HTTP/1.1 connections to one endpoint, for requests that are answered with JSON of a stated length.
 
-A request is one system call, and of its answer three headers are looked at: a tenth of the CPU of `http.client`. Each
+A request is one system call, and of its answer three headers are looked at: a sixth of the CPU of `http.client`. Each
 request that is under way has a connection of its own.
 """
 
