@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.table.writes import Item
+from chalicelib.table.writes import Item, Key, key_of
 from local.memory.store import Change
 
 FILE = "decant.sqlite"
@@ -72,8 +72,8 @@ class Disk:
     def items(self) -> Iterator[Item]:
         """Raises `FolderUnusable` where the file is damaged."""
         with self._readable():
-            for (packed,) in self._db.execute("SELECT item FROM item"):
-                yield _unpacked(packed)
+            for pk, sk, packed in self._db.execute("SELECT pk, sk, item FROM item"):
+                yield self._unpacked(Key(pk, sk), packed)
 
     def blobs(self) -> Iterator[tuple[str, bytes]]:
         """Raises `FolderUnusable` where the file is damaged."""
@@ -82,6 +82,16 @@ class Disk:
 
     def close(self) -> None:
         self._db.close()
+
+    def _unpacked(self, key: Key, packed: bytes) -> Item:
+        try:
+            item: Item = _Plain(io.BytesIO(packed)).load()
+            is_whole = key_of(item) == key
+        except Exception as error:
+            raise FolderUnusable(f"{self._path} is damaged: item {key} cannot be read: {error}") from error
+        if not is_whole:
+            raise FolderUnusable(f"{self._path} is damaged: item {key} has another key")
+        return item
 
     def _demand_format(self) -> None:
         """Reads, and so locks, the file before anything is written."""
@@ -137,7 +147,7 @@ class Disk:
             if "locked" in str(error):
                 raise FolderUnusable(f"{self._path.parent} is used by another process") from error
             raise FolderUnusable(f"{self._path} cannot be used: {error}") from error
-        except (sqlite3.DatabaseError, pickle.UnpicklingError, EOFError) as error:
+        except sqlite3.DatabaseError as error:
             raise FolderUnusable(f"{self._path} is damaged, or not of Decant: {error}") from error
         except OSError as error:
             raise FolderUnusable(f"{self._path.parent} cannot be used: {error.strerror}") from error
@@ -152,11 +162,6 @@ def _demand_ours_or_empty(folder: Path) -> None:
 
 def _packed(item: Item) -> bytes:
     return pickle.dumps(dict(item), protocol=5)
-
-
-def _unpacked(packed: bytes) -> Item:
-    item: Item = _Plain(io.BytesIO(packed)).load()
-    return item
 
 
 class _Plain(pickle.Unpickler):

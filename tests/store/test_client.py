@@ -188,6 +188,7 @@ def test_a_kept_connection_that_is_closed_without_an_answer_says_so(settings: py
         (answer(NOTHING, "x-amz-crc32: 1"), "checksum"),
         (answer(NOTHING, "x-amz-crc32: one"), "one"),
         (answer(b"<html>"), "not JSON"),
+        (answer(b"[]"), "no object"),
         (answer(b"[]", length=-1), "without a length"),
         (answer(b"{}", length=10**9), "1000000000 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "without a length"),
@@ -203,6 +204,17 @@ def test_without_a_sound_answer_the_request_may_have_been_carried_out(
         with pytest.raises(NoAnswer, match=reason) as trouble:
             ask(own, timeout_ms=200 if reason == "timed out" else READ_TIMEOUT_MS)
         assert not isinstance(trouble.value, KeptConnectionClosed)
+
+
+def test_answers_that_are_there_are_read_after_one_that_never_came(settings: pytest.MonkeyPatch) -> None:
+    with serving(HANG, answer(NOTHING)) as (_, url):
+        own = asking(settings, url)
+        silent, answered = (own.ask("Query", {}, 200) for _ in range(2))
+        next(silent)
+        next(answered)
+        with pytest.raises(NoAnswer, match="timed out"):
+            next(silent)
+        assert run([answered], system()) == [FOUND]
 
 
 def test_an_answer_that_drips_is_cut_off_in_time(settings: pytest.MonkeyPatch) -> None:
@@ -221,6 +233,7 @@ def test_an_answer_that_drips_is_cut_off_in_time(settings: pytest.MonkeyPatch) -
     ("answered", "expected"),
     [
         (answer(b"<html>", status="503 Busy"), ("503", 503)),
+        (answer(b"[]", status="500 Bad"), ("500", 500)),
         (answer(b"", "Location: /", status="302 Found"), ("302", 302)),
         (
             answer(b'{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}', status="400 Bad"),
@@ -324,12 +337,19 @@ def test_a_certificate_of_nobody_we_trust_gets_nothing(settings: pytest.MonkeyPa
     assert endpoint.asked == []
 
 
+def test_certificates_that_cannot_be_read_are_named(settings: pytest.MonkeyPatch) -> None:
+    settings.setenv("AWS_CA_BUNDLE", "/none")
+    with pytest.raises(ValueError, match=r"AWS_CA_BUNDLE names cannot be read: '/none'"):
+        asking(settings, "https://127.0.0.1:1")
+
+
 # -- whom it asks -----------------------------------------------------------------------------------------------------
 
 
 def test_in_lambda_the_environment_says_all(settings: pytest.MonkeyPatch) -> None:
     settings.delenv("AWS_ENDPOINT_URL_DYNAMODB", raising=False)
-    settings.setenv("AWS_SESSION_TOKEN", "token")
+    settings.setenv("AWS_LAMBDA_FUNCTION_NAME", "decant-dev")
+    settings.setenv("AWS_SESSION_TOKEN", "token\n")
     own = client.open_client(system(), os.environ)
     assert isinstance(own, OwnClient)
     assert own._connections.host == "dynamodb.eu-west-1.amazonaws.com"
@@ -352,7 +372,10 @@ def test_each_region_has_its_own_endpoint(settings: pytest.MonkeyPatch, region: 
     assert own._connections.host == host
 
 
-@pytest.mark.parametrize("endpoint", ["127.0.0.1:8000", "ftp://127.0.0.1", "http://:8000"])
+@pytest.mark.parametrize(
+    "endpoint",
+    ["127.0.0.1:8000", "ftp://127.0.0.1", "http://:8000", "http://h:99999", "http://h:x", "http://h:0", "http://h?a"],
+)
 def test_an_endpoint_that_is_none_is_refused(settings: pytest.MonkeyPatch, endpoint: str) -> None:
     settings.setenv("AWS_ENDPOINT_URL_DYNAMODB", endpoint)
     with pytest.raises(ValueError, match=re.escape(endpoint)):
@@ -371,6 +394,15 @@ def test_an_endpoint_that_is_none_is_refused(settings: pytest.MonkeyPatch, endpo
 )
 def test_odd_settings_are_left_to_boto3(settings: pytest.MonkeyPatch, name: str, value: str) -> None:
     settings.setenv(name, value)
+    assert isinstance(client.open_client(system(), os.environ), Boto)
+
+
+@pytest.mark.parametrize("setting", ["use_fips_endpoint=true", "use_dualstack_endpoint=true"])
+def test_a_file_of_settings_counts_outside_lambda(settings: pytest.MonkeyPatch, tmp_path: Path, setting: str) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text(f"[default]\n{setting}\n")
+    settings.setenv("HOME", str(tmp_path))
+    settings.setattr(boto3, "DEFAULT_SESSION", None)
     assert isinstance(client.open_client(system(), os.environ), Boto)
 
 

@@ -227,6 +227,36 @@ def test_a_kept_connection_that_was_closed_costs_one_try_and_no_time(storing: St
     assert clock.slept == []
 
 
+def test_connections_that_keep_being_closed_are_not_tried_without_pause(storing: Storing, clock: Clock) -> None:
+    store, _ = storing(forever=KeptConnectionClosed("closed"))
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.outcome_unknown
+    assert len(clock.slept) >= 8
+
+
+def test_a_closed_connection_that_is_noticed_late_is_not_tried_again(storing: Storing, clock: Clock) -> None:
+    """The process was stopped while it waited for the answer."""
+
+    def stopped(_: dict[str, Any]) -> Answer:
+        clock.ms += 62_000
+        return KeptConnectionClosed("closed")
+
+    store, client = storing(stopped, done(MADE))
+    with pytest.raises(StoreUnavailable) as unavailable:
+        store.write(MAKING)
+    assert unavailable.value.outcome_unknown
+    assert len(client.sent) == 1
+
+
+def test_a_write_that_was_sent_beside_one_that_failed_may_have_landed(storing: Storing) -> None:
+    store, _ = storing(Failed("ValidationException"), done(MADE))
+    others = [Write(Key("p", sk), (), (Set(("n",), 1),)) for sk in "ab"]
+    with one_call(0) as call, suppress(Failed):
+        store.write_each(others)
+    assert call.has_written
+
+
 def test_a_try_takes_no_longer_than_its_call_may(storing: Storing, clock: Clock) -> None:
     store, client = storing(done(MADE), done(MADE))
     store.write(MAKING)

@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import orjson
 
@@ -15,7 +15,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.store.dynamodb import boto
 from chalicelib.store.dynamodb.connections import Connections
 from chalicelib.store.dynamodb.signing import Credentials, Signer
-from chalicelib.store.dynamodb.trouble import Failed, NoAnswer
+from chalicelib.store.dynamodb.trouble import Failed, NeverSent, NoAnswer
 from chalicelib.store.dynamodb.trying import Trying
 
 _VERSION = "DynamoDB_20120810"
@@ -24,7 +24,7 @@ _ALWAYS = "content-type:application/x-amz-json-1.0\r\naccept-encoding:identity\r
 _FOR_BOTO = ("AWS_USE_FIPS_ENDPOINT", "AWS_USE_DUALSTACK_ENDPOINT", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 """Settings, in capitals or not, with which boto3's client asks."""
-_OF_PROFILES = ("AWS_PROFILE", "AWS_CONFIG_FILE")
+_OF_PROFILES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE")
 
 _COMMON_REGION = re.compile(r"(?!cn-)[a-z]{2}-(gov-)?[a-z]+-\d")
 """Whose endpoint has the common name. boto3 knows the others."""
@@ -52,22 +52,24 @@ class OwnClient:
 
 def open_client(runtime: Runtime, environ: Mapping[str, str]) -> Client:
     """For the endpoint, region and credentials that the environment and boto3's files name. Where the environment names
-    all of them, as in Lambda, boto3 is not even imported. Raises ValueError for an endpoint that is none."""
+    all of them, as in Lambda, boto3 is not even imported. Raises ValueError for settings that cannot be used."""
     if any(environ.get(name) for name in (*_FOR_BOTO, *_PROXIES, *map(str.lower, _PROXIES))):
         return boto.Boto(boto.connect("dynamodb"))
     return _of_environment(runtime, environ) or _of_session(runtime)
 
 
 def _of_environment(runtime: Runtime, environ: Mapping[str, str]) -> Client | None:
+    """None where files may say more: outside Lambda, without an endpoint."""
     access_key, secret_key = environ.get("AWS_ACCESS_KEY_ID"), environ.get("AWS_SECRET_ACCESS_KEY")
-    region = environ.get("AWS_DEFAULT_REGION") or environ.get("AWS_REGION")
+    is_in_lambda = "AWS_LAMBDA_FUNCTION_NAME" in environ
+    region = environ.get("AWS_DEFAULT_REGION") or (environ.get("AWS_REGION") if is_in_lambda else None)
     if not access_key or not secret_key or not region or any(name in environ for name in _OF_PROFILES):
         return None
     endpoint = environ.get("AWS_ENDPOINT_URL_DYNAMODB") or environ.get("AWS_ENDPOINT_URL")
-    if not endpoint and not _COMMON_REGION.fullmatch(region):
+    if not endpoint and not (is_in_lambda and _COMMON_REGION.fullmatch(region)):
         return None
-    token = environ.get("AWS_SESSION_TOKEN") or None
-    found = Credentials(access_key, secret_key, token)
+    token = environ.get("AWS_SESSION_TOKEN", "").strip() or None
+    found = Credentials(access_key.strip(), secret_key.strip(), token)
     trust = environ.get("AWS_CA_BUNDLE")
     return _own(endpoint or f"https://dynamodb.{region}.amazonaws.com", region, lambda: found, runtime, trust)
 
@@ -81,7 +83,10 @@ def _of_session(runtime: Runtime) -> Client:
         return boto.Boto(client)
 
     def credentials() -> Credentials:
-        frozen = boto.translated(provider.get_frozen_credentials)
+        try:
+            frozen = boto.translated(provider.get_frozen_credentials)
+        except NoAnswer as error:  # of who renews them
+            raise NeverSent(str(error)) from error
         return Credentials(str(frozen.access_key), str(frozen.secret_key), frozen.token)
 
     return _own(client.meta.endpoint_url, client.meta.region_name, credentials, runtime, setting("ca_bundle"))
@@ -91,7 +96,7 @@ def _own(
     endpoint: str, region: str, credentials: Callable[[], Credentials], runtime: Runtime, trust: str | None
 ) -> Client:
     parts = urlsplit(endpoint)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_address(parts):
         raise ValueError(f"the endpoint of DynamoDB must be http:// or https:// and a host; it is {endpoint!r}")
     if parts.path.strip("/"):
         return boto.Boto(boto.connect("dynamodb"))
@@ -99,18 +104,29 @@ def _own(
     return OwnClient(connections, Signer(connections.host, region, credentials), runtime.now)
 
 
+def _is_address(parts: SplitResult) -> bool:
+    try:
+        port = parts.port
+    except ValueError:
+        return False
+    is_bare = not (parts.query or parts.fragment or parts.username)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and is_bare
+
+
 def _content(status: int, body: bytes) -> Any:
     try:
         content = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        if status < 300:
-            raise NoAnswer("an answer that is not JSON") from error
-        content = {}
-    if status < 300:
+    except orjson.JSONDecodeError:
+        content = None
+    is_object = isinstance(content, dict)
+    if status < 300 and is_object:
         return content
+    if status < 300:
+        raise NoAnswer("an answer that is not JSON, or no object")
+    content = content if is_object else {}
     code = str(content.get("__type", status)).rpartition("#")[2]
     message = content.get("message") or content.get("Message") or ""
-    raise Failed(code, message, status, content.get("Item"), content.get("CancellationReasons", []))
+    raise Failed(code, message, status, content.get("Item"), content.get("CancellationReasons") or [])
 
 
 def _in_base64(value: Any) -> str:

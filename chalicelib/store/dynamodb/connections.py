@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from chalicelib.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, SECOND_MS
+from chalicelib.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, QUEUES_MAX, SECOND_MS
 from chalicelib.store.dynamodb.trouble import KeptConnectionClosed, NeverSent, NoAnswer
 from chalicelib.store.dynamodb.trying import Trying
 
-KEPT_MAX = 64
-"""Connections that wait for a request."""
+KEPT_MAX = QUEUES_MAX
+"""Connections that wait for a request. A call sends at most one request for each queue side by side, and some more."""
 HEAD_BYTES_MAX = 64 * KIB
 BODY_BYTES_MAX = 32 * MIB
 """An answer of DynamoDB has at most 16 MiB, and its bytes take a third more in base64."""
@@ -44,21 +44,22 @@ class Connections:
         is_safe = parts.scheme == "https"
         self.host = parts.netloc.rpartition("@")[2]
         self._address = (parts.hostname or "", parts.port or (_HTTPS_PORT if is_safe else _HTTP_PORT))
-        self._tls = ssl.create_default_context(cafile=trust) if is_safe else None
+        self._tls = _trusting(trust) if is_safe else None
         self._session: ssl.SSLSession | None = None
         self._uptime = uptime
         self._idle: deque[socket.socket] = deque()
         weakref.finalize(self, _close_all, self._idle)
 
     def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
-        """Sends `POST /`, and then reads the answer; together they take at most this time. Raises NeverSent, NoAnswer.
-        Whoever gives up early closes the connection."""
+        """Sends `POST /`, and then reads the answer; together they take at most this time, but for a look-up of the
+        host and several addresses of it. An answer that is there is read even after that time, since other requests of
+        the call may have taken it. Raises NeverSent, NoAnswer. Whoever gives up early closes the connection."""
         until_ms = self._uptime() + timeout_ms
         kept = self._taken()
         connection = kept or self._opened(min(timeout_ms, CONNECT_TIMEOUT_MS))
         answer = _Incoming(connection, until_ms, self._uptime)
         try:
-            connection.settimeout(timeout_ms / SECOND_MS)
+            connection.settimeout(max(1, until_ms - self._uptime()) / SECOND_MS)
             connection.sendall(_REQUEST % (headers.encode(), len(body), body))
             yield 0
             read = answer.read()
@@ -142,14 +143,21 @@ class _Incoming:
         return Answer(_status(head), body)
 
     def _receive(self) -> None:
-        left_ms = self._until_ms - self._uptime()
-        if left_ms <= 0:
-            raise TimeoutError("timed out")
-        self._connection.settimeout(left_ms / SECOND_MS)
-        received = self._connection.recv(_RECEIVED_BYTES)
+        self._connection.settimeout(max(0, self._until_ms - self._uptime()) / SECOND_MS)
+        try:
+            received = self._connection.recv(_RECEIVED_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            raise TimeoutError("timed out") from None
         if not received:
             raise ConnectionError("the server closed the connection")
         self._data += received
+
+
+def _trusting(trust: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=trust)
+    except OSError as error:
+        raise ValueError(f"the certificates that AWS_CA_BUNDLE names cannot be read: {trust!r}: {error}") from error
 
 
 def _status(head: bytes) -> int:

@@ -105,6 +105,9 @@ class Requests:
                 answer = yield from request(patience.try_ms())
                 charge(_units(answer))
                 return answer
+            except GeneratorExit:  # another request of the call failed
+                in_doubt()
+                raise
             except Trouble as error:
                 trouble = error
             if reason := _lasting(trouble):
@@ -114,13 +117,12 @@ class Requests:
             if not _is_surely_unapplied(trouble):
                 may_have_landed = True
                 in_doubt()
-            is_repeat = True
-            if isinstance(trouble, KeptConnectionClosed):
-                continue
+            is_at_once = isinstance(trouble, KeptConnectionClosed) and not is_repeat
             try:
-                yield from patience.wait(may_have_landed)
+                yield from patience.wait(may_have_landed, is_at_once)
             except TimeoutError:
                 raise _unavailable(_late(str(trouble)), may_have_landed) from trouble
+            is_repeat = True
 
     def until_taken(self, request: Callable[[Any], Trying[Any]], asked: Any) -> Trying[None]:
         """Sends a batch, and again the requests that DynamoDB left unprocessed, until none are left."""
@@ -147,11 +149,11 @@ class _Patience:
         left_ms = self._give_up_in_doubt_at - self._runtime.uptime()
         return min(max(left_ms, HOP_MS_MIN), READ_TIMEOUT_MS)
 
-    def wait(self, in_doubt: bool = False) -> Trying[None]:
+    def wait(self, in_doubt: bool = False, is_at_once: bool = False) -> Trying[None]:
         """Raises TimeoutError if no time is left, before or after waiting. A process may be stopped while it waits, and
         must not repeat a write after its call has ended."""
         until_ms = self._give_up_in_doubt_at if in_doubt else self._give_up_at
-        wait_ms = self._runtime.choice(range(1, self._pause_ms + 1))
+        wait_ms = 0 if is_at_once else self._runtime.choice(range(1, self._pause_ms + 1))
         if self._runtime.uptime() + wait_ms > until_ms:
             raise TimeoutError
         yield wait_ms
@@ -162,7 +164,7 @@ class _Patience:
 
 def _units(answer: Any) -> float:
     """What DynamoDB says that the request consumed; S3 says nothing."""
-    consumed = answer.get("ConsumedCapacity", {}) if isinstance(answer, dict) else {}
+    consumed = (answer.get("ConsumedCapacity") or {}) if isinstance(answer, dict) else {}
     parts = consumed if isinstance(consumed, list) else [consumed]
     return float(sum(part.get("CapacityUnits", 0) for part in parts))
 
