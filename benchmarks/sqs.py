@@ -88,7 +88,8 @@ class SqsCalls:
                 messages = _received(ask, self._replies)
                 for message in messages:
                     correlation_id, _, body = message["Body"].partition(" ")
-                    self._waiting.pop(correlation_id).put(body)
+                    if heard := self._waiting.pop(correlation_id, None):  # a message may come twice
+                        heard.put(body)
                 _delete(ask, self._replies, messages)
 
 
