@@ -294,6 +294,8 @@ class History:
     """How long a dedup id is valid."""
     retention_ms: int = 0
     """How long messages last; 0: longer than the history."""
+    expired_kept_ms: int = 0
+    """How long what has expired surely stays."""
     looks: list[Look] = field(default_factory=list)
     drained_ms: dict[str, int] = field(default_factory=dict)
     """Group -> when the drain had ended."""

@@ -43,16 +43,16 @@ def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
 
 
 def a_repeated_attempt_gets_the_same_messages(
-    history: History, spent_ms: Callable[[Place], int], skew_ms: int
+    history: History, gone_ms: Callable[[Place], int], skew_ms: int
 ) -> Iterator[str]:
     """A repeat with an `attempt_id` gets all messages that the first call took and still holds, and no others. Two
-    calls at once may have taken from two queues; messages that have lost their payloads, or whose own time to live is
-    over, do not return. `spent_ms`: the earliest that it can be."""
+    calls at once may have taken from two queues; messages that have lost their payloads, whose own time to live is
+    over, or that are removed, do not return. `gone_ms`: the earliest that one of the latter two can be."""
     attempts: dict[tuple[str, str], list[Attempted]] = defaultdict(list)
     for attempt in history.attempts:
         attempts[attempt.group, attempt.attempt_id].append(attempt)
     lost = {delivered.receipt for delivered in history.delivered if delivered.place in history.lost}
-    ends = {delivered.receipt: min(delivered.until_ms, spent_ms(delivered.place)) for delivered in history.delivered}
+    ends = {delivered.receipt: min(delivered.until_ms, gone_ms(delivered.place)) for delivered in history.delivered}
     places = {delivered.receipt: delivered.place for delivered in history.delivered}
     renewed = {settled.new_receipt for settled in history.settled}
     shown = {settled.receipt: settled.began_ms for settled in history.settled}
@@ -67,7 +67,7 @@ def a_repeated_attempt_gets_the_same_messages(
             )
             if is_reset or not held or second.began_ms < first.at_ms:
                 continue
-            over = {place for place in {*history.log, *places.values()} if spent_ms(place) <= first.at_ms + skew_ms}
+            over = {place for place in {*history.log, *places.values()} if gone_ms(place) <= first.at_ms + skew_ms}
             unseen = {receipt for receipt in second.receipts if _may_be_unseen(history, group, places[receipt], over)}
             known = {*first.receipts, *renewed, *unseen}
             if held - lost - set(second.receipts) or set(second.receipts) - known:

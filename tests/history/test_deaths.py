@@ -69,6 +69,15 @@ def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wr
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
 
 
+@pytest.mark.parametrize(("expired_kept_ms", "is_wrong"), [(100, False), (10_000, True)])
+def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong: bool) -> None:
+    """It was a retry, which is delivered though it has expired, until it is removed: seed 23001068 of a run."""
+    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, [], 0)]
+    judged = history(delivered("r", 200, 5_000 + 2 * SKEW_MS), attempts=attempts)
+    judged.retention_ms, judged.expired_kept_ms = 150, expired_kept_ms
+    assert ("a_repeated_attempt_gets_the_same_messages" in broken(judged)) == is_wrong
+
+
 @pytest.mark.parametrize(("ordered", "wrong"), [(True, 0), (False, 1)])
 def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered: bool, wrong: int) -> None:
     """The first call could not settle it, or did not hear that it had: seed 20046231 of a run."""

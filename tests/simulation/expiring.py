@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 RETENTION_MS = 60_000
 
-_KEPT_MS = 8_000
+KEPT_MS = 8_000
 """Expired messages stay longer than any call, late write or stale read of the simulation lasts."""
 
 _TRIMMED_EVERY_MS = 1_000
@@ -41,8 +41,8 @@ CONSUMERS_LULL = 50
 @contextmanager
 def short_lives() -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", _KEPT_MS))
-        stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=_KEPT_MS, HOUR_MS=_BELIEVED_MS))
+        stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", KEPT_MS))
+        stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=KEPT_MS, HOUR_MS=_BELIEVED_MS))
         stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
         stack.enter_context(patch.object(sweeps, "TRIMMED_EVERY_MS", _TRIMMED_EVERY_MS))
         yield

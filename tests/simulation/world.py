@@ -30,7 +30,7 @@ from tests.simulation import pushing
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.cursors import remember
-from tests.simulation.expiring import Archivist, Trimmer, short_lives
+from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
@@ -65,7 +65,9 @@ class World:
         self._scheduler = Scheduler(self._random)
         self._store = PastStore(self._scheduler)
         self._busy = 0
-        self.history = History(dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms)
+        self.history = History(
+            dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
+        )
         self.history.are_all_answered = self._plan.faults.are_harmless
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
