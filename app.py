@@ -14,6 +14,7 @@ app = application()
 
 
 def _open_memory(keeps_blobs: bool) -> Store:
+    """For `chalice local`; `make run` has its own, which knows DATA."""
     from local.memory.store import MemoryStore  # which is not deployed
 
     return MemoryStore(keeps_blobs)

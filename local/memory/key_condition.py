@@ -9,6 +9,9 @@ from typing import NamedTuple
 HIGHEST = "\U0010ffff"
 """No sort key is behind it."""
 
+PARENTHESES_MAX = 20
+"""Nested as they may be, they are read one within the other; two terms need few."""
+
 _TOKEN = re.compile(r"\s*(#?\w+|:\w+|<=|>=|<>|[<>=(),])")
 _NO_BETWEEN = ("=", "<=", "<", ">=", ">")
 
@@ -64,6 +67,8 @@ class _Reader:
         self.rest = _TOKEN.findall(expression)
         if "".join(self.rest) != re.sub(r"\s", "", expression):
             raise Unreadable(f"{expression!r} cannot be read")
+        if self.rest.count("(") > PARENTHESES_MAX:
+            raise Unreadable(f"it has more than {PARENTHESES_MAX} parentheses")
         self._names, self._values = names, values
 
     def terms(self) -> list[_Term]:

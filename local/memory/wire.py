@@ -21,7 +21,9 @@ PAGE_BYTES_MAX = 1 << 20
 BATCH_BYTES_MAX = 16 << 20
 BATCH_KEYS_MAX = 100
 SEGMENTS_MAX = 1_000_000
-"""All four are DynamoDB's."""
+LIMIT_MAX = 2**31 - 1
+EXPRESSION_CHARS_MAX = 4_096
+"""All of these are DynamoDB's."""
 ITEMS_AT_ONCE = 100
 """Read under one lock of the store, so that other requests are not kept waiting."""
 
@@ -92,6 +94,10 @@ class Wire:
         expression, forward = given.get("KeyConditionExpression"), given.get("ScanIndexForward")
         if not isinstance(expression, str) or not isinstance(names, dict) or not isinstance(values, dict):
             raise Refusal("a Query needs a KeyConditionExpression, its names and values as maps")
+        if len(expression) > EXPRESSION_CHARS_MAX:
+            raise Refusal(f"KeyConditionExpression must have at most {EXPRESSION_CHARS_MAX} characters")
+        if odd := [name for name in names.values() if not isinstance(name, str)]:
+            raise Refusal(f"ExpressionAttributeNames must be strings; one is {odd[0]!r}")
         if not isinstance(forward, bool | None):
             raise Refusal(f"ScanIndexForward must be true or false; it is {forward!r}")
         texts = {name: _text(name, value) for name, value in values.items()}
@@ -117,7 +123,9 @@ class Wire:
         [[table, asked]] = tables.items()
         self._demand_table(table)
         _demand_known("BatchGetItem", asked, {"Keys", "ConsistentRead"})
-        keys = [_key("Keys", key) for key in asked.get("Keys") or ()]
+        if not isinstance(asked.get("Keys"), list):
+            raise Refusal(f"Keys must be a list; it is {asked.get('Keys')!r}")
+        keys = [_key("Keys", key) for key in asked["Keys"]]
         if not 1 <= len(set(keys)) == len(keys) <= BATCH_KEYS_MAX:
             raise Refusal(f"Keys must be 1 to {BATCH_KEYS_MAX} different keys; they are {len(keys)}")
         found, rest = self._until_full(keys)
@@ -170,7 +178,7 @@ class Wire:
 
     def _page(self, given: Json, items: Iterator[Item]) -> Json:
         """As many items as a page has room for. A page that ends early says where."""
-        limit, chosen = _number(given, "Limit", 1), given.get("Select", "ALL_ATTRIBUTES")
+        limit, chosen = _number(given, "Limit", 1, LIMIT_MAX), given.get("Select", "ALL_ATTRIBUTES")
         if chosen not in ("ALL_ATTRIBUTES", "COUNT"):
             raise Refusal(f"Select must be ALL_ATTRIBUTES or COUNT here; it is {chosen!r}")
         page: list[Item] = []
@@ -211,13 +219,12 @@ def _demand_known(operation: str, given: Any, known: set[str]) -> Json:
     return given
 
 
-def _number(given: Json, name: str, least: int, most: int | None = None) -> int | None:
+def _number(given: Json, name: str, least: int, most: int) -> int | None:
     value = given.get(name)
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < least or (most is not None and value > most):
-        bound = f"from {least} to {most}" if most is not None else f"of at least {least}"
-        raise Refusal(f"{name} must be a number {bound}; it is {value!r}")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise Refusal(f"{name} must be a number from {least} to {most}; it is {value!r}")
     return value
 
 

@@ -178,7 +178,8 @@ PK = {"KeyConditionExpression": "pk = :a", "ExpressionAttributeValues": {":a": {
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Scan", {"FilterExpression": "n > :n"}, "not carried out with FilterExpression"),
     ("Scan", {"Select": "SPECIFIC_ATTRIBUTES"}, "Select must be"),
-    ("Scan", {"Limit": 0}, "Limit must be a number of at least 1; it is 0"),
+    ("Scan", {"Limit": 0}, "Limit must be a number from 1 to 2147483647; it is 0"),
+    ("Scan", {"Limit": 2**63}, "Limit must be a number from 1 to 2147483647; it is 9223372036854775808"),
     ("Scan", {"Limit": True}, "Limit must be a number"),
     ("Scan", {"Segment": 1}, "Segment and TotalSegments"),
     ("Scan", {"Segment": 2, "TotalSegments": 2}, "Segment must be less"),
@@ -196,6 +197,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Query", {**PK, "KeyConditionExpression": "pk ="}, "ends too early"),
     ("Query", {**PK, "KeyConditionExpression": "pk <> :a"}, "'<>' is not an operator"),
     ("Query", {**PK, "ExpressionAttributeValues": {":a": {"N": "1"}}}, ":a must be a string"),
+    ("Query", {**PK, "ExpressionAttributeNames": {"#p": {}}}, "ExpressionAttributeNames must be strings"),
+    ("Query", {**PK, "KeyConditionExpression": "(" * 5_000}, "at most 4096 characters"),
+    ("Query", {**PK, "KeyConditionExpression": "(" * 4_000}, "more than 20 parentheses"),
     ("Query", {**PK, "ScanIndexForward": "no"}, "ScanIndexForward must be"),
     ("Query", {**PK, "ExclusiveStartKey": {**ONE, "pk": {"S": "b"}}}, "of another partition"),
     ("GetItem", {"Key": {"pk": {"S": "a"}, "sk": {"N": "1"}}}, "Key must be a string"),
@@ -203,7 +207,9 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("BatchGetItem", {"RequestItems": {}}, "must name one table"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": [ONE, ONE]}}}, "different keys"),
     ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": [ONE], "AttributesToGet": []}}}, "AttributesToGet"),
-    ("BatchGetItem", {"RequestItems": {TABLE: {}}}, "Keys must be 1 to 100"),
+    ("BatchGetItem", {"RequestItems": {TABLE: {}}}, "Keys must be a list; it is None"),
+    ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": 5}}}, "Keys must be a list; it is 5"),
+    ("BatchGetItem", {"RequestItems": {TABLE: {"Keys": []}}}, "Keys must be 1 to 100"),
     ("ListTables", {"ExclusiveStartTableName": 1}, "must be a string"),
 ]
 

@@ -83,7 +83,7 @@ class DynamoStore:
         try:
             self._one(self._requests.write(self._asking("TransactWriteItems", asked)))
         except Failed as failed:
-            for write, reason in zip(writes, failed.reasons, strict=False):
+            for write, reason in zip(writes, failed.reasons, strict=True) if failed.reasons else ():
                 if reason["Code"] == "ConditionalCheckFailed":
                     _landed(write, reason.get("Item"))
                     return
