@@ -10,7 +10,7 @@ from tests.support.clock import Clock
 from tests.support.instances import instance
 
 LEASES = 1_000
-ROUNDS = 15
+ROUNDS = 60
 CPU_RATIO_MAX = 3
 
 
