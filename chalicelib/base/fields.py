@@ -13,7 +13,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, ClassVar, NamedTuple, TypeVar, dataclass_transform
 
 from chalicelib.base.errors import InvalidField, InvalidJson, InvalidName, UnknownField
@@ -22,6 +22,9 @@ from chalicelib.base.records import mutable
 from chalicelib.base.schema import Schema
 
 T = TypeVar("T")
+
+_SHAPES_KEPT_MAX = 256
+"""Which fields a request, or a message of one, gives: most give the same as the one before."""
 
 
 class Label(NamedTuple):
@@ -126,12 +129,18 @@ def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
         known = ", ".join(declared) or "none"
         raise UnknownField(f"{label.inside(unknown)} is not known here; known are: {known}")
     values = {}
-    for name, (schema, parse, is_required) in declared.items():
+    for name, (schema, parse, is_required) in _expected(kind, tuple(data)):
         value = data.get(name)
         if value is not None or is_required:
             at = label.inside(name)
             values[name] = parse(value, at) if parse else check(schema, value, at)
     return values
+
+
+@lru_cache(_SHAPES_KEPT_MAX)
+def _expected(kind: type, names: tuple[str, ...]) -> list[tuple[str, Declaration]]:
+    """Of the declared fields, in their order, those with these names and those that are required."""
+    return [(name, field) for name, field in declarations(kind).items() if name in names or field.is_required]
 
 
 def check(schema: Schema, value: Any, label: Label) -> Any:
@@ -200,6 +209,8 @@ _WANTED: dict[str, Callable[[Schema, Any], str | None]] = {
 
 def encodable(text: str) -> bool:
     """Whether UTF-8 can encode it: JSON can spell half a surrogate pair, text cannot hold one."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:

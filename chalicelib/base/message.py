@@ -51,9 +51,10 @@ class Message:
 
     def lives_ms(self, stored_at_ms: int) -> int | None:
         """How long it is delivered if it is stored then. None: as long as it is retained."""
-        own = [] if self.ttl_ms is None else [self.ttl_ms]
-        until = [] if self.reply_by_ms is None else [self.reply_by_ms - stored_at_ms]
-        return min(own + until, default=None)
+        if self.reply_by_ms is None:
+            return self.ttl_ms
+        until_ms = self.reply_by_ms - stored_at_ms
+        return until_ms if self.ttl_ms is None else min(self.ttl_ms, until_ms)
 
     def content(self) -> dict[str, Any]:
         """The producer's fields as JSON has them, all four of them."""

@@ -1,7 +1,8 @@
 """The key with which the service signs texts that clients give back, receipts and correlation ids, and how it does so.
 
-A signed text is its content and 16 bytes of HMAC-SHA256, in URL-safe base64. Each kind of text has a domain, which is
-signed too: a text of one kind is never taken for one of another.
+A signed text is its content and 16 bytes of keyed BLAKE2b (RFC 7693), in URL-safe base64: a pop signs up to a hundred,
+and an HMAC takes four times as long. Each kind of text has a domain, from which its key is derived: a text of one kind
+is never taken for one of another.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from chalicelib.base import base64url
 from chalicelib.base.cache import BoundedCache
@@ -20,6 +22,8 @@ from chalicelib.table.writes import Absent, Set, Write
 _SIGNATURE_BYTES = 16
 _KEY_BYTES = 32
 _NAME_BYTES = 8
+_DERIVED_KEPT_MAX = 64
+"""Derived keys cached by one instance: one for each kind of text and each key that is accepted."""
 
 
 Configured = bytes | Callable[[], Sequence[bytes]] | None
@@ -97,9 +101,22 @@ def checked(domain: bytes, text: str, *keys: bytes) -> bytes | None:
     if raw is None:
         return None
     content, signature = raw[:-_SIGNATURE_BYTES], raw[-_SIGNATURE_BYTES:]
-    is_signed = any(hmac.compare_digest(signature, _signature(domain, content, key)) for key in keys)
-    return content if is_signed else None
+    for sign in (_signature, _former_signature):
+        for key in keys:
+            if hmac.compare_digest(signature, sign(domain, content, key)):
+                return content
+    return None
 
 
 def _signature(domain: bytes, content: bytes, key: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_SIGNATURE_BYTES, key=_key_of(domain, key)).digest()
+
+
+@lru_cache(_DERIVED_KEPT_MAX)
+def _key_of(domain: bytes, key: bytes) -> bytes:
+    return derived(key, b"texts", domain)
+
+
+def _former_signature(domain: bytes, content: bytes, key: bytes) -> bytes:
+    """As instances sign that this release replaces: what they gave out is accepted while leases and requests last."""
     return derived(key, domain, content)[:_SIGNATURE_BYTES]

@@ -88,9 +88,8 @@ class Deliverer:
         has_missing = bool(missing) and self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
         if view.group.ordered and not has_missing:
             present = _before(present, missing)
-        return [
-            _delivery(message, leases[message.offset], receipts[message.offset]) for message in present
-        ], has_missing
+        own = ((message, leases[message.offset], receipts[message.offset]) for message in present)
+        return [Delivery(stored, lease.attempt, lease.deadline, receipt) for stored, lease, receipt in own], has_missing
 
     def _half_time(self, claimed: Claimed) -> int:
         """The deadline for reading the messages: an expired lease cannot be given back."""
@@ -161,10 +160,6 @@ class Deliverer:
         first = Receipt(view.topic.id, view.group.id, *place, *about)
         offsets = lease.owed_offsets
         return dict(zip(offsets, self._receipts.sign_each(first, offsets), strict=True))
-
-
-def _delivery(stored: Stored, lease: Lease, receipt: str) -> Delivery:
-    return Delivery(stored, lease.attempt, lease.deadline, receipt)
 
 
 def _offsets(stored: Sequence[Stored]) -> set[int]:

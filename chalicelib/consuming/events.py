@@ -1,4 +1,4 @@
-"""What happens to messages on their way: counted for operators, and in a topic with `trace` noted beside the messages.
+"""What happens to messages on their way: in a topic with `trace` it is noted beside the messages.
 
 A note is written after what it tells of, under a key of its own, and only `reading.trace` reads it. So it cannot fail,
 undo or repeat what it tells of: a store in trouble, or a call that dies, leaves a gap in the trace and nothing else.
@@ -76,9 +76,7 @@ class Events:
         self._store, self._runtime = env.store, env.runtime
 
     def popped(self, topic: Topic, subjects: Sequence[Subject], consumer_id: str | None, until_ms: int) -> None:
-        """A pop has leased messages."""
-        count("popped", len(subjects), topic.name, subjects[0].group)
-        count("redelivered", sum(subject.attempt > 1 for subject in subjects), topic.name, subjects[0].group)
+        """A pop has leased messages of a topic with `trace`."""
         self._note(topic, "popped", subjects, until=until_ms, **({"by": consumer_id} if consumer_id else {}))
 
     def settled(
@@ -90,8 +88,8 @@ class Events:
         failed: Sequence[Failure],
         **about: Any,
     ) -> None:
-        """A call has carried out something by these receipts, besides those that failed. `about`: what the note says
-        further."""
+        """A call has carried out something by these receipts, besides those that failed: they are also counted for
+        operators. `about`: what the note says further."""
         lost = {failure.receipt for failure in failed}
         receipts = [receipt for batch in batches for text, receipt in batch.receipts if text not in lost]
         count(name, len(receipts), topic.name, group)

@@ -23,6 +23,7 @@ from chalicelib.consuming.throttle import Throttle
 from chalicelib.consuming.view import GroupView, QueueView, ViewReader
 from chalicelib.consuming.waiters import Waiter, Waiters
 from chalicelib.delays.decision import PROMOTED_MAX
+from chalicelib.telemetry.record import count
 
 PROMOTED_QUEUES_MAX = 4
 """In how many queues a pop promotes, one after another, while it finds nothing to take."""
@@ -163,13 +164,16 @@ class Popper:
         return Popped(is_limited=is_limited)
 
     def _tell(self, view: QueueView, deliveries: Sequence[Delivery]) -> None:
-        group, whose = view.group, view.cursor.consumer
+        topic, group, whose = view.topic, view.group, view.cursor.consumer
+        count("popped", len(deliveries), topic.name, group.name)
+        count("redelivered", sum(delivery.attempt > 1 for delivery in deliveries), topic.name, group.name)
+        if not topic.trace:
+            return
         subjects = [
             Subject(group.name, group.id, whose, view.queue, delivery.stored.offset, delivery.attempt)
             for delivery in deliveries
         ]
-        until_ms = deliveries[0].invisible_until_ms
-        self._settler.events.popped(view.topic, subjects, view.ask.consumer_id, until_ms)
+        self._settler.events.popped(topic, subjects, view.ask.consumer_id, deliveries[0].invisible_until_ms)
 
     def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be

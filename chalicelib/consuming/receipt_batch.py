@@ -130,10 +130,11 @@ class ReceiptBatch:
         if self.is_missing:
             return []
         by_token: dict[str, set[int]] = {}
+        leases = self.cursor.leases
         for _, receipt in self.receipts:
-            if self.standing(receipt) is Standing.OWED:
+            if receipt.token in leases and self.standing(receipt) is Standing.OWED:
                 by_token.setdefault(receipt.token, set()).add(receipt.index)
-        return [(self.cursor.leases[token], sorted(indexes)) for token, indexes in by_token.items()]
+        return [(leases[token], sorted(indexes)) for token, indexes in by_token.items()]
 
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked

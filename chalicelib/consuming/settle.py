@@ -24,7 +24,7 @@ from chalicelib.cursors.receipt import Receipt
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.store import raise_trouble
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, Refused
+from chalicelib.table.writes import Item, Refused
 from chalicelib.telemetry.record import count
 
 Planner = Callable[[ReceiptBatch], Plan]
@@ -148,24 +148,22 @@ class Settler:
 
     def open(self, topic: Topic, group_name: str, texts: Sequence[str]) -> tuple[list[ReceiptBatch], list[Failure]]:
         """Sorts receipts by cursor. Those that this service did not sign for this topic fail at once."""
-        by_key: dict[Key, list[tuple[str, Receipt]]] = {}
+        by_cursor: dict[tuple[str, int, str], list[tuple[str, Receipt]]] = {}
         failed: list[Failure] = []
-        signed = self._signed(topic, texts)
-        if any(receipt is None for _, receipt in signed):
+        receipts = self._receipts.read_each(texts, topic.id)
+        if not all(receipts):
             topic = self._catalogue.current_topic(topic.name)  # it may have been created again a moment ago
-            signed = self._signed(topic, texts)
-        for text, receipt in signed:
+            receipts = self._receipts.read_each(texts, topic.id)
+        for text, receipt in zip(texts, receipts, strict=True):
             if receipt is None:
                 failed.append(Failure(text, RECEIPT_INVALID))
                 continue
-            key = keys.cursor(topic.id, group_name, receipt.group_id, receipt.queue, receipt.consumer)
-            by_key.setdefault(key, []).append((text, receipt))
-        if not by_key:
+            place = (receipt.group_id, receipt.queue, receipt.consumer)
+            by_cursor.setdefault(place, []).append((text, receipt))
+        if not by_cursor:
             self._catalogue.group(topic, group_name)
-        return [ReceiptBatch.of(key, receipts, self._cache.get(key)) for key, receipts in by_key.items()], failed
-
-    def _signed(self, topic: Topic, texts: Sequence[str]) -> list[tuple[str, Receipt | None]]:
-        return [(text, self._receipts.read(text, topic.id)) for text in texts]
+        by_key = {keys.cursor(topic.id, group_name, *place): own for place, own in by_cursor.items()}
+        return [ReceiptBatch.of(key, own, self._cache.get(key)) for key, own in by_key.items()], failed
 
     def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.

@@ -9,7 +9,7 @@ to a request. Text with colons, signed as `catalogue.signing_key` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, signed
@@ -84,5 +84,10 @@ class Receipts:
 
     def read(self, text: str, topic_id: str) -> Receipt | None:
         """The receipt, or None if this service did not sign it for this topic."""
-        receipt = read(text, *self._key.accepted(topic_id))
-        return receipt if receipt and receipt.topic_id == topic_id else None
+        return self.read_each([text], topic_id)[0]
+
+    def read_each(self, texts: Sequence[str], topic_id: str) -> list[Receipt | None]:
+        """The same for each of these texts."""
+        accepted = self._key.accepted(topic_id)
+        receipts = [read(text, *accepted) for text in texts]
+        return [receipt if receipt and receipt.topic_id == topic_id else None for receipt in receipts]

@@ -58,10 +58,9 @@ class Payloads:
         messages: dict[bytes, list[Message]] = {}
         missing: list[Entry] = []
         for entry in entries:
-            kept = self._kept.get(entry.id)
             if entry.data is not None:
                 messages[entry.id] = _unpacked(entry, entry.data)
-            elif kept is not None:
+            elif (kept := self._kept.get(entry.id)) is not None:
                 messages[entry.id] = kept[1]
             else:
                 missing.append(entry)

@@ -233,7 +233,8 @@ def parse(data: object, topic: Topic, path: str, now: int, kind: type = NewMessa
     """One message of this kind. `path`: where in the request it stands."""
     label = Label(path)
     fields = given(NewMessage, data, label)
-    if refused := next((name for name in fields if name not in declarations(kind)), None):
+    if not fields.keys() <= declarations(kind).keys():
+        refused = next(name for name in fields if name not in declarations(kind))
         raise InvalidField(f"{label.inside(refused)} cannot be given here; it is {shown(fields[refused])}")
     place = place_of(fields, topic, label)
     return Sending(message_of(fields, path, label, _due(fields, label, now)), *place)

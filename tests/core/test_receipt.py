@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chalicelib.catalogue import signing_key
 from chalicelib.cursors.receipt import Receipt, read, sign
 
 KEY = b"0123456789abcdef"
@@ -74,6 +75,16 @@ def test_a_receipt_with_its_last_character_altered_is_nothing(length: int) -> No
 def test_a_receipt_with_something_added_is_nothing(length: int) -> None:
     text = sign(example(length), KEY)
     assert [tail for tail in ("=", "==", "A", "AA", "AAAA", "\n", " ", "====") if read(text + tail, KEY)] == []
+
+
+@given(RECEIPTS)
+def test_a_receipt_that_the_release_before_signed_is_read(receipt: Receipt) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(signing_key, "_signature", signing_key._former_signature)
+        former = sign(receipt, KEY)
+    assert former != sign(receipt, KEY)
+    assert read(former, KEY) == receipt
+    assert read(former, b"another key than that") is None
 
 
 def test_a_receipt_of_another_version_is_nothing() -> None:

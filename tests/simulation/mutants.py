@@ -317,10 +317,12 @@ def receipts_without_a_group() -> Any:
 
     def opened(self: Any, topic: Any, group: str, texts: Any) -> Any:
         own = self._catalogue.group(topic, group).id
-        read = self._receipts.read
-        with patch.object(
-            self._receipts, "read", lambda *args: (it := read(*args)) and dataclasses.replace(it, group_id=own)
-        ):
+        read_each = self._receipts.read_each
+
+        def read(*args: Any) -> list[Any]:
+            return [found and dataclasses.replace(found, group_id=own) for found in read_each(*args)]
+
+        with patch.object(self._receipts, "read_each", read):
             return true(self, topic, group, texts)
 
     return patch.object(settle.Settler, "open", opened)
