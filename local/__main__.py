@@ -12,7 +12,8 @@ from errno import EADDRINUSE
 import app  # noqa: F401 - hooks are registered there
 from chalicelib import wiring
 from local import endpoint, pushing, server, sweeping
-from local.connections import HOST, Server
+from local.connection import HOST
+from local.connections import Server
 from local.endpoint import Endpoint
 from local.store import answering, open_store
 from local.unstartable import Unstartable

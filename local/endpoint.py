@@ -9,7 +9,8 @@ import threading
 import traceback
 from collections.abc import Callable
 
-from local.connections import HOST, HasHungUp, Server
+from local.connection import HOST, HasHungUp
+from local.connections import Server
 from local.request import Answer, Head
 
 REQUEST_BYTES_MAX = 1 << 20

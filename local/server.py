@@ -6,31 +6,75 @@ import re
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
+from chalicelib import wiring
+from chalicelib.api import OPERATIONS
+from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
+from chalicelib.base.fields import defaults
 from chalicelib.protocols.http.respond import Request, respond
-from local.connections import HasHungUp, Server
+from chalicelib.protocols.http.routes import operations_at
+from local.connection import HasHungUp, Pace
+from local.connections import Server
+from local.memory.store import MemoryStore
 from local.request import Answer, Head
+
+BODY_BYTES_AT_ONCE_MAX = 64 * 1024
+"""A larger request takes so long that others had rather not wait for it."""
+
+
+_WAITS = {
+    operation.name: defaults(operation.request)["wait_ms"]
+    for operation in OPERATIONS.values()
+    if operation.request and "wait_ms" in defaults(operation.request)
+}
+"""The operations that may wait for messages -> how long if it is not given; None: it depends."""
 
 
 def listen(port: int, is_logging: bool) -> Server:
     """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
-    return Server(port, carry_out, is_poll=is_poll, is_logging=is_logging)
+    return Server(port, carry_out, pace=pace, is_logging=is_logging)
 
 
-def is_poll(head: Head) -> bool:
-    """Whether the request may wait for messages."""
-    return head.target.partition("?")[0].endswith("/pop")
+def pace(head: Head, body: bytes | None) -> Pace:
+    """A store in memory answers without waiting, unless the request is to wait for messages. Rare requests may read
+    a lot of it, and keep no others waiting."""
+    match = operations_at(_split(head.target)[0])
+    operation = match and match[0].get(head.method)
+    if not operation:
+        return Pace.SOON
+    if _may_wait(operation, body or b""):
+        return Pace.LONG
+    is_small = operation.is_frequent and len(body or b"") <= BODY_BYTES_AT_ONCE_MAX
+    return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
+
+
+def _may_wait(operation: Operation, body: bytes) -> bool:
+    """JSON may spell a name with escapes."""
+    if operation.name not in _WAITS:
+        return False
+    return operation.method == "GET" or _WAITS[operation.name] != 0 or b"wait_ms" in body or b"\\" in body
+
+
+def _is_in_memory() -> bool:
+    """Hooks may wait for anything."""
+    service = wiring.api().service
+    hooks = service.producing.hooks
+    return isinstance(service.env.store, MemoryStore) and not (hooks.before or hooks.after)
 
 
 def carry_out(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
-    headers = {name: ", ".join(head.headers.get_all(name, [])) for name in head.headers}
     with deadline.caller(has_hung_up):
-        response = respond(request_of(head.method, head.target, headers, body))
+        response = respond(request_of(head.method, head.target, head.headers, body))
     return Answer(response.status, response.headers, response.text.encode())
 
 
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
-    """HTTP allows the target to begin with the host."""
+    """`headers`: by their names in lower case."""
+    path, query = _split(target)
+    return Request(method, path, parse_qsl(query, keep_blank_values=True) if query else [], headers, body or b"")
+
+
+def _split(target: str) -> tuple[str, str]:
+    """Path and query. HTTP allows the target to begin with the host."""
     path, _, query = re.sub("^https?://[^/?]*", "", target, flags=re.IGNORECASE).partition("?")
-    by_name = {name.lower(): value for name, value in headers.items()}
-    return Request(method, path, parse_qsl(query, keep_blank_values=True), by_name, body or b"")
+    return path, query

@@ -9,11 +9,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from local import connections
-from local.connections import HasHungUp, Server
+from chalicelib import wiring
+from chalicelib.api import Api
+from chalicelib.base.runtime import system
+from chalicelib.service import Service
+from local import connection as connection_module
+from local import connections, server
+from local.connection import HasHungUp, Pace
+from local.connections import Server
+from local.memory.store import MemoryStore
 from local.request import Answer, Head
 from tests.local.serving import Running, running
 
@@ -73,14 +81,15 @@ class Office:
     """Carries out requests: `/held` ones wait until `doors` is open."""
 
     def __init__(self) -> None:
+        self.carried_out: list[tuple[str, str]] = []
         self.doors = threading.Event()
         self.held = threading.Semaphore(0)
         self._ends = ExitStack()
 
     def serve(self) -> int:
         """Opens the office. The port."""
-        server = Server(0, self, is_poll=lambda head: head.target == "/held/poll")
-        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        server = Server(0, self, pace=pace)
+        serving = threading.Thread(target=server.serve_forever, name="decant-server", daemon=True)
         serving.start()
         for end in (server.server_close, serving.join, server.shutdown):
             self._ends.callback(end)
@@ -91,10 +100,17 @@ class Office:
         self._ends.close()
 
     def __call__(self, head: Head, _body: bytes | None, _has_hung_up: HasHungUp) -> Answer:
+        self.carried_out.append((head.target, threading.current_thread().name))
         if head.target.startswith("/held"):
             self.held.release()
             assert self.doors.wait(20)
         return Answer(200, {}, head.target.encode())
+
+
+def pace(head: Head, _body: bytes | None) -> Pace:
+    if head.target.endswith("/at-once"):
+        return Pace.AT_ONCE
+    return Pace.LONG if head.target == "/held/poll" else Pace.SOON
 
 
 @pytest.fixture
@@ -128,6 +144,25 @@ def test_polls_that_wait_keep_no_other_request_waiting(office: Office, monkeypat
         assert [answer(poll) for poll in polls] == [b"/held/poll"] * 5
 
 
+def test_a_request_that_waits_for_nothing_is_not_handed_over(office: Office) -> None:
+    port = office.serve()
+    for target, threads in ((b"/at-once", "decant-server"), (b"/other", "decant-request")):
+        with asked(port, target) as connection:
+            assert answer(connection) == target
+        assert office.carried_out[-1][1].startswith(threads)
+
+
+def test_requests_sent_ahead_let_other_connections_have_their_turn(office: Office) -> None:
+    port = office.serve()
+    with asked(port, b"/held/at-once") as ahead:
+        assert office.held.acquire(timeout=20)
+        ahead.sendall(GET % b"/at-once" * 100)
+        with asked(port, b"/other/at-once") as other:
+            office.doors.set()
+            assert answer(other) == b"/other/at-once"
+    assert ("/other/at-once", "decant-server") in office.carried_out[:20]
+
+
 def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "OTHERS_MAX", 1)
     port = office.serve()
@@ -148,14 +183,14 @@ def test_a_body_that_does_not_come_holds_no_thread(office: Office, monkeypatch: 
 def test_a_connection_that_stops_in_its_request_is_closed_in_time(
     office: Office, monkeypatch: pytest.MonkeyPatch, limit: str, says: bytes
 ) -> None:
-    monkeypatch.setattr(connections, limit, 0.05)
+    monkeypatch.setattr(connection_module, limit, 0.05)
     with socket.create_connection(("127.0.0.1", office.serve()), timeout=20) as connection:
         connection.sendall(says)
         assert connection.recv(1) == b""
 
 
 def test_a_client_that_does_not_read_its_answers_is_given_up(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 0.05)
     request = GET % (b"/" + b"a" * 60_000)
     connection = socket.create_connection(("127.0.0.1", office.serve()), timeout=20)
     with connection, pytest.raises(ConnectionError):
@@ -169,3 +204,55 @@ def test_a_defect_costs_its_own_connection_only(office: Office, capfd: pytest.Ca
         assert broken.recv(1) == b""
         assert answer(other) == b"/other"
     assert "decant: a connection failed" in capfd.readouterr().err
+
+
+# -- which requests may wait ------------------------------------------------------------------------------------------
+
+POP = "/topics/orders/groups/billing/pop"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """In memory."""
+    service = Service(MemoryStore(), system())
+    wiring.use(Api(service))
+    yield service
+    wiring.use(None)
+
+
+def pace_of(method: str, target: str, body: bytes | None) -> Pace:
+    return server.pace(Head("", method, target, {}, keeps=True), body)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "body", "pace"),
+    [
+        ("POST", "/topics/orders/messages", b"{}", Pace.AT_ONCE),
+        ("POST", "http://localhost/topics/orders/messages?a=b", None, Pace.AT_ONCE),
+        ("POST", "/topics/orders/messages", bytes(server.BODY_BYTES_AT_ONCE_MAX + 1), Pace.SOON),
+        ("POST", POP, b'{"max_messages": 10}', Pace.AT_ONCE),
+        ("POST", POP, b'{"wait_ms": 1}', Pace.LONG),
+        ("POST", POP, b'{"wait\\u005fms": 1}', Pace.LONG),
+        ("POST", "/topics/orders/requests", b"{}", Pace.LONG),
+        ("GET", "/requests/1?wait_ms=1", None, Pace.LONG),
+        ("POST", "/topics/orders/transactions/check", b'{"wait_ms": 1}', Pace.LONG),
+        ("PUT", "/topics/orders", b"{}", Pace.SOON),
+        ("GET", POP, None, Pace.SOON),
+        ("GET", "/nowhere", None, Pace.SOON),
+    ],
+)
+def test_only_frequent_small_requests_that_cannot_wait_keep_the_loop(
+    service: Service, method: str, target: str, body: bytes | None, pace: Pace
+) -> None:
+    assert pace_of(method, target, body) is pace
+
+
+def test_no_request_keeps_the_loop_where_a_hook_may_wait(service: Service) -> None:
+    service.producing.hooks.before.append(lambda *_: None)
+    assert pace_of("POST", POP, b"{}") is Pace.SOON
+
+
+def test_no_request_keeps_the_loop_where_the_store_may_wait(service: Service) -> None:
+    env = SimpleNamespace(store=object())
+    wiring.use(SimpleNamespace(service=SimpleNamespace(env=env, producing=service.producing)))  # type: ignore[arg-type]
+    assert pace_of("POST", POP, b"{}") is Pace.SOON

@@ -17,10 +17,11 @@ from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
-from local.connections import HasHungUp, Server
+from local.connection import HasHungUp, Pace
+from local.connections import Server
 from local.memory.store import MemoryStore
 from local.request import Answer, Head
-from local.server import carry_out, is_poll
+from local.server import carry_out, pace
 from tests.local.serving import Running
 
 POP = "/topics/%s/groups/billing/pop"
@@ -42,7 +43,7 @@ ended = threading.Semaphore(0)
 
 def watched(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
     answer = carry_out(head, body, has_hung_up)
-    if is_poll(head):
+    if pace(head, body) is Pace.LONG:
         ended.release()
     return answer
 
@@ -60,7 +61,7 @@ class WatchedBell:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Running]:
     wiring.use(Api(Service(MemoryStore(), replace(system(), make_bell=WatchedBell))))
-    listening = Server(0, watched, is_poll=is_poll)
+    listening = Server(0, watched, pace=pace)
     serving = threading.Thread(target=listening.serve_forever, daemon=True)
     serving.start()
     yield Running(None, f"http://127.0.0.1:{listening.port}")  # type: ignore[arg-type]

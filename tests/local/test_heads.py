@@ -5,11 +5,16 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 import pytest
 
+from chalicelib.base.errors import InvalidField
+from local.body import read_body
+from local.incoming import Incoming, Pause, Steps
+from local.request import understood
 from tests.local.serving import Running, endpoint_in, in_raw, running
 
 DELETION = b"DELETE /topics/kept HTTP/1.1\r\nHost: localhost\r\nX-More: 1\r\n\r\n"
@@ -124,3 +129,42 @@ def test_the_endpoint_of_the_store_answers_no_cut_request_either(server: Running
     assert b" 200 " in store.say(whole, ends=True)
     for size in range(1, len(whole)):
         assert store.say(whole[:size], ends=True) == b"", whole[:size]
+
+
+TALK = b"".join(
+    [
+        put("whole"),
+        b"GET /health HTTP/1.1\nHost: localhost\r\n\n",
+        b"PUT /topics/a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\n{}\r\n\r\n1\n \n0\r\nX: y\r\n\r\n",
+        b"GET /last HTTP/1.0\r\n\r\n",
+    ]
+)
+"""Requests one behind the other, with bodies of all kinds."""
+HEARD = [("/topics/whole", b'{"queues": 3}'), ("/health", None), ("/topics/a", b"{}\r\n "), ("/last", None)]
+
+
+def requests_in(incoming: Incoming, heard: list[tuple[str, bytes | None]]) -> Steps[None]:
+    while True:
+        head = understood((yield from incoming.head()))
+        body = yield from read_body(head.headers, incoming, 100, lambda: iter(()))  # type: ignore[arg-type,return-value]
+        heard.append((head.target, body))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 50, len(TALK)])
+def test_requests_are_the_same_in_whichever_pieces_they_come(size: int) -> None:
+    incoming, heard = Incoming(), list[tuple[str, bytes | None]]()
+    reading = requests_in(incoming, heard)
+    for start in range(0, len(TALK), size):
+        incoming.add(TALK[start : start + size])
+        assert next(reading) is Pause.INPUT
+    assert heard == HEARD
+    incoming.has_ended = True
+    with pytest.raises(EOFError):
+        next(reading)
+
+
+def test_a_value_of_blanks_is_no_work_for_minutes() -> None:
+    began = time.perf_counter()
+    with pytest.raises(InvalidField):
+        understood(b"GET / HTTP/1.1\r\na:" + b" " * 60_000 + b"\0\r\n\r\n")
+    assert time.perf_counter() - began < 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from urllib.parse import unquote
 
@@ -14,17 +15,22 @@ TEMPLATES = {
 }
 """Path template -> method -> operation."""
 
-_PARTS = {path: [None if part.startswith("{") else part for part in path.split("/")] for path in TEMPLATES}
-"""None stands for a name."""
+_SHAPES: dict[tuple[int, str | None], list[tuple[str, list[str | None]]]] = defaultdict(list)
+"""Number of parts, and the last one -> the templates of this kind, and their parts. None stands for a name."""
+for _path in TEMPLATES:
+    _parts = [None if part.startswith("{") else part for part in _path.split("/")]
+    _SHAPES[len(_parts), _parts[-1]].append((_path, _parts))
 
 
 def operations_at(path: str) -> tuple[Mapping[str, Operation], list[str]] | None:
     """The operations by their methods, and the names in the path. None: there is no such path. One with an extra slash
     is none: otherwise every resource would have aliases."""
     parts = path.split("/")
-    for template, known in _PARTS.items():
-        if len(parts) == len(known) and all(map(_fits, parts, known)):
-            return TEMPLATES[template], [unquote(part) for part, kind in zip(parts, known, strict=True) if kind is None]
+    for last in (parts[-1], None):
+        for template, known in _SHAPES.get((len(parts), last), ()):
+            if all(map(_fits, parts, known)):
+                names = [unquote(part) for part, kind in zip(parts, known, strict=True) if kind is None]
+                return TEMPLATES[template], names
     return None
 
 
