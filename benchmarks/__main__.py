@@ -17,12 +17,14 @@ from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.moves import moves
+from benchmarks.scale import QUICK as FEW
+from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
 from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale")
 
 ABOUT = """
 parts:
@@ -33,6 +35,7 @@ parts:
   lateness      (e) how late delayed messages arrive, and pops wake, over HTTP; needs the emulator
   moves         (g) how many files and functions a request walks through
   calls         (h) requests and replies, beside two queues of moto's SQS; needs the emulator and moto's server
+  scale         (i) beside many topics, groups, queues and messages; many writers and servers; needs the emulator
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -48,6 +51,7 @@ class Effort:
     entries: int
     wakes: int
     calls: int
+    sizes: Sizes
 
 
 FULL = Effort(
@@ -57,11 +61,18 @@ FULL = Effort(
     entries=40,
     wakes=10,
     calls=600,
+    sizes=Sizes(),
 )
 QUICK = Effort(
-    cycles=5, rounds=15, plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40), entries=5, wakes=2, calls=60
+    cycles=5,
+    rounds=15,
+    plan=Plan(20_000, singles=1_500, singles_seconds=5, pops=40),
+    entries=5,
+    wakes=2,
+    calls=60,
+    sizes=FEW,
 )
-"""Under a minute."""
+"""Some two minutes."""
 
 
 def main(arguments: list[str]) -> int:
@@ -84,18 +95,20 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measures what Decant costs and how fast it is. Takes some minutes.",
+        description="Measures what Decant costs and how fast it is. Takes a quarter of an hour.",
         epilog=ABOUT,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--quick", action="store_true", help="measure less of everything: under a minute, and rougher")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure less of everything: some two minutes, and rougher"
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="measure these parts only")
     return parser
 
 
 def _demand(chosen: list[str]) -> None:
     """What is missing is said before minutes have passed."""
-    if {"costs", "lateness", "calls"} & {*chosen}:
+    if {"costs", "lateness", "calls", "scale"} & {*chosen}:
         demand_emulator()
     if {"http", "calls"} & {*chosen}:
         demand_moto_server()
@@ -110,6 +123,7 @@ def _measure(chosen: list[str], effort: Effort) -> None:
         "lateness": lambda: lateness(effort.wakes),
         "moves": moves,
         "calls": lambda: calls(effort.calls),
+        "scale": lambda: scale(effort.sizes),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

@@ -97,8 +97,8 @@ def calls(count: int) -> str:
     """`count`: replies whose way to their caller is measured, and calls of each crowd."""
     servers.demand_emulator()
     servers.demand_moto_server()
-    with servers.two_decants_on_emulator() as (one, other):
-        wakes = _wakes(DecantCalls(one, other, "wakes"), other, count)
+    with servers.decants_on_emulator(2) as (one, other):
+        wakes = _wakes(DecantCalls(one.port, other.port, "wakes"), other.port, count)
     with servers.decant_on_emulator() as port, servers.moto() as moto:
         rows = [
             _crowd(DecantCalls(port, port, f"calls-{callers}"), SqsCalls(moto, f"calls-{callers}"), callers, count)

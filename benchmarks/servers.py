@@ -11,9 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from unittest import mock
 
+from chalicelib.base.limits import KIB
 from chalicelib.base.runtime import system
 from chalicelib.store.dynamodb import boto, client, table
 from chalicelib.store.dynamodb.store import DynamoStore
@@ -25,7 +28,7 @@ START_SECONDS = 30
 STOP_SECONDS = 5
 
 _OURS = ("AWS_", "DECANT_", "DATA", "PORT", "LOG")
-_TABLE = "decant-benchmark"
+TABLE = "decant-benchmark"
 
 _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
 """moto's server without a line of log for each request: Decant's writes none either."""
@@ -33,6 +36,12 @@ _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from m
 
 class Unmeasurable(Exception):
     """The reason, in one line."""
+
+
+def resident_bytes(pid: int | str = "self") -> int:
+    """The memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) * KIB for line in status.splitlines() if line.startswith("VmRSS:"))
 
 
 def demand_emulator() -> None:
@@ -52,15 +61,33 @@ def emulated_store() -> Iterator[DynamoStore]:
     demand_emulator()
     settings = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
     with dynoxide() as endpoint, mock.patch.dict(os.environ, settings, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        table.ensure(boto.connect("dynamodb"), _TABLE)
-        yield DynamoStore(client.open_client(system(), os.environ), _TABLE, system())
+        table.ensure(boto.connect("dynamodb"), TABLE)
+        yield DynamoStore(client.open_client(system(), os.environ), TABLE, system())
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    port: int
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Used since it started, by all its threads."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def running_decant(**settings: str) -> Iterator[Running]:
+    """`python -m local`, as `make run` starts it, with its store in memory."""
+    with _running([sys.executable, "-m", "local"], PORT="0", **settings) as process:
+        yield Running(_announced_port(process), process.pid)
 
 
 @contextmanager
 def decant(**settings: str) -> Iterator[int]:
-    """`python -m local`, as `make run` starts it, with its store in memory. The port it listens on."""
-    with _running([sys.executable, "-m", "local"], PORT="0", **settings) as process:
-        yield _announced_port(process)
+    """The same. The port it listens on."""
+    with running_decant(**settings) as running:
+        yield running.port
 
 
 @contextmanager
@@ -72,13 +99,11 @@ def decant_on_emulator() -> Iterator[int]:
 
 
 @contextmanager
-def two_decants_on_emulator() -> Iterator[tuple[int, int]]:
-    """Two instances with one table."""
+def decants_on_emulator(count: int) -> Iterator[list[Running]]:
+    """So many instances with one table."""
     demand_emulator()
-    with dynoxide() as endpoint:
-        on_emulator = {"AWS_ENDPOINT_URL_DYNAMODB": endpoint}
-        with decant(**on_emulator) as one, decant(**on_emulator) as other:
-            yield one, other
+    with dynoxide() as endpoint, ExitStack() as stack:
+        yield [stack.enter_context(running_decant(AWS_ENDPOINT_URL_DYNAMODB=endpoint)) for _ in range(count)]
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def get_topic(service: Service, topic: StoredTopic) -> Json:
     """Get a topic.
 
     The topic, the names of its groups, and the first and the end offset of each queue."""
-    groups = [group.name for group in service.env.catalogue.groups(topic)]
+    groups = service.env.catalogue.names_of_groups(topic)
     offsets = [queue.as_json() for queue in service.admin.topics.offsets(topic)]
     return {**topic.as_json(), "groups": groups, "queue_offsets": offsets}
 

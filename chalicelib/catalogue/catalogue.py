@@ -110,8 +110,12 @@ class Catalogue:
 
     def groups(self, topic: Topic) -> list[Group]:
         """All groups of the topic by name, read again."""
+        return self.groups_named(topic, self.names_of_groups(topic))
+
+    def names_of_groups(self, topic: Topic) -> list[str]:
+        """The names of all groups of the topic, in order, read again: some 100 bytes each."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST, strong=True)])[0]
-        return self.groups_named(topic, [item["sk"] for item in listed])
+        return [item["sk"] for item in listed]
 
     def groups_named(self, topic: Topic, names: Sequence[str]) -> list[Group]:
         """The existing ones of these groups, in this order."""
