@@ -76,7 +76,7 @@ class Deletion:
         old position walks over them to the closed end. False: out of time."""
         spans = [_whole(log) for log in topic.logs]
         while spans and self._runtime.uptime() <= until_ms:
-            pages = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
+            pages = self._pages(spans)
             held = [segment for page in pages for segment in map(Segment.of, page) if segment.entries]
             self._payloads.remove(topic.id, [entry for segment in held for entry in segment.entries])
             raise_trouble(
@@ -97,7 +97,7 @@ class Deletion:
         """Removes the groups of a deleted topic, some at a time; each stays in the directory until it is removed
         entirely. False: out of time."""
         most = max(1, _SPANS_MAX // (topic.most + 2))
-        while listed := self._first([_whole(keys.groups(topic.id))])[:most]:
+        while listed := self._pages([_whole(keys.groups(topic.id))])[0][:most]:
             spans = [_whole(keys.group_partition(topic.id, item["sk"])) for item in listed]
             for item in listed:
                 spans += _beside_cursors(topic.id, item["listed"], topic.most)
@@ -109,18 +109,18 @@ class Deletion:
     def _emptied(self, topic_id: str, spans: Sequence[_Span], until_ms: int) -> bool:
         """Removes all items in these ranges, in parallel, with the payloads of messages that wait.
         False: out of time."""
-        while self._runtime.uptime() <= until_ms:
-            items = self._first(spans)
-            if not items:
-                return True
-            self._payloads.remove(topic_id, [Entry.of(item) for item in items if "i" in item])  # found by their entries
-            self._store.remove_all([key_of(item) for item in items])
-        return False
+        while spans and self._runtime.uptime() <= until_ms:
+            pages = self._pages(spans)
+            if items := [item for page in pages for item in page]:
+                # payloads are found by their entries
+                self._payloads.remove(topic_id, [Entry.of(item) for item in items if "i" in item])
+                self._store.remove_all([key_of(item) for item in items])
+            spans = [span for span, page in zip(spans, pages, strict=True) if len(page) == _PAGE]
+        return not spans
 
-    def _first(self, spans: Sequence[_Span]) -> list[Item]:
+    def _pages(self, spans: Sequence[_Span]) -> list[list[Item]]:
         """The first items of each range."""
-        answers = self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans]) if spans else []
-        return [item for items in answers for item in items]
+        return self._store.read([Range(*span, limit=_PAGE, strong=True) for span in spans])
 
 
 def _whole(pk: str) -> _Span:
