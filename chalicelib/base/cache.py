@@ -10,8 +10,8 @@ from cachetools import LRUCache
 
 V = TypeVar("V")
 
-PLACES_MAX = 100_000
-"""Topics, or queues, for which an instance caches something: some 200 bytes each."""
+PLACES_MAX = 10_000
+"""Topics, or queues, for which an instance caches something: some 4 KB for a topic that is in use, in all caches."""
 
 
 class BoundedCache(Generic[V]):
