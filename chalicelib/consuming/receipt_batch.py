@@ -75,6 +75,9 @@ class Seen(Enum):
     FORGOTTEN = "that there is none any more: the group has forgotten the receipts' consumer"
 
 
+_MISSING = (Seen.MISSING, Seen.FORGOTTEN)
+
+
 @mutable
 class ReceiptBatch:
     """The receipts of one call for one cursor, and the cursor as far as it is known."""
@@ -111,7 +114,7 @@ class ReceiptBatch:
 
     @property
     def is_missing(self) -> bool:
-        return self.seen in (Seen.MISSING, Seen.FORGOTTEN)
+        return self.seen in _MISSING
 
     @property
     def tokens(self) -> set[str]:
@@ -143,9 +146,11 @@ class ReceiptBatch:
         change = Change()
         for lease, indexes in acked:
             change += cursor_writes.ack(lease, indexes)
-        mine = map(self.cursor.leases.get, self.tokens)
-        done = [lease for lease in mine if lease and not lease.owed and not lease.moved]
-        return Plan(change + cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)]), self.tokens, acked)
+        tokens, leases = self.tokens, self.cursor.leases
+        mine = [leases[token] for token in tokens if token in leases]
+        if done := [lease for lease in mine if not lease.owed and not lease.moved]:
+            change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
+        return Plan(change, tokens, acked)
 
     def moves(self, split: Split) -> Plan:
         """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same

@@ -91,8 +91,8 @@ class QueueView:
     def left_until_ms(self, now: int) -> int:
         """Until when ready messages are left to consumers of the queue's zone; 0: they are not. It is a preference:
         what keeps two claims apart is the cursor."""
-        zone = self.topic.known_zones.zone_of(self.queue)
-        if self.zone is None or zone in (None, self.zone):
+        zone = None if self.zone is None else self.topic.known_zones.zone_of(self.queue)
+        if zone in (None, self.zone):
             return 0
         popped_in, popped_at_ms = self.cursor.last_zone or (zone, 0)
         if popped_in != zone and now - popped_at_ms < TAKEN_OVER_MS:

@@ -73,7 +73,7 @@ class Entry:
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *([self.pieces] if self.data is None else [])]
         content = len(self.id) + len(self.codec) + len(self.data or b"")
         life = 0 if self.least_ttl_ms is None else _LIFE_NAME_BYTES + _number_bytes(self.least_ttl_ms)
-        return _NAMES_BYTES + content + life + sum(_number_bytes(number) for number in numbers)
+        return _NAMES_BYTES + content + life + sum(map(_number_bytes, numbers))
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""

@@ -140,8 +140,9 @@ class Producer:
     def _choice(self, topic: Topic) -> QueueChoice:
         writers = topic.writers(self._runtime.now())
         choice = self._choices.get((topic.id, writers))
-        choice = choice or QueueChoice(self._runtime, self._writer.is_crowded, writers)
-        self._choices.keep((topic.id, writers), choice)
+        if choice is None:
+            choice = QueueChoice(self._runtime, self._writer.is_crowded, writers)
+            self._choices.keep((topic.id, writers), choice)
         return choice
 
     def _delay(self, topic: Topic, delayed: Sequence[Sending]) -> None:

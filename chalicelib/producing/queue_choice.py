@@ -54,7 +54,8 @@ class QueueChoice:
 
     def others(self, besides: Collection[int] = ()) -> list[int]:
         """Queues that have not failed lately, except these."""
-        return [queue for queue in self._queues if queue not in besides and not self._is_isolated(queue)]
+        now = self._runtime.uptime()
+        return [queue for queue in self._queues if queue not in besides and self._isolated_until_ms(queue) <= now]
 
     def hop(self, queues: Sequence[int], near: tuple[int, ...] = ()) -> int:
         """Continues with one of these, a near one if there is one."""
@@ -75,9 +76,6 @@ class QueueChoice:
             self._isolated[queue] = _Isolation(failures, self._runtime.uptime() + ms)
         else:
             self._isolated.pop(queue, None)
-
-    def _is_isolated(self, queue: int) -> bool:
-        return self._isolated_until_ms(queue) > self._runtime.uptime()
 
     def _isolated_until_ms(self, queue: int) -> int:
         isolation = self._isolated.get(queue)

@@ -15,6 +15,8 @@ _OFFSET_DIGITS = 15
 _CONSUMER_BYTES = 12
 _CURSORS_KEPT_MAX = 4_096
 """Keys of cursors cached by one instance: every pop and ack names them again."""
+_SEGMENTS_KEPT_MAX = 4_096
+"""The same of segments: a pop names each of them several times, and so does a produce."""
 FIRST = " "
 LAST = "\x7f"
 """Sort before and after every sort key."""
@@ -109,6 +111,7 @@ def log(topic_id: str, queue: int) -> str:
     return f"log#{topic_id}#{queue}"
 
 
+@lru_cache(_SEGMENTS_KEPT_MAX)
 def segment(log: str, base: int) -> Key:
     return Key(log, f"{base:0{_OFFSET_DIGITS}d}")
 

@@ -1,0 +1,46 @@
+"""What an instance caches is bounded, and what was used last stays."""
+
+from __future__ import annotations
+
+from chalicelib.base.cache import BoundedCache
+
+
+def cache() -> BoundedCache[str]:
+    """Of four characters."""
+    return BoundedCache(4, len)
+
+
+def test_what_was_not_used_for_longest_goes_when_the_cache_is_full() -> None:
+    kept = cache()
+    for key in ("a", "b", "c", "d"):
+        kept.keep(key, "x")
+    assert kept.get("a") == "x"  # used now, so that "b" goes
+    kept.keep("e", "x")
+    assert [key for key in "abcde" if kept.get(key)] == ["a", "c", "d", "e"]
+
+
+def test_a_large_value_takes_the_place_of_several_small_ones() -> None:
+    kept = cache()
+    for key in ("a", "b", "c"):
+        kept.keep(key, "x")
+    kept.keep("d", "xxx")
+    assert [key for key in "abcd" if kept.get(key)] == ["c", "d"]
+
+
+def test_a_value_larger_than_the_cache_is_not_kept() -> None:
+    kept = cache()
+    kept.keep("a", "x")
+    kept.keep("b", "xxxxx")
+    kept.keep("a", "xxxxx")
+    assert (kept.get("a"), kept.get("b")) == ("x", None)
+
+
+def test_a_value_that_is_replaced_or_forgotten_takes_no_room() -> None:
+    kept = cache()
+    for value in ("xxxx", "x", "xx"):
+        kept.keep("a", value)
+    kept.keep("b", "xx")
+    kept.forget("b")
+    kept.forget("b")
+    kept.keep("c", "xx")
+    assert [kept.get(key) for key in "abc"] == ["xx", None, "xx"]
