@@ -14,10 +14,9 @@ app = application()
 
 
 def _open_memory(keeps_blobs: bool) -> Store:
-    """For `chalice local`; `make run` has its own, which knows DATA."""
-    from local.memory.store import MemoryStore  # which is not deployed
+    from local.memory.opening import open_memory  # which is not deployed
 
-    return MemoryStore(keeps_blobs)
+    return open_memory(keeps_blobs)
 
 
 def _start_moto() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from chalicelib import wiring
+from chalicelib.base.errors import StoreUnavailable
 from local.endpoint import Answering
-from local.memory.disk import Disk, FolderUnusable
 from local.memory.store import MemoryStore
 from local.unstartable import Unstartable
 
@@ -47,10 +46,8 @@ def answering() -> Answering | None:
 
 def _open_memory(folder: str | None) -> str:
     try:
-        disk = Disk(Path(folder)) if folder else None
-        wiring.here(open_memory=lambda keeps_blobs: MemoryStore(keeps_blobs, disk))
         wiring.api()
-    except (FolderUnusable, ValueError) as error:
+    except (StoreUnavailable, ValueError) as error:
         raise Unstartable(f"the store cannot be used: {error}") from error
     where = f"kept in {folder}" if folder else "gone when this process ends (DATA=folder keeps it)"
     return f"memory, {where}; table {wiring.table_name()!r}"

@@ -8,18 +8,22 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import app
+from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.protocols.http.respond import Response, respond
 from chalicelib.store import Keys, Range
 from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
 from local.memory.disk import FILE, FORMAT, Disk, FolderUnusable
 from local.memory.store import MemoryStore
+from local.server import request_of
 from local.store import open_store
 from local.unstartable import Unstartable
 from tests.local.serving import Running, refusal, running
@@ -206,6 +210,38 @@ def test_a_process_that_ended_while_it_made_the_file_left_an_empty_one(folder: P
 def test_a_folder_serves_one_process(folder: Path) -> None:
     with closing(Disk(folder)):
         assert f"{folder} is used by another process" in refusal(PORT="0", DATA=str(folder))
+
+
+@pytest.fixture
+def chalice_local(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], Response]]:
+    """Answers as the app does where nobody but `app.py` has chosen the store."""
+    for name, value in (("DECANT_STORE", "memory"), ("DATA", str(folder))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(wiring._Instance, "open_memory", staticmethod(app._open_memory))
+    wiring.use(None)
+    yield lambda method, target: respond(request_of(method, target, {}, None))
+    wiring.use(None)
+
+
+def test_the_local_server_of_chalice_keeps_the_folder_too(
+    chalice_local: Callable[[str, str], Response], folder: Path
+) -> None:
+    assert chalice_local("PUT", "/topics/orders").status == 201
+    store = wiring.api().service.env.store
+    assert isinstance(store, MemoryStore)
+    disk = store._keeper
+    assert isinstance(disk, Disk)
+    disk.close()
+    wiring.use(None)
+    assert chalice_local("GET", "/topics/orders").status == 200
+
+
+def test_the_local_server_of_chalice_says_why_it_cannot_use_the_folder(
+    chalice_local: Callable[[str, str], Response], folder: Path
+) -> None:
+    with closing(Disk(folder)):
+        refused = chalice_local("GET", "/topics")
+    assert (refused.status, json.loads(refused.text)["detail"]) == (503, f"{folder} is used by another process")
 
 
 def test_only_the_memory_store_keeps_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

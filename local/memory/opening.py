@@ -1,0 +1,19 @@
+"""Opens the memory store, with the folder that the environment names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from chalicelib.base.errors import StoreUnavailable
+from local.memory.disk import Disk, FolderUnusable
+from local.memory.store import MemoryStore
+
+
+def open_memory(keeps_blobs: bool) -> MemoryStore:
+    """Kept in the folder `DATA`, if that is set. Raises `StoreUnavailable`, whose detail is one line."""
+    folder = os.environ.get("DATA")
+    try:
+        return MemoryStore(keeps_blobs, Disk(Path(folder)) if folder else None)
+    except FolderUnusable as reason:
+        raise StoreUnavailable(str(reason)) from reason
