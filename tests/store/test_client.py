@@ -26,11 +26,11 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import READ_TIMEOUT_MS
 from chalicelib.base.runtime import system
 from chalicelib.store import Keys, Range
-from chalicelib.store.dynamodb import client
+from chalicelib.store.dynamodb import client, connections
 from chalicelib.store.dynamodb.boto import Boto
 from chalicelib.store.dynamodb.client import OwnClient
 from chalicelib.store.dynamodb.store import DynamoStore
-from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer
+from chalicelib.store.dynamodb.trouble import Failed, KeptConnectionClosed, NeverSent, NoAnswer, Unusable
 from chalicelib.store.dynamodb.trying import run
 from chalicelib.table.writes import Key
 
@@ -331,6 +331,20 @@ def test_a_certificate_of_a_trusted_authority_is_accepted(settings: pytest.Monke
         assert endpoint._open[1].session_reused
 
 
+def test_a_process_has_only_so_many_requests_under_way(settings: pytest.MonkeyPatch) -> None:
+    settings.setattr(connections, "UNDER_WAY_MAX", 2)
+    with serving(*[answer(NOTHING)] * 5) as (endpoint, url):
+        own = asking(settings, url)
+        first, second, third = (own.ask("Query", {}, READ_TIMEOUT_MS) for _ in range(3))
+        assert [next(first), next(second)] == [0, 0]
+        with pytest.raises(NeverSent, match=r"2 requests to .* are under way"):
+            next(third)
+        assert run([first], system()) == [FOUND]
+        second.close()  # one that is given up makes room too
+        assert run([own.ask("Query", {}, READ_TIMEOUT_MS) for _ in range(2)], system()) == [FOUND, FOUND]
+    assert endpoint.connections == 3, "the one that was given up is closed"
+
+
 def test_a_certificate_of_nobody_we_trust_gets_nothing(settings: pytest.MonkeyPatch, certificate: Path) -> None:
     with serving_tls(certificate, answer(NOTHING)) as (endpoint, url), pytest.raises(NeverSent, match="self-signed"):
         ask(asking(settings, url))
@@ -421,3 +435,20 @@ def test_a_profile_is_read_by_boto3_and_asked_by_ourselves(settings: pytest.Monk
     config.write_text(f"{config.read_text()}use_fips_endpoint=true\n")
     settings.setattr(boto3, "DEFAULT_SESSION", None)
     assert isinstance(client.open_client(system(), os.environ), Boto)
+
+
+def test_credentials_that_were_not_found_are_looked_for_again(settings: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shared = tmp_path / "credentials"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        settings.delenv(name, raising=False)
+    settings.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared))
+    settings.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    settings.setattr(boto3, "DEFAULT_SESSION", None)
+    with serving(answer(NOTHING)) as (endpoint, url):
+        own = asking(settings, url)
+        with pytest.raises(Unusable, match="no usable credentials"):
+            ask(own)
+        assert endpoint.asked == []
+        shared.write_text("[default]\naws_access_key_id=late\naws_secret_access_key=secret\n")
+        assert ask(own) == FOUND
+        assert b"Credential=late/" in endpoint.asked[0]

@@ -15,7 +15,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.store.dynamodb import boto
 from chalicelib.store.dynamodb.connections import Connections
 from chalicelib.store.dynamodb.signing import Credentials, Signer
-from chalicelib.store.dynamodb.trouble import Failed, NeverSent, NoAnswer
+from chalicelib.store.dynamodb.trouble import Failed, NeverSent, NoAnswer, Unusable
 from chalicelib.store.dynamodb.trying import Trying
 
 _VERSION = "DynamoDB_20120810"
@@ -78,15 +78,19 @@ def _of_session(runtime: Runtime) -> Client:
     from botocore.session import get_session
 
     session, client = get_session(), boto.connect("dynamodb")
-    setting, provider = session.get_config_variable, session.get_credentials()
-    if provider is None or setting("use_fips_endpoint") or setting("use_dualstack_endpoint"):
+    setting = session.get_config_variable
+    if setting("use_fips_endpoint") or setting("use_dualstack_endpoint"):
         return boto.Boto(client)
 
     def credentials() -> Credentials:
+        """The session keeps those that it has found. Where it found none, each call looks again."""
         try:
-            frozen = boto.translated(provider.get_frozen_credentials)
-        except NoAnswer as error:  # of who renews them
+            provider = boto.translated(session.get_credentials)
+            frozen = boto.translated(provider.get_frozen_credentials) if provider else None
+        except (NoAnswer, RuntimeError) as error:  # of who keeps or renews them
             raise NeverSent(str(error)) from error
+        if frozen is None:
+            raise Unusable(boto.NO_CREDENTIALS)
         return Credentials(str(frozen.access_key), str(frozen.secret_key), frozen.token)
 
     return _own(client.meta.endpoint_url, client.meta.region_name, credentials, runtime, setting("ca_bundle"))

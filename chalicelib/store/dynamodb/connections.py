@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import ssl
+import threading
 import weakref
 from binascii import crc32
 from collections import deque
@@ -20,6 +21,9 @@ from chalicelib.base.limits import CONNECT_TIMEOUT_MS, KIB, MIB, QUEUES_MAX, SEC
 from chalicelib.store.dynamodb.trouble import KeptConnectionClosed, NeverSent, NoAnswer
 from chalicelib.store.dynamodb.trying import Trying
 
+UNDER_WAY_MAX = 512
+"""Requests that one process has under way, each with a connection. With those that are kept, they leave a third of the
+1,024 files that Lambda, and most systems, let a process open. Further requests are tried again in a moment."""
 KEPT_MAX = QUEUES_MAX
 """Connections that wait for a request. A call sends at most one request for each queue side by side, and some more."""
 HEAD_BYTES_MAX = 64 * KIB
@@ -48,12 +52,21 @@ class Connections:
         self._session: ssl.SSLSession | None = None
         self._uptime = uptime
         self._idle: deque[socket.socket] = deque()
+        self._places = threading.Semaphore(UNDER_WAY_MAX)
         weakref.finalize(self, _close_all, self._idle)
 
     def ask(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
         """Sends `POST /`, and then reads the answer; together they take at most this time, but for a look-up of the
         host and several addresses of it. An answer that is there is read even after that time, since other requests of
         the call may have taken it. Raises NeverSent, NoAnswer. Whoever gives up early closes the connection."""
+        if not self._places.acquire(blocking=False):
+            raise NeverSent(f"{UNDER_WAY_MAX} requests to {self.host} are under way")
+        try:
+            return (yield from self._asked(headers, body, timeout_ms))
+        finally:
+            self._places.release()
+
+    def _asked(self, headers: str, body: bytes, timeout_ms: int) -> Trying[Answer]:
         until_ms = self._uptime() + timeout_ms
         kept = self._taken()
         connection = kept or self._opened(min(timeout_ms, CONNECT_TIMEOUT_MS))

@@ -7,6 +7,7 @@ from typing import Any
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.store.dynamodb import boto
+from chalicelib.store.dynamodb.trouble import Failed, Trouble
 
 SERVICES = ("ssm", "secretsmanager")
 
@@ -14,15 +15,11 @@ SERVICES = ("ssm", "secretsmanager")
 def text_at(place: str) -> tuple[str, int]:
     """The text, and when it was changed last, in ms since the epoch. `place`: `ssm:` and the name or ARN of a
     parameter, or `secretsmanager:` and that of a secret. Raises StoreUnavailable, which does not show the place."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
     service, _, name = place.partition(":")
     try:
-        return _parameter(name) if service == "ssm" else _secret(name)
-    except ClientError as error:
-        reason = error.response.get("Error", {}).get("Code", "")
-    except BotoCoreError as error:
-        reason = type(error).__name__
+        return boto.translated(lambda: _parameter(name) if service == "ssm" else _secret(name))
+    except Trouble as trouble:
+        reason = trouble.code if isinstance(trouble, Failed) else str(trouble)
     raise StoreUnavailable(f"the signing keys cannot be read: {reason}")
 
 
