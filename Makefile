@@ -23,12 +23,13 @@ BIN := $(VENV)/bin
 DYNOXIDE := @dynoxide/linux-x64
 DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
+ELASTICMQ := .emulators/elasticmq
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
 AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint soak bench emulators emulators-if-possible aws-tools clean
+.PHONY: help run export pipeline package deploy undeploy token test lint soak bench emulators emulators-if-possible elasticmq-if-possible aws-tools clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -63,7 +64,7 @@ lint: $(VENV)/.dev ## check style and types
 soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 	@exec $(BIN)/python -m tests.simulation --minutes $(MINUTES) --seed $(SEED)
 
-bench: $(VENV)/.dev emulators-if-possible ## measure cost and speed
+bench: $(VENV)/.dev emulators-if-possible elasticmq-if-possible ## measure cost and speed
 	@exec $(BIN)/python -m benchmarks
 
 pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and write REPORT (report.html); needs Java 17
@@ -83,6 +84,14 @@ emulators-if-possible:
 	@if command -v npm >/dev/null; then $(MAKE) emulators || test -z "$$CI"; \
 	elif test -n "$$CI"; then echo "decant: npm is needed in CI, to install the emulator" >&2; exit 1; \
 	else echo "npm is missing: tests against the emulator are skipped"; fi
+
+elasticmq-if-possible:
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) $(ELASTICMQ); \
+	else echo "Maven or Java is missing: nothing is compared with ElasticMQ"; fi
+
+$(ELASTICMQ): benchmarks/elasticmq.xml
+	mvn --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
+	@touch $@
 
 $(EMULATOR):
 	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)

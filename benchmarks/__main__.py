@@ -17,6 +17,7 @@ from benchmarks.compression import compression
 from benchmarks.costs import costs
 from benchmarks.lateness import lateness
 from benchmarks.moves import moves
+from benchmarks.rates import rates
 from benchmarks.scale import QUICK as FEW
 from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
@@ -24,7 +25,7 @@ from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates")
 
 ABOUT = """
 parts:
@@ -36,6 +37,8 @@ parts:
   moves         (g) how many files and functions a request walks through
   calls         (h) requests and replies, beside two queues of moto's SQS; needs the emulator and moto's server
   scale         (i) beside many topics, groups, queues and messages; many writers and servers; needs the emulator
+  rates         (j) requests a second over HTTP, on one connection and on eight, beside moto's SQS, ElasticMQ (where
+                Maven and Java are installed) and the server of --against; needs moto's server
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -51,6 +54,7 @@ class Effort:
     entries: int
     wakes: int
     calls: int
+    rate_rounds: int
     sizes: Sizes
 
 
@@ -61,6 +65,7 @@ FULL = Effort(
     entries=40,
     wakes=10,
     calls=600,
+    rate_rounds=9,
     sizes=Sizes(),
 )
 QUICK = Effort(
@@ -70,6 +75,7 @@ QUICK = Effort(
     entries=5,
     wakes=2,
     calls=60,
+    rate_rounds=3,
     sizes=FEW,
 )
 """Some two minutes."""
@@ -83,7 +89,7 @@ def main(arguments: list[str]) -> int:
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:
         _demand(chosen)
-        _measure(chosen, QUICK if given.quick else FULL)
+        _measure(chosen, QUICK if given.quick else FULL, given.against)
     except Unmeasurable as reason:
         print(f"benchmarks: {reason}", file=sys.stderr)
         return 1
@@ -103,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         "--quick", action="store_true", help="measure less of everything: some two minutes, and rougher"
     )
     parser.add_argument("--only", nargs="+", choices=PARTS, metavar="PART", help="measure these parts only")
+    parser.add_argument("--against", metavar="REF", help="a git ref whose server `rates` measures beside this one")
     return parser
 
 
@@ -110,11 +117,11 @@ def _demand(chosen: list[str]) -> None:
     """What is missing is said before minutes have passed."""
     if {"costs", "lateness", "calls", "scale"} & {*chosen}:
         demand_emulator()
-    if {"http", "calls"} & {*chosen}:
+    if {"http", "calls", "rates"} & {*chosen}:
         demand_moto_server()
 
 
-def _measure(chosen: list[str], effort: Effort) -> None:
+def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
     parts: dict[str, Callable[[], str]] = {
         "costs": lambda: costs(effort.cycles),
         "http": lambda: side_by_side(effort.rounds),
@@ -124,6 +131,7 @@ def _measure(chosen: list[str], effort: Effort) -> None:
         "moves": moves,
         "calls": lambda: calls(effort.calls),
         "scale": lambda: scale(effort.sizes),
+        "rates": lambda: rates(effort.rate_rounds, against),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

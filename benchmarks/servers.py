@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +31,9 @@ STOP_SECONDS = 5
 
 _OURS = ("AWS_", "DECANT_", "DATA", "PORT", "LOG")
 TABLE = "decant-benchmark"
+
+ELASTICMQ = ROOT / ".emulators/elasticmq"
+"""Where `make bench` puts its jars."""
 
 _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
 """moto's server without a line of log for each request: Decant's writes none either."""
@@ -77,17 +82,28 @@ class Running:
 
 
 @contextmanager
-def running_decant(**settings: str) -> Iterator[Running]:
-    """`python -m local`, as `make run` starts it, with its store in memory."""
-    with _running([sys.executable, "-m", "local"], PORT="0", **settings) as process:
+def running_decant(folder: Path = ROOT, **settings: str) -> Iterator[Running]:
+    """`python -m local`, as `make run` starts it, with its store in memory. `folder`: where its source is."""
+    with _running([sys.executable, "-m", "local"], folder, PORT="0", **settings) as process:
         yield Running(_announced_port(process), process.pid)
 
 
 @contextmanager
-def decant(**settings: str) -> Iterator[int]:
+def decant(folder: Path = ROOT, **settings: str) -> Iterator[int]:
     """The same. The port it listens on."""
-    with running_decant(**settings) as running:
+    with running_decant(folder, **settings) as running:
         yield running.port
+
+
+@contextmanager
+def checkout(ref: str) -> Iterator[Path]:
+    """The source at a git ref, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = subprocess.run(["git", "archive", ref], cwd=ROOT, capture_output=True, check=False)  # noqa: S603, S607
+        if packed.returncode:
+            raise Unmeasurable(f"git has no {ref!r} to measure against")
+        subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)  # noqa: S603, S607
+        yield Path(folder)
 
 
 @contextmanager
@@ -116,11 +132,26 @@ def moto() -> Iterator[int]:
         yield port
 
 
+def has_elasticmq() -> bool:
+    return ELASTICMQ.exists() and shutil.which("java") is not None
+
+
 @contextmanager
-def _running(command: list[str], **settings: str) -> Iterator[subprocess.Popen[str]]:
+def elasticmq() -> Iterator[int]:
+    """ElasticMQ, with its queues in memory. The port it listens on."""
+    port = free_port()
+    settings = {"rest-sqs.bind-port": port, "rest-sqs.bind-hostname": "127.0.0.1", "rest-stats.enabled": "false"}
+    options = [f"-D{name}={value}" for name, value in settings.items()]
+    with _running(["java", *options, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]) as process:
+        _wait_until_listening(process, port)
+        yield port
+
+
+@contextmanager
+def _running(command: list[str], folder: Path = ROOT, **settings: str) -> Iterator[subprocess.Popen[str]]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    process = subprocess.Popen(  # noqa: S603 - our own two commands
-        command, cwd=ROOT, env={**inherited, **settings}, stdout=subprocess.PIPE, text=True
+    process = subprocess.Popen(  # noqa: S603 - our own commands
+        command, cwd=folder, env={**inherited, **settings}, stdout=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -146,7 +177,7 @@ def _wait_until_listening(process: subprocess.Popen[str], port: int) -> None:
         with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return
         time.sleep(0.05)
-    raise Unmeasurable("moto's server did not start; it says why above")
+    raise Unmeasurable("a server to compare with did not start; it says why above")
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
