@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
 from chalicelib import wiring
@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 _ID_CHARS = 16
 _BAD = 400
+_NO_LIMIT = nullcontext()
 
 _log = logging.getLogger("decant")
 
@@ -123,11 +124,13 @@ def _performed(call: Call, service: Service) -> Answer:
     return Answer(status, body, {"Content-Type": call.operation.media_type})
 
 
-@contextmanager
-def _time(call: Call, uptime_ms: int) -> Iterator[None]:
+def _time(call: Call, uptime_ms: int) -> AbstractContextManager[object]:
     left_ms = call.left_ms()
-    with (
-        nullcontext() if left_ms is None else ending(uptime_ms + left_ms),
-        nullcontext() if call.patience_ms is None else within(uptime_ms + call.patience_ms),
-    ):
-        yield
+    if left_ms is None and call.patience_ms is None:
+        return _NO_LIMIT
+    limits = ExitStack()
+    if left_ms is not None:
+        limits.enter_context(ending(uptime_ms + left_ms))
+    if call.patience_ms is not None:
+        limits.enter_context(within(uptime_ms + call.patience_ms))
+    return limits

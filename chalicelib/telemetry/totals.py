@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import field
 
 from chalicelib.base.limits import SECOND_MS
@@ -41,7 +41,7 @@ class Totals:
         self.messages: Counter[tuple[str, str, str]] = Counter()
         self.problems: Counter[tuple[str, str]] = Counter()
         self.store: Counter[str] = Counter()
-        self.durations: dict[tuple[str, str], Histogram] = {}
+        self.durations: dict[tuple[str, str], Histogram] = defaultdict(Histogram)
         """By kind, which is `request` or `sweep`, and name."""
         self.ran_at_s: dict[str, float] = {}
         self._places: set[tuple[str, str]] = set()
@@ -56,7 +56,7 @@ class Totals:
                 self.problems[name, record.code] += 1
             for what in ("store_calls", "store_retries", "read_units", "write_units"):
                 self.store[what] += getattr(record, what)
-            self.durations.setdefault((kind, name), Histogram()).observe(call.busy_ms)
+            self.durations[kind, name].observe(call.busy_ms)
             if kind == SWEEP and not record.code:
                 self.ran_at_s[name] = (call.at_ms + call.took_ms) / SECOND_MS
 

@@ -88,7 +88,8 @@ def _data(request: Request, operation: Operation) -> Any:
 
 def _query(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """The query parameters, each given once."""
-    for name, times in Counter(name for name, _ in pairs).items():
-        if times > 1:
-            raise InvalidField(f"parameter {quoted(name)} must be given once, not {times} times")
-    return dict(pairs)
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
+        name, times = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise InvalidField(f"parameter {quoted(name)} must be given once, not {times} times")
+    return parameters

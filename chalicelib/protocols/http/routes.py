@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from chalicelib.api import OPERATIONS
@@ -15,11 +17,28 @@ TEMPLATES = {
 }
 """Path template -> method -> operation."""
 
-_SHAPES: dict[tuple[int, str | None], list[tuple[str, list[str | None]]]] = defaultdict(list)
-"""Number of parts, and the last one -> the templates of this kind, and their parts. None stands for a name."""
+
+class _Shape(NamedTuple):
+    """How to recognise a path of a template: by its fixed parts. `named`: where the names stand."""
+
+    operations: Mapping[str, Operation]
+    fixed_of: Callable[[list[str]], object]
+    fixed: object
+    named: list[int]
+
+
+def _shape(path: str) -> _Shape:
+    parts = path.split("/")
+    named = [place for place, part in enumerate(parts) if part.startswith("{")]
+    fixed_of = itemgetter(*(place for place in range(len(parts)) if place not in named))
+    return _Shape(TEMPLATES[path], fixed_of, fixed_of(parts), named)
+
+
+_SHAPES: dict[tuple[int, str | None], list[_Shape]] = defaultdict(list)
+"""By the number of parts, and the last one; None stands for a name."""
 for _path in TEMPLATES:
-    _parts = [None if part.startswith("{") else part for part in _path.split("/")]
-    _SHAPES[len(_parts), _parts[-1]].append((_path, _parts))
+    _last = _path.split("/")[-1]
+    _SHAPES[_path.count("/") + 1, None if _last.startswith("{") else _last].append(_shape(_path))
 
 
 def operations_at(path: str) -> tuple[Mapping[str, Operation], list[str]] | None:
@@ -27,12 +46,8 @@ def operations_at(path: str) -> tuple[Mapping[str, Operation], list[str]] | None
     is none: otherwise every resource would have aliases."""
     parts = path.split("/")
     for last in (parts[-1], None):
-        for template, known in _SHAPES.get((len(parts), last), ()):
-            if all(map(_fits, parts, known)):
-                names = [unquote(part) for part, kind in zip(parts, known, strict=True) if kind is None]
-                return TEMPLATES[template], names
+        for shape in _SHAPES.get((len(parts), last), ()):
+            names = [parts[place] for place in shape.named]
+            if all(names) and shape.fixed_of(parts) == shape.fixed:
+                return shape.operations, [unquote(name) for name in names]
     return None
-
-
-def _fits(part: str, known: str | None) -> bool:
-    return bool(part) if known is None else part == known
