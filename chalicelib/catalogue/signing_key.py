@@ -109,12 +109,14 @@ def checked(domain: bytes, text: str, *keys: bytes) -> bytes | None:
 
 
 def _signature(domain: bytes, content: bytes, key: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=_SIGNATURE_BYTES, key=_key_of(domain, key)).digest()
+    hashed = _keyed(domain, key).copy()
+    hashed.update(content)
+    return hashed.digest()
 
 
 @lru_cache(_DERIVED_KEPT_MAX)
-def _key_of(domain: bytes, key: bytes) -> bytes:
-    return derived(key, b"texts", domain)
+def _keyed(domain: bytes, key: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(key=derived(key, b"texts", domain), digest_size=_SIGNATURE_BYTES)
 
 
 def _former_signature(domain: bytes, content: bytes, key: bytes) -> bytes:

@@ -47,7 +47,8 @@ class Delivery(Answer):
 
     def in_topic(self, name: str) -> dict[str, Any]:
         """The message and its lease as clients see them."""
-        return {**self.stored.as_json(name), **self.as_json()}
+        lease = {"attempt": self.attempt, "invisible_until_ms": self.invisible_until_ms, "receipt": self.receipt}
+        return self.stored.as_json(name) | lease
 
 
 class Deliverer:

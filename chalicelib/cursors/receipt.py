@@ -10,12 +10,15 @@ to a request. Text with colons, signed as `catalogue.signing_key` says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, signed
 
 _VERSION = "3"
 _DOMAIN = b"receipt"
+_LEASES_KEPT_MAX = 1_024
+"""Leases whose receipts are read at a time: the receipts of a lease are mostly shown together."""
 
 
 @record
@@ -56,11 +59,19 @@ def read(text: str, *keys: bytes) -> Receipt | None:
     content = checked(_DOMAIN, text, *keys)
     if content is None:
         return None
-    version, *told = content.decode().split(":")
+    shared, *numbers = content.rsplit(b":", 5)
+    lease = _lease(shared)
+    return lease and Receipt(*lease, *map(int, numbers))
+
+
+@lru_cache(_LEASES_KEPT_MAX)
+def _lease(shared: bytes) -> tuple[str, str, str, int, int, str] | None:
+    """What the receipts of a lease begin with."""
+    version, *told = shared.decode().split(":")
     if version != _VERSION:
         return None
-    topic_id, group_id, consumer, queue, epoch, token, *numbers = told
-    return Receipt(topic_id, group_id, consumer, int(queue), int(epoch), token, *map(int, numbers))
+    topic_id, group_id, consumer, queue, epoch, token = told
+    return topic_id, group_id, consumer, int(queue), int(epoch), token
 
 
 class Receipts:

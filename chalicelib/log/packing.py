@@ -75,7 +75,7 @@ def _line(message: Message) -> dict[str, Any]:
 
 def _message(line: dict[str, Any]) -> Message:
     text = line.get("b")
-    if not isinstance(text, str | None):
+    if text is not None and not isinstance(text, str):
         raise TypeError("a text body is not text")
     data = None if text is not None else base64.b64decode(line["B"])
     return Message(

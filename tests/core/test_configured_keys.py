@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import pytest
@@ -178,3 +179,18 @@ def test_a_text_without_good_keys_is_refused_and_not_shown(text: str) -> None:
         place.instance()()
     assert OLD not in str(refused.value)
     assert "short" not in str(refused.value)
+
+
+def test_all_receipts_of_a_call_ask_for_the_keys_once() -> None:
+    asked: list[int] = []
+
+    def keys() -> list[bytes]:
+        asked.append(1)
+        return [NEW.encode()]
+
+    receipts = Receipts(Service(MemoryStore(), Clock().runtime(), keys).signing_key)
+    signed = receipts.sign_each(RECEIPT, range(7, 107))
+    assert receipts.read_each(signed, "topic-id") == [
+        dataclasses.replace(RECEIPT, index=index, offset=7 + index) for index in range(100)
+    ]
+    assert len(asked) == 2
