@@ -54,13 +54,15 @@ class Pace(Enum):
 
 class Office(NamedTuple):
     """What the connections of a server share. `carry_out` runs in the event loop's thread for requests whose `pace` is
-    `AT_ONCE`, which saves handing them over, and for others in a thread of `pools`."""
+    `AT_ONCE`, which saves handing them over, and for others in a thread of `pools`. `connections`: those that are
+    open."""
 
     carry_out: CarryOut
     pace: Callable[[Head, bytes | None], Pace]
     pools: Mapping[Pace, Executor]
     body_bytes_max: int
     is_logging: bool
+    connections: set[Connection]
 
 
 class Connection(asyncio.Protocol):
@@ -80,6 +82,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         transport.set_write_buffer_limits(0)  # `_is_full` until the client has read everything
         self._transport = transport
+        self._office.connections.add(self)
         self._timer = self._loop.call_later(IDLE_SECONDS, self._look_at_time)
         self._go_on()
 
@@ -107,6 +110,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         self._is_lost = self._incoming.has_ended = True
         self._timer.cancel()
+        self._office.connections.discard(self)
         if self._pause is not Pause.ANSWER:
             self._talk.close()
 

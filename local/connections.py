@@ -14,7 +14,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from weakref import WeakSet
+from functools import partial
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
 from local.connection import HOST, CarryOut, Connection, Office, Pace
@@ -51,8 +51,7 @@ class Server:
             Pace.LONG: ThreadPoolExecutor(POLLS_MAX, "decant-poll"),
             Pace.SOON: ThreadPoolExecutor(OTHERS_MAX, "decant-request"),
         }
-        self._office = Office(carry_out, pace, self._pools, body_bytes_max, is_logging)
-        self._connections = WeakSet[Connection]()
+        self._office = Office(carry_out, pace, self._pools, body_bytes_max, is_logging, set())
         self._loop = asyncio.new_event_loop()
         self._ending = asyncio.Event()
         self._serving = threading.Lock()
@@ -81,15 +80,11 @@ class Server:
             pool.shutdown(wait=False)
 
     async def _serve(self) -> None:
-        accepting = await self._loop.create_server(self._begin, sock=self._listening, backlog=BACKLOG)
+        make = partial(Connection, self._loop, self._office)
+        accepting = await self._loop.create_server(make, sock=self._listening, backlog=BACKLOG)
         try:
             await self._ending.wait()
         finally:
             accepting.close()
-            for connection in list(self._connections):
+            for connection in self._office.connections:
                 connection.end()
-
-    def _begin(self) -> Connection:
-        connection = Connection(self._loop, self._office)
-        self._connections.add(connection)
-        return connection
