@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.access import Access
 from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import Configured, SigningKey
 from chalicelib.catalogue.topic import Topic
@@ -43,7 +44,7 @@ class Service:
         outside: Outside = NOWHERE,
     ) -> None:
         self.telemetry = Telemetry(runtime)
-        self.env = env = Env(store, runtime, Catalogue(store, runtime), self.telemetry)
+        self.env = env = Env(store, runtime, Catalogue(store, runtime), Agenda(store, runtime), self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
         self.access = Access(env, key)
         self.log = log = Log(env)

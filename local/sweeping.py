@@ -14,8 +14,8 @@ from chalicelib.base.errors import StoreUnavailable
 PERIOD_SECONDS = 1.0
 
 PAUSES_PER_ROUND = 19
-"""A round is followed by a pause of this many times its length, so sweeps take at most 5 % of the time. A round of 100
-topics takes most of a second; once a second, it would use half a core for an idle queue."""
+"""A round is followed by a pause of this many times its length, so sweeps take at most 5 % of the time, however much is
+due."""
 
 
 def start() -> threading.Thread:

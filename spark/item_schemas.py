@@ -136,6 +136,7 @@ KINDS: dict[str, StructType | None] = {
         attempt=_INT,
         taken_at_ms=_LONG,
     ),
+    "appointment": None,
     "sweep": None,
     "secret": None,
     "token": None,

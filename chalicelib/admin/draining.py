@@ -15,14 +15,13 @@ from contextlib import suppress
 
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import QueuesDraining
-from chalicelib.base.limits import ENTRY_LATE_MS, MINUTE_MS
+from chalicelib.base.limits import ENTRY_LATE_MS, MINUTE_MS, STORED_LATE_MS_MAX
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.broadcast import by_consumer, is_known
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.delays.chain import STORED_LATE_MS_MAX
 from chalicelib.delays.decision import is_cancelled
 from chalicelib.log import Log, segment
 from chalicelib.log.segment import Segment

@@ -15,6 +15,7 @@ from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group, push, settings
 from chalicelib.catalogue import topic as topics
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, PUSH, REVIVE
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -71,7 +72,7 @@ class StoredGroup:
 class Groups:
     def __init__(self, env: Env, log: Log, cursors: Cursors, deletion: Deletion) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._deletion = env.catalogue, deletion
+        self._catalogue, self._agenda, self._deletion = env.catalogue, env.agenda, deletion
         self._reader, self._log_offsets = log.reader, log.offsets
         self._retries, self._consumers = cursors.retries, cursors.consumers
 
@@ -90,24 +91,30 @@ class Groups:
         fixed = {field: getattr(current, field) for field in group.FIXED}
         settings.demand_unchanged("group", current.name, fixed, given)
         push.demand_pushable(given.get("push"), current.is_broadcast, current.secrets)
-        self._begin_pushes(topic, given)
+        self._tell_sweeps(topic, given)
+        if given.get("max_attempts", current.max_attempts) < current.max_attempts:  # some leases may be the last now
+            self._agenda.appoint(REVIVE, keys.subject(topic.name, current.name), self._runtime.now())
         if not given.keys() - {"start", *group.FIXED}:
             return current
         return Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         push.demand_pushable(given.get("push"), given.get("mode") == group.BROADCAST, ())
-        self._begin_pushes(topic, given)
+        self._tell_sweeps(topic, given)
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]), topic.most)
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
         self._store.write_together(group.create(made))
         self._keep_draining(topic)
         return made
 
-    def _begin_pushes(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Lets sends to the topic wake the push, before there is a group that needs it. Raises TopicNotFound."""
+    def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
+        """Makes the appointments that the new settings need, and lets sends to the topic wake the push, before there is
+        a group that needs it. Raises TopicNotFound."""
         if not topic.pushes and given.get("push") and given["push"].given:
+            self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
             self._catalogue.begin(topic, PUSHES)
+        if given.get("alarm") and given["alarm"].given:
+            self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and its progress, queue by queue. Raises GroupNotFound."""

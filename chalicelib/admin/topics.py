@@ -10,6 +10,7 @@ from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import PAGE_MAX, PURGE_MS
 from chalicelib.catalogue import topic
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import QueueOffsets
@@ -28,7 +29,7 @@ _ID_CHARS = 8
 class Topics:
     def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion, draining: Callable[[], Draining]) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._log_offsets = env.catalogue, log_offsets
+        self._catalogue, self._agenda, self._log_offsets = env.catalogue, env.agenda, log_offsets
         self._deletion, self._draining = deletion, draining
         self.ends_of = log_offsets.ends_of
 
@@ -46,6 +47,8 @@ class Topics:
                     current = self._draining().finished(current)
             if all(getattr(current, field) == value for field, value in given.items()):
                 return current, False
+            if given.get("queues", current.queues) < current.queues:
+                self._agenda.appoint(CHECK, name, ALWAYS_MS)
             with suppress(Refused):  # another caller changed or deleted it since it was read
                 return Topic.of(self._store.write(topic.change(current, given, self._runtime.now()))), False
 

@@ -165,6 +165,13 @@ INSTANCE_CACHE_BYTES_MAX = 64 * MIB
 TRANSACTION_ITEMS_MAX = 100
 """Items in one DynamoDB transaction."""
 
+LATE_WRITE_MS_MAX = MINUTE_MS
+"""An abandoned or repeated write lands no later than this: a request may wait in a client for `READ_TIMEOUT_MS` and in
+the network for seconds."""
+
+STORED_LATE_MS_MAX = 15 * MINUTE_MS
+"""A delayed message is stored no later than this after it is due: DynamoDB recognizes a transaction for ten minutes."""
+
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
 """How long after its `stored_at_ms` an entry can enter the log: a repeat of a crashed caller's request completes it
 while the `dedup_id` is valid, and has the time of one call for that."""

@@ -13,6 +13,7 @@ from chalicelib.base.fields import demand_name
 from chalicelib.base.limits import METADATA_AGE_MS_MAX, NAME_PATTERN
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic, begin
@@ -126,10 +127,11 @@ class Catalogue:
 
 @record
 class Env:
-    """What every room is built from: the store, time and chance, the look-ups that one instance caches, and what it
-    tells operators."""
+    """What every room is built from: the store, time and chance, the look-ups that one instance caches, what sweeps
+    have to look at, and what the instance tells operators."""
 
     store: Store
     runtime: Runtime
     catalogue: Catalogue
+    agenda: Agenda
     telemetry: Telemetry

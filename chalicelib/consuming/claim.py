@@ -8,6 +8,7 @@ from contextlib import suppress
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
 from chalicelib.base.records import record
+from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
@@ -22,6 +23,7 @@ from chalicelib.dead_letters.bury import Burial
 from chalicelib.log import Log
 from chalicelib.log.reader import Want, wire_bytes, within_reach
 from chalicelib.log.segment import Segment
+from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused
 from chalicelib.telemetry.record import count
 
@@ -64,7 +66,7 @@ class Claimer:
         self._store, self._runtime = env.store, env.runtime
         self._reader, self._skipper = log.reader, Skipper(env.runtime, log)
         self._cache, self._retries = cursors.cache, cursors.retries
-        self._burial = burial
+        self._burial, self._agenda = burial, env.agenda
 
     def within_reach(self, view: QueueView) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
@@ -194,6 +196,8 @@ class Claimer:
         deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
+        if picked.is_last(view.group):
+            self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
         return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:

@@ -43,6 +43,11 @@ class Pick:
     def count(self) -> int:
         return self.fresh - len(self.passed) + sum(len(run) for _, run in self.takeovers)
 
+    def is_last(self, group: Group) -> bool:
+        """Whether a message would be delivered for the last time."""
+        is_fresh_last = group.max_attempts == 1 and self.fresh > len(self.passed)
+        return is_fresh_last or any(lease.attempt + 1 >= group.max_attempts for lease, _ in self.takeovers)
+
     def stretches(self) -> list[range]:
         """The offsets taken over, as few stretches of the log with small gaps, each read at once."""
         stretches: list[range] = []

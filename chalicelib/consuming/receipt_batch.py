@@ -25,6 +25,9 @@ from chalicelib.table.writes import Key
 ACKED_TOGETHER_MAX = 10
 """Further leases of which one write acks messages."""
 
+_UNKNOWN_MS = 0
+"""The deadline of a lease of which only a receipt is known."""
+
 LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"
 
@@ -139,6 +142,10 @@ class ReceiptBatch:
                 by_token.setdefault(receipt.token, set()).add(receipt.index)
         return [(leases[token], sorted(indexes)) for token, indexes in by_token.items()]
 
+    def ends_sooner(self, deadline: int) -> bool:
+        """Whether a lease that ends then could end sooner than it does now, as far as that is known."""
+        return any(lease.deadline > deadline or lease.deadline == _UNKNOWN_MS for lease, _ in self.owed())
+
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
         completely."""
@@ -207,7 +214,7 @@ class ReceiptBatch:
 def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """The cached cursor, or one made of the receipts: unchanged since their pop."""
     issued = {
-        receipt.token: Lease(receipt.token, receipt.start, receipt.count, 0, receipt.attempt)
+        receipt.token: Lease(receipt.token, receipt.start, receipt.count, _UNKNOWN_MS, receipt.attempt)
         for _, receipt in receipts
         if receipt.epoch == known.epoch and receipt.token not in known.leases
     }

@@ -9,6 +9,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
 from chalicelib.base.records import record
 from chalicelib.base.schema import string
+from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -46,7 +47,7 @@ class Extended(Answer):
 class Settler:
     def __init__(self, env: Env, cursors: Cursors, burial: Burial) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._burial = env.catalogue, burial
+        self._catalogue, self._agenda, self._burial = env.catalogue, env.agenda, burial
         self._receipts, self._cache, self._retries = cursors.receipts, cursors.cache, cursors.retries
         self.events = Events(env)
 
@@ -122,6 +123,8 @@ class Settler:
         """Moves messages into new leases that last `invisible_ms` from now; the old receipts become void."""
         batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
+        if any(batch.ends_sooner(deadline) for batch in batches):  # and this may be the last attempt
+            self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
 
         def longer(lease: Lease, offsets: range) -> Lease:
             token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)

@@ -178,7 +178,7 @@ class ViewReader:
         known = self._groups.get((topic.id, group_name))
         of_group = _reads(topic, group_name, known, ask, strong)
         of_logs = self._reader.guess(self._guess(topic, known, ask))
-        of_delays = self._promoter.glances(topic) if topic.delays else []
+        of_delays = self._promoter.glances(topic, topic.readers) if topic.delays else []
         answers = self._store.read([*of_group, *of_logs, *of_delays])
         items = [item for answer in answers[: len(of_group)] for item in answer]
         seen, delays_at = Seen(), len(of_group) + len(of_logs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from chalicelib.base.limits import MINUTE_MS
+from chalicelib.base.limits import STORED_LATE_MS_MAX
 from chalicelib.catalogue.topic import Topic
 from chalicelib.delays.decision import NONE, PROMOTED_MAX, Decision, Slot, is_cancelled, mark_cancelled, slot_of
 from chalicelib.log import Log
@@ -13,9 +13,6 @@ from chalicelib.log.writer import Tail
 from chalicelib.store import Keys, Range, Read, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Refused, key_of
-
-STORED_LATE_MS_MAX = 15 * MINUTE_MS
-"""A delayed message is stored no later than this after it is due: DynamoDB recognizes a transaction for ten minutes."""
 
 _PAGE = 32
 

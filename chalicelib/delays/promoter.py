@@ -31,11 +31,13 @@ class Promoter:
         self._writer, self._payloads = log.writer, log.payloads
         self._decisions = decisions
 
-    def glances(self, topic: Topic) -> list[Read]:
-        """The reads for `first_due`, of the first delayed message of each queue; none if the topic never had one."""
+    def glances(self, topic: Topic, queues: int, strong: bool = False) -> list[Read]:
+        """The reads for `first_due`, of the first delayed message of the first queues; none if the topic never had
+        one."""
         if not topic.delays:
             return []
-        return [Range(keys.delays(topic.id, queue), keys.FIRST, keys.LAST, limit=1) for queue in range(topic.readers)]
+        partitions = [keys.delays(topic.id, queue) for queue in range(queues)]
+        return [Range(partition, keys.FIRST, keys.LAST, limit=1, strong=strong) for partition in partitions]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, TRANSACTION_ITEMS_MAX
+from chalicelib.base.limits import INLINE_BYTES_MAX, LATE_WRITE_MS_MAX, STORED_LATE_MS_MAX, TRANSACTION_ITEMS_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, Message, Produced, delayed_id
+from chalicelib.catalogue.agenda import FORWARD
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import DELAYS, Topic
 from chalicelib.delays.decision import wait, waiting_ttl
@@ -16,10 +17,6 @@ from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Write
-
-LATE_WRITE_MS_MAX = MINUTE_MS
-"""An abandoned or repeated write lands no later than this: a request may wait in a client for `READ_TIMEOUT_MS` and in
-the network for seconds."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -46,7 +43,7 @@ class Waiting:
 class DelayWriter:
     def __init__(self, env: Env, payloads: Payloads) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._payloads = env.catalogue, payloads
+        self._catalogue, self._agenda, self._payloads = env.catalogue, env.agenda, payloads
 
     def waiting(self, messages: Sequence[tuple[int, Message]]) -> list[Waiting]:
         """Messages with their queues, under new ids. Those due at the same time are delivered in the order of their
@@ -77,19 +74,20 @@ class DelayWriter:
 
     def item(self, topic: Topic, waiting: Waiting) -> Item:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
-        [entry] = self.entries(topic, [waiting])
+        [entry] = self.entries(topic, [waiting], STORED_LATE_MS_MAX)
         key = keys.delayed(topic.id, waiting.queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
 
-    def entries(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Entry]:
-        """The entries of these messages. Stores their payloads, if they have any. Raises TopicNotFound,
-        StoreUnavailable."""
+    def entries(self, topic: Topic, waiting: Sequence[Waiting], held_ms: int = 0) -> list[Entry]:
+        """The entries of these messages, which the caller stores now or, at the latest, after `held_ms`. Stores their
+        payloads, if they have any. Raises TopicNotFound, StoreUnavailable."""
         self.demand(topic)
-        return self.packed(topic, waiting)
+        return self.packed(topic, waiting, held_ms)
 
-    def packed(self, topic: Topic, waiting: Sequence[Waiting]) -> list[Entry]:
+    def packed(self, topic: Topic, waiting: Sequence[Waiting], held_ms: int = 0) -> list[Entry]:
         """The same for a topic of which `demand` is known to be true. Raises StoreUnavailable."""
         now = self._runtime.now()
+        self._agenda.appoint(FORWARD, topic.name, min(message.due_ms for message in waiting), held_ms)
         ttl = waiting_ttl(max(message.due_ms for message in waiting))
         return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
 

@@ -192,6 +192,34 @@ def sweep(name: str) -> Key:
     return Key("service", f"sweep#{name}")
 
 
+def agenda(sweep: str) -> str:
+    return f"agenda#{sweep}"
+
+
+def appointment(sweep: str, due_ms: int, subject: str) -> Key:
+    """`subject`: what the sweep has to look at."""
+    return Key(agenda(sweep), f"{due_ms:0{_OFFSET_DIGITS}d}#{subject}")
+
+
+def subject(topic_name: str, group_name: str = "") -> str:
+    """What an appointment is about: a topic, or one of its groups."""
+    return f"{topic_name}#{group_name}" if group_name else topic_name
+
+
+def named_in(subject: str) -> tuple[str, str]:
+    """The topic and the group."""
+    topic_name, _, group_name = subject.partition("#")
+    return topic_name, group_name
+
+
+def appointed_at(key: str) -> int:
+    return int(key.split("#")[0])
+
+
+def subject_of(key: str) -> str:
+    return key.partition("#")[2]
+
+
 def delays(topic_id: str, queue: int) -> str:
     return f"delay#{topic_id}#{queue}"
 

@@ -8,21 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
+from itertools import islice
 from typing import Any
 
 from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Appointment
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
+from chalicelib.cursors.cursor import Cursor
 from chalicelib.dead_letters import DeadLetters
 from chalicelib.delays.promoter import first_due
 from chalicelib.store import Keys, Range
 from chalicelib.table import keys
-from chalicelib.table.writes import Set, Write
+from chalicelib.table.writes import Item, Set, Write
 from chalicelib.telemetry.record import count
 from chalicelib.transactions import Transactions
 from chalicelib.upkeep.alarms import Alarms, is_concerned
@@ -30,11 +33,12 @@ from chalicelib.upkeep.expiry import Expiry
 
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
-TRIMMED_EVERY_MS = HOUR_MS
+SURVEYED_EVERY_MS = HOUR_MS
+"""How often all topics are looked at: what has no appointment is not urgent."""
 
 _GRAVES_MAX = 100
 _PAGE = 100
-"""Topics read at once."""
+"""Topics or appointments read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +56,16 @@ class Swept:
 
 
 class Rounds:
-    """Walks through all topics, a page at a time; the next sweep continues where the time ran out."""
+    """Walks through a partition, a page at a time; the next sweep continues where the time ran out."""
 
     def __init__(self, env: Env) -> None:
         self._store, self._runtime = env.store, env.runtime
 
-    def pages(self, sweep: str, until_ms: int, every_ms: int = 0) -> Iterator[list[Topic]]:
-        """Pages of topics from where the last sweep of this name stopped, to the last topic or until the time is over.
-        A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
+    def pages(
+        self, sweep: str, partition: str, until_ms: int, last: str = keys.LAST, every_ms: int = 0
+    ) -> Iterator[list[Item]]:
+        """Pages of items from where the last sweep of this name stopped, up to the sort key `last` or until the time is
+        over. A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
         began = after = noted[0]["after"] if noted else ""
@@ -67,9 +73,9 @@ class Rounds:
             return
         is_over = False
         while not is_over:
-            page = self._store.read([Range(keys.topics(), after + keys.AFTER, keys.LAST, limit=_PAGE)])[0]
+            page = self._store.read([Range(partition, after + keys.AFTER, last, limit=_PAGE)])[0]
             if page:
-                yield [Topic.of(item) for item in page]
+                yield page
             after = page[-1]["sk"] if len(page) == _PAGE else ""
             is_over = not after or self._runtime.uptime() > until_ms
         if every_ms or after != began:
@@ -95,10 +101,10 @@ class Sweeps:
     ) -> None:
         delays = transactions.delays
         self._store, self._runtime, self.telemetry = env.store, env.runtime, env.telemetry
+        self._agenda, self._rounds = env.agenda, Rounds(env)
         self._consumers, self._promoter = cursors.consumers, delays.promoter
         self._transactions = transactions
         self._burial, self._deletion, self._admin = dead_letters.burial, admin.deletion, admin
-        self._rounds = Rounds(env)
         self._alarms = Alarms(env, delays, admin)
         self._expiry = Expiry(env, delays.promoter, dead_letters.queue)
 
@@ -107,27 +113,51 @@ class Sweeps:
         """Moves messages whose last attempt expired to the dead letters. The next pop takes over other expired leases.
         `seen`: cursors. `done`: messages."""
         swept = Swept()
-        for page in self._rounds.pages("revive", self._until()):
-            for stored in self._groups(page):
-                for cursor in stored.cursors:
-                    _, buried = self._burial.bury_exhausted(stored.group, cursor, self._runtime.now())
-                    count("dead", buried, stored.topic.name, stored.group.name)
-                    swept += Swept(1, buried)
+        for due in self._due(REVIVE, self._until()):
+            now = self._runtime.now()
+            named = [keys.named_in(subject) for subject in due]
+            topics = self._topics([topic for topic, _ in named], strong=True)
+            places = [(topics[topic], group) for topic, group in named if topic in topics]
+            found = {keys.subject(group.topic.name, group.group.name): group for group in self._groups(places, True)}
+            for subject, appointments in due.items():
+                cursors = found[subject].cursors if subject in found else []
+                ends = [end for cursor in cursors if (end := last_attempt_end(found[subject].group, cursor))]
+                for cursor in cursors:
+                    swept += Swept(1, self._bury(found[subject], cursor, now))
+                self._agenda.kept(REVIVE, appointments, min(ends, default=None), now)
         return swept
+
+    def _bury(self, stored: StoredGroup, cursor: Cursor, now: int) -> int:
+        _, buried = self._burial.bury_exhausted(stored.group, cursor, now)
+        count("dead", buried, stored.topic.name, stored.group.name)
+        return buried
 
     @_sweep
     def forward(self) -> Swept:
-        """Promotes due messages in queues that no consumer polls. `seen`: queues of topics with delays. `done`:
-        messages."""
+        """Promotes due messages in queues that no consumer polls. `seen`: queues. `done`: messages."""
         until_ms, swept = self._until(), Swept()
-        for page in self._rounds.pages("forward", until_ms):
-            places = [(topic, queue) for topic in page if topic.delays for queue in range(topic.readers)]
-            glances = self._store.read([read for topic in page for read in self._promoter.glances(topic)])
+        for due in self._due(FORWARD, until_ms):
             now = self._runtime.now()
-            for (topic, queue), due_ms in zip(places, first_due(glances), strict=True):
-                is_due = due_ms is not None and due_ms <= now
-                swept += Swept(1, self._forward(topic, queue, now, until_ms) if is_due else 0)
+            topics = self._topics(list(due), strong=True)
+            waits = self._waits(list(topics.values()), strong=True)
+            for name, appointments in due.items():
+                dues = waits.get(name, {})
+                for queue, due_ms in dues.items():
+                    is_due = due_ms <= now and queue < topics[name].readers
+                    swept += Swept(1, self._forward(topics[name], queue, now, until_ms) if is_due else 0)
+                self._agenda.kept(FORWARD, appointments, min(dues.values(), default=None), now)
         return swept
+
+    def _waits(self, topics: Sequence[Topic], strong: bool = False) -> dict[str, dict[int, int]]:
+        """When the first delayed message of a queue is due, by topic and queue, for the queues that have one; also for
+        those that have left, which are read again if something waits in them."""
+        reads = [read for topic in topics for read in self._promoter.glances(topic, topic.most, strong)]
+        dues = iter(first_due(self._store.read(reads)))
+        by_topic = {topic.name: [*islice(dues, topic.most if topic.delays else 0)] for topic in topics}
+        return {
+            name: {queue: due_ms for queue, due_ms in enumerate(own) if due_ms is not None}
+            for name, own in by_topic.items()
+        }
 
     def _forward(self, topic: Topic, queue: int, due_ms: int, until_ms: int) -> int:
         """Leaves messages that become due meanwhile to consumers, if there are any, so that no work is done twice."""
@@ -138,46 +168,24 @@ class Sweeps:
         return count
 
     @_sweep
-    def expire(self) -> Swept:
-        """Removes the remains of deleted topics, forgets idle consumers of broadcast groups, and every hour removes
-        expired data and rolls back transactions that nobody decided about in time. `seen`: deleted topics with remains,
-        broadcast groups, and topics with expired data or such transactions. `done`: removals and rollbacks."""
-        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
-        until_ms, swept = self._until(), Swept()
-        for grave in graves:
-            deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
-            swept += Swept(1, self._deletion.topic(deleted, until_ms))
-        for page in self._rounds.pages("expire", until_ms):
-            for stored in self._groups(page):
-                if stored.group.is_broadcast:
-                    forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
-                    swept += Swept(1, forgotten)
-        return swept + self._trim(until_ms)
-
-    def _trim(self, until_ms: int) -> Swept:
-        swept = Swept()
-        for page in self._rounds.pages("trim", until_ms, TRIMMED_EVERY_MS):
-            for topic in page:
-                with suppress(TopicNotFound):  # deleted since it was read
-                    done = self._expiry.trim(topic, until_ms)
-                    if topic.delays:  # so has every topic that has transactions
-                        done += self._transactions.drop_overdue(topic, until_ms)
-                    swept += Swept(bool(done), done)
-        return swept
-
-    @_sweep
     def check(self) -> Swept:
         """Raises and clears the alarms of groups, and lets settled queues leave. `seen`: groups with an alarm, and
         topics that have fewer queues than before. `done`: alarms raised or cleared, and queues that left or are read
         again."""
         swept = Swept()
-        for page in self._rounds.pages("check", self._until()):
-            groups = self._groups(page)
+        for due in self._due(CHECK, self._until()):
+            now = self._runtime.now()
+            topics = self._topics(list(due))
+            groups = self._groups_of(list(topics.values()))
             concerned = [stored for stored in groups if is_concerned(stored)]
             swept += Swept(len(concerned), self._alarms.check(concerned))
-            for topic in page:
-                if topic.most > topic.queues:
-                    swept += Swept(1, self._drain(topic, [stored for stored in groups if stored.topic is topic]))
+            for name, appointments in due.items():
+                is_shrunk = name in topics and topics[name].most > topics[name].queues
+                if is_shrunk:
+                    own = [stored for stored in groups if stored.topic is topics[name]]
+                    swept += Swept(1, self._drain(topics[name], own))
+                is_needed = is_shrunk or any(stored.topic.name == name for stored in concerned)
+                self._agenda.kept(CHECK, appointments, ALWAYS_MS if is_needed else None, now)
         return swept
 
     def _drain(self, topic: Topic, groups: Sequence[StoredGroup]) -> int:
@@ -190,24 +198,102 @@ class Sweeps:
         """Wakes the push of the topics that may have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
         topics."""
         swept = Swept()
-        for page in self._rounds.pages("push", self._until()):
-            for topic in page:
-                if topic.pushes:
-                    wake(topic.name, True)
+        for due in self._due(PUSH, self._until()):
+            now = self._runtime.now()
+            topics = self._topics(list(due))
+            for name, appointments in due.items():
+                is_needed = name in topics and topics[name].pushes
+                if is_needed:
+                    wake(name, True)
                     swept += Swept(1, 1)
+                self._agenda.kept(PUSH, appointments, ALWAYS_MS if is_needed else None, now)
         return swept
+
+    @_sweep
+    def expire(self) -> Swept:
+        """Removes the remains of deleted topics, and every hour goes through all topics: removes expired data, rolls
+        back transactions that nobody decided about in time, forgets idle consumers of broadcast groups, and makes the
+        appointments that are missing. `seen`: deleted topics with remains, broadcast groups, and topics with expired
+        data or such transactions. `done`: removals and rollbacks."""
+        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
+        until_ms, swept = self._until(), Swept()
+        for grave in graves:
+            deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
+            swept += Swept(1, self._deletion.topic(deleted, until_ms))
+        for items in self._rounds.pages("survey", keys.topics(), until_ms, every_ms=SURVEYED_EVERY_MS):
+            topics = [Topic.of(item) for item in items]
+            groups = self._groups_of(topics)
+            self.appoint_missing(topics, groups)
+            for stored in groups:
+                if stored.group.is_broadcast:
+                    forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
+                    swept += Swept(1, forgotten)
+            for topic in topics:
+                swept += self._trim(topic, until_ms)
+        return swept
+
+    def appoint_missing(self, topics: Sequence[Topic], groups: Sequence[StoredGroup]) -> None:
+        """Makes the appointments that these topics need: those of an earlier release have none, and a caller that
+        stopped for minutes may have stored something after its appointment ended."""
+        for name, dues in self._waits(topics).items():
+            if dues:
+                self._agenda.appoint(FORWARD, name, min(dues.values()))
+        for stored in groups:
+            ends = [end for cursor in stored.cursors if (end := last_attempt_end(stored.group, cursor))]
+            if ends:
+                self._agenda.appoint(REVIVE, keys.subject(stored.topic.name, stored.group.name), min(ends))
+            if is_concerned(stored):
+                self._agenda.appoint(CHECK, stored.topic.name, ALWAYS_MS)
+        for topic in topics:
+            if topic.most > topic.queues:
+                self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+            if topic.pushes:
+                self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
+
+    def _trim(self, topic: Topic, until_ms: int) -> Swept:
+        done = 0
+        with suppress(TopicNotFound):  # deleted since it was read
+            done = self._expiry.trim(topic, until_ms)
+            if topic.delays:  # so has every topic that has transactions
+                done += self._transactions.drop_overdue(topic, until_ms)
+        return Swept(bool(done), done)
 
     def _until(self) -> int:
         return self._runtime.uptime() + SWEEP_MS
 
-    def _groups(self, topics: Sequence[Topic]) -> list[StoredGroup]:
+    def _due(self, sweep: str, until_ms: int) -> Iterator[dict[str, list[Appointment]]]:
+        """The appointments that are due now, by subject, a page at a time."""
+        last = keys.due_until(self._runtime.now())
+        for items in self._rounds.pages(sweep, keys.agenda(sweep), until_ms, last):
+            by_subject: dict[str, list[Appointment]] = {}
+            for appointment in map(Appointment.of, items):
+                by_subject.setdefault(appointment.subject, []).append(appointment)
+            yield by_subject
+
+    def _topics(self, names: Sequence[str], strong: bool = False) -> dict[str, Topic]:
+        """The existing ones of these topics."""
+        items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)], strong)])[0]
+        return {topic.name: topic for topic in map(Topic.of, items)}
+
+    def _groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
         """All groups of these topics, possibly stale: two round trips, half a read unit per topic and group."""
         listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
-        named = [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
-        partitions = [Range(keys.group_partition(topic.id, name), keys.FIRST, keys.LAST) for topic, name in named]
+        return self._groups(
+            [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
+        )
+
+    def _groups(self, named: Sequence[tuple[Topic, str]], strong: bool = False) -> list[StoredGroup]:
+        """The existing ones of these groups."""
         groups: list[StoredGroup] = []
-        for (topic, name), items in zip(named, self._store.read(partitions), strict=True):
-            settings = next((item for item in items if item["sk"] == keys.group(topic.id, name).sk), None)
+        partitions = [keys.group_partition(topic.id, name) for topic, name in named]
+        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=strong) for pk in partitions])
+        for (topic, name), items in zip(named, answers, strict=True):
+            settings = next((item for item in items if item["sk"] == keys.SETTINGS), None)
             if settings:
                 groups.append(StoredGroup(topic, Group.of(topic.id, name, settings), items))
         return groups
+
+
+def last_attempt_end(group: Group, cursor: Cursor) -> int | None:
+    """When the first of the leases ends whose messages then go to the dead letters; None: there are none."""
+    return min((lease.deadline for lease in cursor.owing if lease.attempt >= group.max_attempts), default=None)

@@ -663,6 +663,10 @@ def _a_full_queue_takes_nothing(case: Case) -> Iterator[str]:
     yield from case.history.overfull
 
 
+def _what_waits_has_an_appointment(case: Case) -> Iterator[str]:
+    yield from case.history.unappointed
+
+
 def _calls_keep_to_their_number(case: Case) -> Iterator[str]:
     yield from pushes.calls_keep_to_their_number(case.history, SKEW_MS)
 
@@ -777,6 +781,7 @@ CHECKS = (
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
     _a_full_queue_takes_nothing,
+    _what_waits_has_an_appointment,
     _calls_keep_to_their_number,
     _calls_bring_what_is_stored,
     _a_success_is_acked,

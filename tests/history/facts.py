@@ -316,6 +316,8 @@ class History:
     """Produces into queues that their callers knew to be full, and refusals of others."""
     crowded: list[str] = field(default_factory=list)
     """Claims after which more was in flight than allowed."""
+    unappointed: list[str] = field(default_factory=list)
+    """What waited for a sweep that had no appointment for it."""
     drained: dict[str, set[Place]] = field(default_factory=dict)
     """Group -> the messages delivered in the final drain, after all faults had ceased."""
     left: dict[str, int] = field(default_factory=dict)

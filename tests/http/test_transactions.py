@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import CHECKED_MAX, HALF_MESSAGES_MAX, ROLLBACK_AFTER_MS_MAX
 from chalicelib.transactions.decisions import NO_QUEUE
 from tests.support.client import Answer, Client, Group, Json, Topic, bodies, offsets
@@ -444,9 +445,15 @@ def test_a_decision_whose_answer_is_lost_can_be_repeated(
     assert len(drained(group)) == (2 if verb == "commit" else 0)
 
 
+def no_promotion(verb: str, about: Any) -> StoreUnavailable | None:
+    """Nobody can promote delayed messages."""
+    is_promotion = verb == "write" and about.key.pk.startswith("promotions#")
+    return StoreUnavailable("the store throttled") if is_promotion else None
+
+
 def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, topic: Topic, group: Group) -> None:
     half = begin(topic, "a", "b")
-    store.before = unavailable("write")  # it is decided, and no further
+    store.before = no_promotion  # it is decided, and no further
     assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
     store.before = unavailable()
     came = drained(group)
@@ -456,7 +463,7 @@ def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, 
 
 def test_a_commit_tells_that_a_message_was_cancelled_meanwhile(store: TroubledStore, topic: Topic) -> None:
     half = begin(topic, "a", "b")
-    store.before = unavailable("write")
+    store.before = no_promotion
     assert decide(topic, half, "commit").status == 503
     store.before = unavailable()
     first = topic.client.get(f"{topic.path}/delayed").json["messages"][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.base.limits import HOUR_MS
+from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.push import Push
@@ -47,7 +48,7 @@ def clock() -> Clock:
 @pytest.fixture
 def slots(shelf: Shelf, clock: Clock) -> Slots:
     runtime = clock.runtime()
-    return Slots(Env(shelf, runtime, Catalogue(shelf, runtime), Telemetry(runtime)))
+    return Slots(Env(shelf, runtime, Catalogue(shelf, runtime), Agenda(shelf, runtime), Telemetry(runtime)))
 
 
 def taken(slots: Slots, push: Push = PUSH) -> Slot:

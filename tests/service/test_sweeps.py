@@ -10,7 +10,7 @@ import app
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import IDLE_CONSUMER_MS
+from chalicelib.base.limits import IDLE_CONSUMER_MS, MINUTE_MS
 from chalicelib.store import Range
 from chalicelib.table.writes import Item, Key, Write
 from chalicelib.upkeep.sweeps import SWEEP_MS
@@ -59,7 +59,7 @@ def test_a_lease_that_may_be_tried_again_is_left_to_the_next_pop() -> None:
     produce(api, "a")
     api.pop("t0", "g", {})
     clock.sleep(1_000)
-    assert api.service.sweeps.revive().as_json() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.revive().as_json() == {"seen": 0, "done": 0}
     assert api.pop("t0", "g", {})["messages"][0]["attempt"] == 2
 
 
@@ -80,12 +80,17 @@ def test_a_sweep_that_ran_out_of_time_goes_on_where_it_stopped() -> None:
             self.ms += 1_000
             return self.ms
 
-    store, slow = MemoryStore(), SlowClock()
-    prepared(instance(store, Clock()), topics=250)
+    store, clock, slow = MemoryStore(), Clock(), SlowClock()
+    quick = instance(store, clock)
+    prepared(quick, topics=250)
+    for number in range(250):
+        produce(quick, "a", topic=f"t{number}")
+        quick.pop(f"t{number}", "g", {})
+    slow.sleep(MINUTE_MS)
     api = instance(store, slow)
-    seen = [api.service.sweeps.revive().seen for _ in range(3)]
-    assert sum(seen) >= 250
-    assert max(seen) < 250, f"one sweep of {SWEEP_MS} ms went through all"
+    buried = [api.service.sweeps.revive().done for _ in range(3)]
+    assert sum(buried) == 250
+    assert max(buried) < 250, f"one sweep of {SWEEP_MS} ms went through all"
 
 
 class Tired(MemoryStore):
@@ -114,15 +119,6 @@ def test_the_remains_of_a_deleted_topic_are_removed() -> None:
     assert api.service.sweeps.expire().as_json() == {"seen": 0, "done": 0}
 
 
-def test_a_sweep_of_ten_thousand_idle_queues_is_cheap() -> None:
-    store = MemoryStore()
-    api = instance(store, Clock())
-    prepared(api, topics=100, queues=100)
-    before = store.meter.read_units
-    assert api.service.sweeps.revive().as_json() == {"seen": 10_000, "done": 0}
-    assert store.meter.read_units - before < 10_000
-
-
 def test_consumers_of_a_broadcast_group_that_are_idle_are_forgotten() -> None:
     clock = Clock()
     api = instance(MemoryStore(), clock)
@@ -136,7 +132,7 @@ def test_consumers_of_a_broadcast_group_that_are_idle_are_forgotten() -> None:
     api.pop("t0", "g", {"consumer_id": "y"})
     clock.sleep(IDLE_CONSUMER_MS // 2 + 1_000)
     assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 1}
-    assert api.service.sweeps.expire().as_json() == {"seen": 1, "done": 0}
+    assert api.service.sweeps.expire().as_json() == {"seen": 0, "done": 0}, "the next look is in an hour"
 
 
 def test_due_messages_are_delivered_though_nobody_pops() -> None:
@@ -166,17 +162,6 @@ def test_messages_that_fall_due_during_a_sweep_are_left_to_consumers() -> None:
     store.write = slow  # type: ignore[method-assign]
     assert api.service.sweeps.forward().as_json() == {"seen": 1, "done": 10}
     assert totals(api) == (10, 0, 0)
-
-
-def test_a_round_through_ten_thousand_queues_where_messages_wait_is_cheap() -> None:
-    store = MemoryStore()
-    api = instance(store, Clock())
-    for number in range(100):
-        api.put_topic(f"t{number}", {"queues": 100})
-        api.produce(f"t{number}", {"messages": [{"body": "a", "delay_ms": 3_600_000}]})
-    before = store.meter.read_units
-    assert api.service.sweeps.forward().as_json() == {"seen": 10_000, "done": 0}
-    assert store.meter.read_units - before < 10_000
 
 
 def test_the_schedule_runs_them() -> None:

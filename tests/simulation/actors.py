@@ -154,7 +154,7 @@ class Sweeper(Actor):
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random
-        self._left = 3
+        self._left = world.plan.sweeps
 
     def work(self, service: Service) -> None:
         while self._left:

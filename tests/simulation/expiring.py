@@ -27,7 +27,7 @@ RETENTION_MS = 60_000
 KEPT_MS = 8_000
 """Expired messages stay longer than any call, late write or stale read of the simulation lasts."""
 
-_TRIMMED_EVERY_MS = 1_000
+_SURVEYED_EVERY_MS = 1_000
 _BELIEVED_MS = 2_000
 """How long an instance caches the end of a log: much shorter than stored messages stay."""
 
@@ -44,7 +44,7 @@ def short_lives() -> Iterator[None]:
         stack.enter_context(patch.object(limits, "EXPIRED_KEPT_MS", KEPT_MS))
         stack.enter_context(patch.multiple(reader, EXPIRED_KEPT_MS=KEPT_MS, HOUR_MS=_BELIEVED_MS))
         stack.enter_context(patch.object(writer, "TAIL_AGE_MS_MAX", _BELIEVED_MS))
-        stack.enter_context(patch.object(sweeps, "TRIMMED_EVERY_MS", _TRIMMED_EVERY_MS))
+        stack.enter_context(patch.object(sweeps, "SURVEYED_EVERY_MS", _SURVEYED_EVERY_MS))
         yield
 
 

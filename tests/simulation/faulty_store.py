@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from random import Random
 from typing import TypeVar
 
@@ -82,6 +83,14 @@ class PastStore(MemoryStore):
                 for since, item in zip(instants, versions, strict=True):
                     if item and attribute in item:
                         yield Key(pk, sk), since, item
+
+    def lives(self, prefix: str) -> Iterator[tuple[Key, int, float, Item]]:
+        """Every version that an item in a partition of this prefix ever had, since when, and until when."""
+        for pk in [pk for pk in self._past if pk.startswith(prefix)]:
+            for sk, (instants, versions) in self._past[pk].items():
+                for since, until, item in zip(instants, [*instants[1:], inf], versions, strict=True):
+                    if item:
+                        yield Key(pk, sk), since, until, item
 
     def lose(self, key: Key) -> bool:
         """Removes the item; returns whether it existed."""

@@ -52,6 +52,8 @@ class Plan:
     """The key of messages that no group wants."""
     sweepers: int = 0
     """Scheduled sweeps that run at once."""
+    sweeps: int = 3
+    """How often each of them runs."""
     chores: int = 0
     """Pauses, settings changed, throw-away groups made and removed."""
     max_attempts: int = 1_000
@@ -254,6 +256,21 @@ SIFTED = Plan(
     faults=replace(NONE, stale=0.5, stale_ms_max=500, latency_ms_max=100),
 )
 """For bugs that show where many sift one queue at once."""
+SWEPT = Plan(
+    producers=2,
+    consumers=3,
+    messages=30,
+    pops=6,
+    pace=12,
+    delayed=0.6,
+    max_attempts=2,
+    leases_ms=(200, 3_000, 6_000),
+    burials=0,
+    sweepers=2,
+    sweeps=24,
+    skew_ms=0,
+)
+"""For bugs that show where sweeps run all the time."""
 TRIMMED = replace(
     Plan(queues=1, resets=10, consumers=8, **{**EXPIRING, "messages": 90, "pops": 8}),
     faults=replace(ALL, stale=0.7, latency_ms_max=300),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_afterlife,
+    mutants_agenda,
     mutants_alarms,
     mutants_breaker,
     mutants_expiry,
@@ -37,6 +38,7 @@ from tests.simulation.plans import (
     RISEN,
     SET_BACK,
     SIFTED,
+    SWEPT,
     TRIMMED,
     UNREADABLE,
     WAITING,
@@ -115,6 +117,17 @@ PLANS = {
             "queues_that_are_never_given_back",
         ),
         ZONED,
+    ),
+    **dict.fromkeys(
+        (
+            "delays_without_appointments",
+            "last_attempts_without_appointments",
+            "appointments_that_are_too_late",
+            "appointments_that_end_at_their_time",
+            "appointments_that_do_not_move",
+            "appointments_that_are_relied_on_for_ever",
+        ),
+        SWEPT,
     ),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,

@@ -29,6 +29,7 @@ from tests.history.transactions import TransactionCaller
 from tests.simulation import pushing
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
+from tests.simulation.appointed import short_appointments, unappointed
 from tests.simulation.cursors import remember
 from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
@@ -82,6 +83,7 @@ class World:
         try:
             with ExitStack() as settings:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
+                settings.enter_context(short_appointments(late_write_ms, self._plan.skew_ms + self._plan.set_back_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
                 if self._plan.resizes:
@@ -96,6 +98,7 @@ class World:
             self.history.defects.append(str(endless))
         with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
             remember(self._store, self._now_topic, self.history)
+            self.history.unappointed = list(unappointed(self._store))
             return checker.violations(self.history)
 
     def _spawn_all(self) -> None:

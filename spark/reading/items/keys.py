@@ -24,6 +24,7 @@ _PREFIXES = {
     "reply": "reply",
     "tokens": "token",
     "trace": "note",
+    "agenda": "appointment",
 }
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
@@ -65,7 +66,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
         return item.text("id") if item else None
     if kind == "grave":
         return key.sk
-    return None if key.parts[0] in ("service", "tokens") else part_of(key.parts, 1)
+    return None if key.parts[0] in ("service", "tokens", "agenda") else part_of(key.parts, 1)
 
 
 def demand(holds: bool, key: Key) -> None:

@@ -36,6 +36,7 @@ _KINDS = {
     "group settings": "group",
     "group cursor": "cursor",
     "group rate": "window",
+    "agenda": "appointment",
     "service sweep": "sweep",
     "service signing-key": "secret",
     "novelty": "unknown",
@@ -175,6 +176,7 @@ def _general(shape: Shape) -> Iterator[dict[str, Any]]:
     for topic in range(shape.topics):
         yield from groups.settings(shape, topic)
     yield {"pk": "service", "sk": "signing-key", "value": shape.name_of("key", 32)}
+    yield {"pk": "agenda#push", "sk": f"{0:015d}#{shape.topic_name(0)}", "until": START_MS}
     yield {"pk": "service", "sk": "sweep#revive", "after": shape.topic_name(0), "at": START_MS}
 
 
