@@ -92,7 +92,7 @@ def test_malformed_tokens_cost_nothing_and_unknown_ones_a_read() -> None:
 def test_an_instance_remembers_a_bounded_number_of_ids() -> None:
     guarded = Guarded()
     callers = guarded.api.service.access.callers
-    assert callers._tokens._kept.maxsize == 10_000
+    assert callers._tokens._size_max == 10_000
 
 
 def test_changing_a_token_costs_a_few_units() -> None:
