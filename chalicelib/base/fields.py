@@ -23,6 +23,8 @@ from chalicelib.base.schema import Schema
 
 T = TypeVar("T")
 
+_LABELS_KEPT_MAX = 2_048
+"""Labels of declared fields: a hundred messages have some ten each, and most requests the same."""
 _SHAPES_KEPT_MAX = 256
 """Which fields a request, or a message of one, gives: most give the same as the one before."""
 
@@ -132,9 +134,14 @@ def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
     for name, (schema, parse, is_required) in _expected(kind, tuple(data)):
         value = data.get(name)
         if value is not None or is_required:
-            at = label.inside(name)
+            at = _inside(label, name)
             values[name] = parse(value, at) if parse else check(schema, value, at)
     return values
+
+
+@lru_cache(_LABELS_KEPT_MAX)
+def _inside(label: Label, declared: str) -> Label:
+    return label.inside(declared)
 
 
 @lru_cache(_SHAPES_KEPT_MAX)
