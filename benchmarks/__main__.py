@@ -20,7 +20,7 @@ from benchmarks.moves import moves
 from benchmarks.rates import rates
 from benchmarks.scale import QUICK as FEW
 from benchmarks.scale import Sizes, scale
-from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server
+from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server, demand_ref
 from benchmarks.side_by_side import side_by_side
 
 _INTERRUPTED = 130
@@ -88,7 +88,7 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     chosen = [part for part in PARTS if part in (given.only or PARTS)]
     try:
-        _demand(chosen)
+        _demand(chosen, given.against)
         _measure(chosen, QUICK if given.quick else FULL, given.against)
     except Unmeasurable as reason:
         print(f"benchmarks: {reason}", file=sys.stderr)
@@ -113,8 +113,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _demand(chosen: list[str]) -> None:
+def _demand(chosen: list[str], against: str | None) -> None:
     """What is missing is said before minutes have passed."""
+    if against:
+        demand_ref(against)
+        if "rates" not in chosen:
+            raise Unmeasurable(f"--against {against} is for the part 'rates', which --only leaves out")
     if {"costs", "lateness", "calls", "scale"} & {*chosen}:
         demand_emulator()
     if {"http", "calls", "rates"} & {*chosen}:

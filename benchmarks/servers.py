@@ -60,6 +60,12 @@ def demand_moto_server() -> None:
         raise Unmeasurable("moto's server lacks its extras: `pip install 'moto[sqs,server]'` installs them")
 
 
+def demand_ref(ref: str) -> None:
+    named = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"]
+    if subprocess.run(named, cwd=ROOT, capture_output=True, check=False).returncode:  # noqa: S603
+        raise Unmeasurable(f"git has no {ref!r} to measure against")
+
+
 @contextmanager
 def emulated_store() -> Iterator[DynamoStore]:
     """The store as it is deployed, on an emulator of its own."""
@@ -99,9 +105,7 @@ def decant(folder: Path = ROOT, **settings: str) -> Iterator[int]:
 def checkout(ref: str) -> Iterator[Path]:
     """The source at a git ref, in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        packed = subprocess.run(["git", "archive", ref], cwd=ROOT, capture_output=True, check=False)  # noqa: S603, S607
-        if packed.returncode:
-            raise Unmeasurable(f"git has no {ref!r} to measure against")
+        packed = subprocess.run(["git", "archive", ref], cwd=ROOT, capture_output=True, check=True)  # noqa: S603, S607
         subprocess.run(["tar", "-x", "-C", folder], input=packed.stdout, check=True)  # noqa: S603, S607
         yield Path(folder)
 
