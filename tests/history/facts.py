@@ -307,6 +307,8 @@ class History:
     """The messages in the log in the end, or before they expired."""
     stored_ms: dict[Place, int] = field(default_factory=dict)
     """And when each was stored."""
+    appended_ms: dict[Place, int] = field(default_factory=dict)
+    """And when each came into it, where the store remembers that: a delayed message may be appended late."""
     ids: dict[Place, str] = field(default_factory=dict)
     """And their ids; empty: nobody looked."""
     ends: dict[int, int] = field(default_factory=dict)

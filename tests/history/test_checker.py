@@ -353,6 +353,8 @@ LATE_MS = 1_000 + SKEW_MS + 100
         (_asked(LATE_MS), {"resets": [Reset("g", 300, 400)]}, False),
         (_asked(LATE_MS), {"pops": [_asked(100, at_ms=120, is_troubled=True, lease_ms=3_000)]}, False),
         (_asked(LATE_MS), {"stale_ms": None}, False),
+        (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),
+        (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 50}}, False),
     ],
 )
 def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[str, Any], is_wrong: bool) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
+from chalicelib.table import keys
 from chalicelib.table.keys import queue_of
 from chalicelib.table.writes import Item, Key
 from tests.history import checker
@@ -27,11 +28,21 @@ Versions = list[tuple[Key, int, Item]]
 
 def remember(store: PastStore, topic: Topic, history: History) -> None:
     versions = list(store.versions("leases"))
+    history.appended_ms = _appended_ms(store)
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))
     history.crowded = list(_crowded(versions, history))
     if topic.max_depth and history.are_all_answered:
         history.overfull = list(_overfull(store, topic, versions, history))
+
+
+def _appended_ms(store: PastStore) -> dict[Place, int]:
+    appended_ms: dict[Place, int] = {}
+    for key, since_ms, item in store.versions("entries"):
+        queue, first = int(key.pk.split("#")[2]), keys.number_of(key.sk)
+        for offset in range(max(first, item["end"] - sum(entry["n"] for entry in item["entries"])), item["end"]):
+            appended_ms.setdefault((queue, offset), since_ms)
+    return appended_ms
 
 
 def _passed(store: PastStore, topic: Topic, versions: Versions, history: History) -> Iterator[str]:
