@@ -43,7 +43,8 @@ class World:
     def ask(self, method: str, target: str, raw: bytes | None, headers: dict[str, str]) -> Answer:
         """Sends a request as it is, query string and all."""
         wiring.use(self._client.api)
-        response = respond(request_of(method, target, headers, raw))
+        lowered = {name.lower(): value for name, value in headers.items()}
+        response = respond(request_of(method, target, lowered, raw))
         return Answer(response.status, response.headers, response.text.encode())
 
 

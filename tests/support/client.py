@@ -98,7 +98,8 @@ class Client:
         sent = raw if raw is not None else self.encoded(body)
         target = f"{path}?{urlencode(query, doseq=True)}" if query else path
         given = {"content-type": "application/json", **self.credentials(), **headers}
-        response = respond(request_of(method, target, given, sent))
+        lowered = {name.lower(): value for name, value in given.items()}
+        response = respond(request_of(method, target, lowered, sent))
         answer = Answer(response.status, response.headers, response.text.encode())
         if operation := documented.operation_of(method, path):
             documented.check(operation, answer.status, answer.headers, answer.json)
