@@ -139,22 +139,22 @@ HAS_ROOM = (
 """These guards depend on the segment alone, never on the entry: once seen full, it is full for every late request."""
 
 
-def append(log: str, base: int, entries: Sequence[Entry], may_create: bool) -> Write:
-    """Appends to the open segment, all of them or none. The item after the write shows the offsets.
+def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
+    """Appends to the open segment. The item after the write shows the offset.
 
     If the write is rejected, it returns a full segment, at whose `end` the log continues, or none if there had to be
     one. Only a writer that has just seen the previous segment full, or a queue without segments, may create one."""
-    items = [entry.as_item() for entry in entries]
+    item = entry.as_item()
     is_known: tuple[writes.Guard, ...] = () if may_create else (writes.Exists(("end",)),)
     return Write(
         keys.segment(log, base),
-        (*is_known, *HAS_ROOM, writes.Lacks(("entries",), items[0])),
+        (*is_known, *HAS_ROOM, writes.Lacks(("entries",), item)),
         (
-            writes.Add(("end",), sum(entry.count for entry in entries), start=base),
-            writes.Append(("entries",), items),
-            writes.Add(("bytes",), sum(entry.size for entry in entries)),
+            writes.Add(("end",), entry.count, start=base),
+            writes.Append(("entries",), [item]),
+            writes.Add(("bytes",), entry.size),
         ),
-        landed=lambda before: before is not None and items[0] in before["entries"],
+        landed=lambda before: before is not None and item in before["entries"],
     )
 
 

@@ -23,7 +23,6 @@ from chalicelib.base.message import Message
 from chalicelib.base.records import mutable, record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
-from chalicelib.log.group_commit import GroupCommit
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append, reopen
 from chalicelib.store import Keys, Outcome, Range
@@ -78,7 +77,6 @@ class LogWriter:
         self._payloads = payloads
         self._tails: BoundedCache[Tail] = BoundedCache()
         self._crowded_until: BoundedCache[int] = BoundedCache()
-        self._group_commit = GroupCommit(env.runtime)
         self._numbers = itertools.count()
 
     def append(self, topic: Topic, entries: Sequence[Packed]) -> list[Appended]:
@@ -104,7 +102,7 @@ class LogWriter:
         until_ms = deadline.give_up_at_ms(self._runtime.uptime())
         while self._runtime.uptime() <= until_ms:
             try:
-                segment = Segment.of(self._store.write(append(log, tail.base, [entry], tail.may_create)))
+                segment = Segment.of(self._store.write(append(log, tail.base, entry, tail.may_create)))
             except Refused as refused:
                 if refused.before is None:  # the segment of an old tail was removed
                     return self.append_from(topic, queue, entry, tail.base)
@@ -197,30 +195,19 @@ class LogWriter:
             spilled = self._payloads.spill(topic.id, sized, topic.ttl(self._runtime.now()))
             for appending, entry in zip(waiting, spilled, strict=True):
                 appending.entry = entry
+        writes: list[Write] = []
+        for appending in waiting:
+            tail = self.tail(topic, appending.log)
+            writes.append(append(appending.log, tail.base, appending.entry, tail.may_create))
         began_ms = self._runtime.uptime()
-        outcomes = [self._alone(topic, *waiting)] if len(waiting) == 1 else self._each(topic, waiting)
+        outcomes = self._store.write_each(writes)
         for appending, outcome in zip(waiting, outcomes, strict=True):
-            appending.took_ms += self._runtime.uptime() - began_ms if len(waiting) == 1 else 0
+            appending.took_ms += self._runtime.uptime() - began_ms if len(writes) == 1 else 0
             appending.first = self._first(topic, appending, outcome)
 
-    def _each(self, topic: Topic, waiting: Sequence[_Appending]) -> Sequence[Outcome]:
-        return self._store.write_each([self._write(topic, appending.log, [appending.entry]) for appending in waiting])
-
-    def _alone(self, topic: Topic, one: _Appending) -> Outcome | None:
-        """The only entry of its call: it shares a write with those of other calls."""
-
-        def send(entries: Sequence[Entry]) -> Outcome:
-            return self._store.write_each([self._write(topic, one.log, entries)])[0]
-
-        return self._group_commit.write(one.log, one.entry, send)
-
-    def _write(self, topic: Topic, log: str, entries: Sequence[Entry]) -> Write:
-        tail = self.tail(topic, log)
-        return append(log, tail.base, entries, tail.may_create)
-
-    def _first(self, topic: Topic, appending: _Appending, outcome: Outcome | None) -> int | StoreUnavailable | None:
+    def _first(self, topic: Topic, appending: _Appending, outcome: Outcome) -> int | StoreUnavailable | None:
         """The first offset of the entry, the error why it was not stored, or None: it has to be tried again."""
-        if outcome is None or isinstance(outcome, StoreUnavailable):
+        if isinstance(outcome, StoreUnavailable):
             return outcome
         if isinstance(outcome, Refused):
             if outcome.before is None:  # the segment of an old tail was removed: look again

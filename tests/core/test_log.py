@@ -28,7 +28,7 @@ def filled(base: int, entries: list[Entry]) -> tuple[Item | None, list[Entry]]:
     item: Item | None = None
     refused = []
     for entry in entries:
-        write = append("log", base, [entry], may_create=item is None)
+        write = append("log", base, entry, may_create=item is None)
         if all(holds(guard, item) for guard in write.guards):
             assert not write.landed(item)
             item = after(item, write)
@@ -45,7 +45,7 @@ def test_writers_find_a_segment_full_when_readers_find_it_sealed(base: int, entr
     segment = Segment.of(item)
     assert list(segment.entries) == entries[: len(entries) - len(refused)]
     assert segment.is_sealed or not refused
-    late = append("log", base, [Entry(b"late" * 2, 1, 0, "json", 1, b"")], may_create=False)
+    late = append("log", base, Entry(b"late" * 2, 1, 0, "json", 1, b""), may_create=False)
     assert all(holds(guard, item) for guard in late.guards) == (not segment.is_sealed)
     assert len(segment.entries) <= SEGMENT_ENTRIES_MAX
 
@@ -77,27 +77,14 @@ def test_the_bytes_of_a_segment_are_those_of_its_entries(entries: list[Entry]) -
 def test_an_entry_that_stands_is_not_appended_again(entry: Entry) -> None:
     item, refused = filled(0, [entry, entry])
     assert refused == [entry]
-    assert append("log", 0, [entry], may_create=True).landed(item)
-
-
-@given(st.lists(ENTRIES, min_size=1, max_size=16, unique_by=lambda entry: entry.id))
-def test_entries_that_share_a_write_stand_side_by_side_once(entries: list[Entry]) -> None:
-    write = append("log", 7, entries, may_create=True)
-    item = after(None, write)
-    assert item is not None
-    segment = Segment.of(item)
-    assert list(segment.entries) == entries
-    assert segment.end == 7 + sum(entry.count for entry in entries)
-    assert segment.filled_bytes == sum(entry.size for entry in entries)
-    assert write.landed(item)
-    assert not all(holds(guard, item) for guard in write.guards)
+    assert append("log", 0, entry, may_create=True).landed(item)
 
 
 @given(ENTRIES)
 def test_only_an_allowed_writer_makes_a_segment(entry: Entry) -> None:
-    assert not all(holds(guard, None) for guard in append("log", 5, [entry], may_create=False).guards)
-    assert all(holds(guard, None) for guard in append("log", 5, [entry], may_create=True).guards)
-    assert not append("log", 5, [entry], may_create=False).landed(None)
+    assert not all(holds(guard, None) for guard in append("log", 5, entry, may_create=False).guards)
+    assert all(holds(guard, None) for guard in append("log", 5, entry, may_create=True).guards)
+    assert not append("log", 5, entry, may_create=False).landed(None)
 
 
 @given(st.integers(0, OFFSET_MAX), st.integers(0, OFFSET_MAX))

@@ -85,7 +85,7 @@ def last_of(store: MemoryStore, topic: Topic) -> Item:
 def append_of(topic: Topic, base: int, clock: Clock) -> Write:
     """An append that was sent long ago and has not arrived."""
     entry = Entry.packed(b"late....", [Message("late", None, None, None, {})], clock.now())
-    return segment.append(topic.logs[1], base, [entry], may_create=True)
+    return segment.append(topic.logs[1], base, entry, may_create=True)
 
 
 @pytest.mark.parametrize("count", [0, 1, 40])

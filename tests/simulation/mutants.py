@@ -77,9 +77,9 @@ def appends_that_trust_the_tail() -> Any:
 def fullness_that_depends_on_the_entry() -> Any:
     """A segment is full for a large entry, whose writer makes the next one, and not for a small one."""
 
-    def append(name: str, base: int, entries: Any, may_create: bool) -> Write:
-        made = segment.append(name, base, entries, may_create)
-        room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entries[0].size)
+    def append(name: str, base: int, entry: Any, may_create: bool) -> Write:
+        made = segment.append(name, base, entry, may_create)
+        room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
         guards = [
             dataclasses.replace(guard, second=room) if guard == segment.HAS_ROOM[0] else guard  # type: ignore[type-var]
             for guard in made.guards

@@ -106,7 +106,7 @@ class Writer:
     def append(self, entry: Entry) -> int:
         while True:
             try:
-                item = self._store.write(segment.append(self._log, self._base, [entry], may_create=True))
+                item = self._store.write(segment.append(self._log, self._base, entry, may_create=True))
             except Refused as refused:
                 assert refused.before is not None
                 self._base = refused.before["end"]
