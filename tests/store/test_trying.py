@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from chalicelib.store.dynamodb.trying import Trying, run
+from chalicelib.store.dynamodb.trying import SIDE_BY_SIDE_MAX, Trying, run
 from tests.support.clock import Clock
 
 Step = int | Exception
@@ -51,6 +51,16 @@ def test_all_requests_are_sent_before_the_first_answer_is_read(requests: Request
     assert [what for _, what in requests.log if not what.endswith("over")] == (
         ["a sent", "b sent", "c sent", "a read", "b read", "c read"]
     )
+
+
+def test_of_more_requests_than_may_be_under_way_some_wait(requests: Requests) -> None:
+    many = {f"r{number}": [0] for number in range(2 * SIDE_BY_SIDE_MAX + 1)}
+    assert ran(requests, **many) == [*many]
+    under_way = most = 0
+    for _, what in requests.log:
+        under_way += what.endswith("sent") - what.endswith("read")
+        most = max(most, under_way)
+    assert most == SIDE_BY_SIDE_MAX
 
 
 def test_a_request_that_is_sent_again_holds_up_no_other(requests: Requests) -> None:

@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Generic, TypeVar
 
+from chalicelib.base.limits import QUEUES_MAX
 from chalicelib.base.records import mutable
 from chalicelib.base.runtime import Runtime
 
 T = TypeVar("T")
+
+SIDE_BY_SIDE_MAX = 2 * QUEUES_MAX
+"""Requests of one call that are under way: a pop sends one for each queue, and one more where messages are delayed. A
+sweep may have thousands, which then take several round trips."""
 
 Trying = Generator[int, None, T]
 
@@ -36,7 +41,7 @@ def run(tryings: Sequence[Trying[T]], runtime: Runtime) -> list[T]:
     requests = [_Request(trying) for trying in tryings]
     try:
         while left := [request for request in requests if not request.answers]:
-            _go_on(left, runtime)
+            _go_on(left[:SIDE_BY_SIDE_MAX], runtime)
     finally:
         for request in requests:
             request.trying.close()
