@@ -54,7 +54,7 @@ class Draining:
     def step(self, topic: Topic, groups: Sequence[StoredGroup]) -> int:
         """Lets settled queues leave, and reads those again in which something waits once more. `groups`: all of the
         topic, possibly stale. Returns the number of changes. Raises TopicNotFound."""
-        if back := self._returning(topic, groups):
+        if back := self.returning(topic, groups):
             return self._read(topic, max(back) + 1)
         changes = 0
         while topic.draining and self._release(topic, topic.draining[-1]) is None:
@@ -111,7 +111,7 @@ class Draining:
         gone_ms = topic.gone_ms(self._runtime.now())
         return topic.created_at_ms <= gone_ms and self._log_offsets.surely_older(topic, queue, gone_ms) >= end
 
-    def _returning(self, topic: Topic, groups: Sequence[StoredGroup]) -> list[int]:
+    def returning(self, topic: Topic, groups: Sequence[StoredGroup]) -> list[int]:
         """The queues that have left in which something waits again."""
         left, now = range(topic.readers, topic.most), self._runtime.now()
         owed = {

@@ -110,9 +110,10 @@ class Groups:
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
         """Makes the appointments that the new settings need, and lets sends to the topic wake the push, before there is
         a group that needs it. Raises TopicNotFound."""
-        if not topic.pushes and given.get("push") and given["push"].given:
+        if given.get("push") and given["push"].given:
             self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
-            self._catalogue.begin(topic, PUSHES)
+            if not topic.pushes:
+                self._catalogue.begin(topic, PUSHES)
         if given.get("alarm") and given["alarm"].given:
             self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
 
@@ -148,6 +149,7 @@ class Groups:
         since all groups had settled it, then stays; one that has left since the topic was read is read again."""
         is_kept = not topic.draining
         while not is_kept and (current := self._catalogue.current_topic(topic.name)).id == topic.id:
+            self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
             with suppress(Refused):  # the topic has changed since it was read
                 self._store.write(topics.read(current, max(current.readers, topic.readers)))
                 is_kept = True

@@ -170,7 +170,8 @@ LATE_WRITE_MS_MAX = MINUTE_MS
 the network for seconds."""
 
 STORED_LATE_MS_MAX = 15 * MINUTE_MS
-"""A delayed message is stored no later than this after it is due: DynamoDB recognizes a transaction for ten minutes."""
+"""A delayed message is stored no later than this after it is due, or after its call: DynamoDB recognizes a transaction
+for ten minutes."""
 
 ENTRY_LATE_MS = DEDUP_MS + MINUTE_MS
 """How long after its `stored_at_ms` an entry can enter the log: a repeat of a crashed caller's request completes it

@@ -10,14 +10,14 @@ topics and makes the appointments that are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import LATE_WRITE_MS_MAX, MINUTE_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
-from chalicelib.store import Store
+from chalicelib.store import Store, found_items
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Equals, Item, Key, Refused, RemoveItem, Set, Write, key_of
 
@@ -28,7 +28,7 @@ ALWAYS_MS = 0
 """The due time of what a sweep looks at in each run."""
 
 SKEW_MS_MAX = MINUTE_MS
-"""How far the clocks of a caller and of a sweep may differ."""
+"""How far the clocks of a caller and of a sweep may differ, with the age of what a stale read shows."""
 SHARED_MS = MINUTE_MS
 """Appointments are rounded to this, so that instances share them; and an instance that made one relies on it at least
 for so long: it makes one a minute, not one a message."""
@@ -67,32 +67,68 @@ class Appointment:
         return Write(self.key, (Equals(("until",), self.until_ms),), (RemoveItem(),))
 
 
+@record
+class Look:
+    """A look of a sweep at one subject, which began at `at_ms`. `appointments`: those for it, as read before, the
+    earliest first. `next_ms`: when the first thing that was found is due; None: nothing was found."""
+
+    subject: str
+    appointments: Sequence[Appointment]
+    next_ms: int | None
+    at_ms: int
+
+    @property
+    def ended(self) -> list[Appointment]:
+        """The appointments that end: those that were kept long enough, but while something is due not the earliest."""
+        is_due = self.next_ms is not None and self.next_ms <= self.at_ms
+        return [
+            appointment
+            for appointment in self.appointments
+            if appointment.until_ms <= self.at_ms and not (is_due and appointment is self.appointments[0])
+        ]
+
+    @property
+    def needs_another(self) -> bool:
+        """Whether no appointment is left for what was found."""
+        return self.next_ms is not None and len(self.ended) == len(self.appointments)
+
+
 class Agenda:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store, self._runtime = store, runtime
         self._made: BoundedCache[Appointment] = BoundedCache()
 
-    def appoint(self, sweep: str, subject: str, due_ms: int, held_ms: int = 0) -> None:
-        """Has the sweep look at the subject when it is due. Call it before the write that makes it due, which the
-        caller sends now or, at the latest, after `held_ms`. Raises StoreUnavailable.
+    def appoint(self, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> None:
+        """Has the sweep look at the subject when it is due. Call it before the write that makes it due. Raises
+        StoreUnavailable.
 
-        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`)."""
-        now, landed_ms = self._runtime.now(), held_ms + LATE_WRITE_MS_MAX + SKEW_MS_MAX
+        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`). `sent_by_ms`: until when the caller may
+        send that write; 0: at once."""
+        if appointed := self._missing(sweep, subject, due_ms, sent_by_ms):
+            with suppress(Refused):
+                self._store.write(appointed.make())
+            self._made.keep((sweep, subject), appointed)
+
+    def has_looked(self, sweep: str, looks: Sequence[Look]) -> None:
+        """Ends the appointments that were kept long enough. Before that, it makes those for what is due next. Raises
+        StoreUnavailable."""
+        moved = [self._missing(sweep, look.subject, look.next_ms or 0) for look in looks if look.needs_another]
+        made = [appointment for appointment in moved if appointment]
+        found_items(self._store.write_each([appointment.make() for appointment in made]))
+        for appointment in made:
+            self._made.keep((sweep, appointment.subject), appointment)
+        self._store.write_each([appointment.end() for look in looks for appointment in look.ended])
+
+    def _missing(self, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> Appointment | None:
+        """The appointment to make, unless this instance has made one that will do."""
+        now = self._runtime.now()
         made = self._made.get((sweep, subject))
-        if made and made.covers(due_ms, now + landed_ms):
-            return
+        if made and made.covers(due_ms, max(now, sent_by_ms) + _landed_ms()):
+            return None
         key = keys.appointment(sweep, due_ms - due_ms % SHARED_MS, subject)
-        appointed = Appointment(key, max(due_ms, now + SHARED_MS) + landed_ms)
-        with suppress(Refused):
-            self._store.write(appointed.make())
-        self._made.keep((sweep, subject), appointed)
+        return Appointment(key, max(due_ms, now + SHARED_MS, sent_by_ms) + _landed_ms())
 
-    def kept(self, sweep: str, appointments: Iterable[Appointment], next_ms: int | None, now: int) -> None:
-        """What to do after a look at one subject that began at `now`. `appointments`: its own, as read before the look.
-        `next_ms`: when the first thing that the look has found is due; None: it has found nothing."""
-        over = [appointment for appointment in appointments if appointment.until_ms <= now]
-        if not over or (next_ms is not None and next_ms <= now):
-            return
-        if next_ms is not None:
-            self.appoint(sweep, over[0].subject, next_ms)
-        self._store.write_each([appointment.end() for appointment in over])
+
+def _landed_ms() -> int:
+    """How long after it is sent a write is surely in the table, and seen there."""
+    return LATE_WRITE_MS_MAX + SKEW_MS_MAX

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -27,7 +28,7 @@ messages share a lease."""
 class Redrive:
     def __init__(self, env: Env, letters: DeadLetterQueue, cursors: Cursors) -> None:
         self._store, self._runtime = env.store, env.runtime
-        self._catalogue, self._letters = env.catalogue, letters
+        self._catalogue, self._agenda, self._letters = env.catalogue, env.agenda, letters
         self._retries, self._consumers = cursors.retries, cursors.consumers
 
     def some(self, topic: Topic, name: str, message_ids: Sequence[str]) -> RedriveResult:
@@ -81,6 +82,8 @@ class Redrive:
             chosen, back = choose(cursor, letters, paged)
             if not chosen:
                 return count, True
+            if keys.queue_of(key) >= topic.readers:  # it is read again, when a sweep has seen this
+                self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
             now = self._runtime.now()
             change = redriven([parked(self._runtime, run, now, attempt=0) for run in back], len(chosen))
             try:

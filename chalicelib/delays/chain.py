@@ -40,7 +40,7 @@ class DecisionChain:
             left = self._store.read([Keys(listed, strong=True)])[0]
         if left:
             self.carry_out(topic, queue, newest, left)
-        rest = [item for item in waiting if slot_of(item) not in newest.slots]
+        rest = [item for item in waiting if slot_of(item) not in newest.slots or is_cancelled(item)]
         return newest, [item for item in rest if slot_of(item).due_ms <= until_ms]
 
     def carry_out(

@@ -31,13 +31,13 @@ class Promoter:
         self._writer, self._payloads = log.writer, log.payloads
         self._decisions = decisions
 
-    def glances(self, topic: Topic, queues: int, strong: bool = False) -> list[Read]:
+    def glances(self, topic: Topic, queues: int) -> list[Read]:
         """The reads for `first_due`, of the first delayed message of the first queues; none if the topic never had
         one."""
         if not topic.delays:
             return []
         partitions = [keys.delays(topic.id, queue) for queue in range(queues)]
-        return [Range(partition, keys.FIRST, keys.LAST, limit=1, strong=strong) for partition in partitions]
+        return [Range(partition, keys.FIRST, keys.LAST, limit=1) for partition in partitions]
 
     def promote(self, topic: Topic, queue: int, due_ms: int | None = None) -> int:
         """Promotes the first due messages of a queue, as many as one entry holds. Returns how many; 0: none is due, by
@@ -55,6 +55,13 @@ class Promoter:
             if count := self._decide(topic, queue, newest, together(due), now):
                 return count
         raise StoreUnavailable("too many callers promote messages of one queue")
+
+    def drop_cancelled(self, topic: Topic, queue: int, due_ms: int) -> bool:
+        """Removes what was cancelled and due in a queue that has left. Returns whether other messages are due there."""
+        _, due = self._decisions.standing(topic, queue, due_ms)
+        cancelled = [item for item in due if is_cancelled(item)]
+        self._decisions.remove(topic, cancelled)
+        return len(cancelled) < len(due)
 
     def _decide(self, topic: Topic, queue: int, newest: Decision, waiting: Sequence[Item], now: int) -> int:
         """Returns the number of messages; 0: another caller has decided meanwhile."""

@@ -74,20 +74,20 @@ class DelayWriter:
 
     def item(self, topic: Topic, waiting: Waiting) -> Item:
         """The item of a delayed message, for the caller's own transaction; only its payload is stored here."""
-        [entry] = self.entries(topic, [waiting], STORED_LATE_MS_MAX)
+        [entry] = self.entries(topic, [waiting], waiting.due_ms + STORED_LATE_MS_MAX)
         key = keys.delayed(topic.id, waiting.queue, waiting.due_ms, entry.id)
         return {**key._asdict(), **entry.as_item()}
 
-    def entries(self, topic: Topic, waiting: Sequence[Waiting], held_ms: int = 0) -> list[Entry]:
-        """The entries of these messages, which the caller stores now or, at the latest, after `held_ms`. Stores their
-        payloads, if they have any. Raises TopicNotFound, StoreUnavailable."""
+    def entries(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
+        """The entries of these messages, which the caller stores at once, or until `sent_by_ms`. Stores their payloads,
+        if they have any. Raises TopicNotFound, StoreUnavailable."""
         self.demand(topic)
-        return self.packed(topic, waiting, held_ms)
+        return self.packed(topic, waiting, sent_by_ms)
 
-    def packed(self, topic: Topic, waiting: Sequence[Waiting], held_ms: int = 0) -> list[Entry]:
+    def packed(self, topic: Topic, waiting: Sequence[Waiting], sent_by_ms: int = 0) -> list[Entry]:
         """The same for a topic of which `demand` is known to be true. Raises StoreUnavailable."""
         now = self._runtime.now()
-        self._agenda.appoint(FORWARD, topic.name, min(message.due_ms for message in waiting), held_ms)
+        self._agenda.appoint(FORWARD, topic.name, min(message.due_ms for message in waiting), sent_by_ms)
         ttl = waiting_ttl(max(message.due_ms for message in waiting))
         return self._payloads.spill(topic.id, [(message.packed(now), INLINE_BYTES_MAX) for message in waiting], ttl)
 

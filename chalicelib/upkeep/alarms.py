@@ -34,6 +34,7 @@ from chalicelib.delays.decision import wait
 from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.table.writes import Absent, Equals, Guard, Key, Refused, Set, Write
 from chalicelib.telemetry.record import Backlog, measured
+from chalicelib.upkeep.troubles import Troubles
 
 
 class Alarms:
@@ -43,7 +44,7 @@ class Alarms:
         self._delays, self._promoter = delays.writer, delays.promoter
         self._topics, self._groups = admin.topics, admin.groups
 
-    def check(self, groups: Sequence[StoredGroup]) -> int:
+    def check(self, groups: Sequence[StoredGroup], troubles: Troubles) -> int:
         """Sends messages for the groups that have crossed a threshold; what is read of them may be stale. Returns the
         number of changes. Where log lines are written, they tell the backlog of each group."""
         ends = self._topics.ends_of([stored.topic for stored in groups])
@@ -51,7 +52,8 @@ class Alarms:
         changes = 0
         for stored, own in zip(groups, ends, strict=True):
             if not is_calm(stored, own, now, is_told):
-                changes += self._check(stored.topic, stored.group)
+                with troubles.kept():
+                    changes += self._check(stored.topic, stored.group)
             elif is_told:
                 dead = sum(cursor.dead for cursor in stored.stored_cursors)
                 measured(Backlog(stored.topic.name, stored.group.name, 0, dead, age_ms=0, is_raised=False))

@@ -15,7 +15,7 @@ from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Appointment
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Appointment, Look
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -30,6 +30,7 @@ from chalicelib.telemetry.record import count
 from chalicelib.transactions import Transactions
 from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
+from chalicelib.upkeep.troubles import Troubles
 
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
@@ -68,7 +69,8 @@ class Rounds:
         over. A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
         key = keys.sweep(sweep)
         noted = self._store.read([Keys([key])])[0]
-        began = after = noted[0]["after"] if noted else ""
+        began = noted[0]["after"] if noted else ""
+        after = began if began < last else ""  # an instance whose clock is ahead, or of another release, has noted it
         if noted and not began and self._runtime.now() < noted[0]["at"] + every_ms:
             return
         is_over = False
@@ -112,19 +114,20 @@ class Sweeps:
     def revive(self) -> Swept:
         """Moves messages whose last attempt expired to the dead letters. The next pop takes over other expired leases.
         `seen`: cursors. `done`: messages."""
-        swept = Swept()
+        swept, troubles = Swept(), Troubles()
         for due in self._due(REVIVE, self._until()):
-            now = self._runtime.now()
-            named = [keys.named_in(subject) for subject in due]
-            topics = self._topics([topic for topic, _ in named], strong=True)
-            places = [(topics[topic], group) for topic, group in named if topic in topics]
-            found = {keys.subject(group.topic.name, group.group.name): group for group in self._groups(places, True)}
+            now, looks = self._runtime.now(), []
+            found = self._groups_named(list(due))
             for subject, appointments in due.items():
                 cursors = found[subject].cursors if subject in found else []
                 ends = [end for cursor in cursors if (end := last_attempt_end(found[subject].group, cursor))]
+                looks.append(Look(subject, appointments, min(ends, default=None), now))
                 for cursor in cursors:
-                    swept += Swept(1, self._bury(found[subject], cursor, now))
-                self._agenda.kept(REVIVE, appointments, min(ends, default=None), now)
+                    with troubles.kept():
+                        swept += Swept(1, self._bury(found[subject], cursor, now))
+            with troubles.kept():
+                self._agenda.has_looked(REVIVE, looks)
+        troubles.tell()
         return swept
 
     def _bury(self, stored: StoredGroup, cursor: Cursor, now: int) -> int:
@@ -134,24 +137,26 @@ class Sweeps:
 
     @_sweep
     def forward(self) -> Swept:
-        """Promotes due messages in queues that no consumer polls. `seen`: queues. `done`: messages."""
-        until_ms, swept = self._until(), Swept()
+        """Promotes due messages in queues that no consumer polls. `seen`: queues where messages wait. `done`:
+        messages."""
+        until_ms, swept, troubles = self._until(), Swept(), Troubles()
         for due in self._due(FORWARD, until_ms):
             now = self._runtime.now()
-            topics = self._topics(list(due), strong=True)
-            waits = self._waits(list(topics.values()), strong=True)
-            for name, appointments in due.items():
-                dues = waits.get(name, {})
-                for queue, due_ms in dues.items():
-                    is_due = due_ms <= now and queue < topics[name].readers
-                    swept += Swept(1, self._forward(topics[name], queue, now, until_ms) if is_due else 0)
-                self._agenda.kept(FORWARD, appointments, min(dues.values(), default=None), now)
+            topics = self._topics(list(due))
+            waits = self._waits(list(topics.values()))
+            dues = [(topics[name], queue, at_ms) for name, own in waits.items() for queue, at_ms in own.items()]
+            places = [(topic, queue) for topic, queue, due_ms in dues if due_ms <= now]
+            swept += Swept(len(dues), self._forward(places, now, until_ms, troubles))
+            firsts = {name: min(own.values(), default=None) for name, own in waits.items()}
+            with troubles.kept():
+                self._agenda.has_looked(FORWARD, [Look(name, own, firsts.get(name), now) for name, own in due.items()])
+        troubles.tell()
         return swept
 
-    def _waits(self, topics: Sequence[Topic], strong: bool = False) -> dict[str, dict[int, int]]:
+    def _waits(self, topics: Sequence[Topic]) -> dict[str, dict[int, int]]:
         """When the first delayed message of a queue is due, by topic and queue, for the queues that have one; also for
         those that have left, which are read again if something waits in them."""
-        reads = [read for topic in topics for read in self._promoter.glances(topic, topic.most, strong)]
+        reads = [read for topic in topics for read in self._promoter.glances(topic, topic.most)]
         dues = iter(first_due(self._store.read(reads)))
         by_topic = {topic.name: [*islice(dues, topic.most if topic.delays else 0)] for topic in topics}
         return {
@@ -159,33 +164,53 @@ class Sweeps:
             for name, own in by_topic.items()
         }
 
-    def _forward(self, topic: Topic, queue: int, due_ms: int, until_ms: int) -> int:
-        """Leaves messages that become due meanwhile to consumers, if there are any, so that no work is done twice."""
-        count = 0
+    def _forward(self, places: Sequence[tuple[Topic, int]], due_ms: int, until_ms: int, troubles: Troubles) -> int:
+        """Promotes some messages of each queue in turn, so that many in one hold up no other. Leaves messages that
+        become due meanwhile to consumers, if there are any, so that no work is done twice."""
+        done = 0
+        while places:
+            left = []
+            for topic, queue in places:
+                with troubles.kept():
+                    if self._runtime.uptime() <= until_ms and (count := self._promoted(topic, queue, due_ms)):
+                        done += count
+                        left.append((topic, queue))
+            places = left
+        return done
+
+    def _promoted(self, topic: Topic, queue: int, due_ms: int) -> int:
         with suppress(TopicNotFound):  # deleted since it was read
-            while self._runtime.uptime() <= until_ms and (done := self._promoter.promote(topic, queue, due_ms)):
-                count += done
-        return count
+            if queue < topic.readers:
+                return self._promoter.promote(topic, queue, due_ms)
+            if self._promoter.drop_cancelled(topic, queue, due_ms):
+                self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+        return 0
 
     @_sweep
     def check(self) -> Swept:
         """Raises and clears the alarms of groups, and lets settled queues leave. `seen`: groups with an alarm, and
-        topics that have fewer queues than before. `done`: alarms raised or cleared, and queues that left or are read
+        topics where queues drain or return. `done`: alarms raised or cleared, and queues that left or are read
         again."""
-        swept = Swept()
+        swept, troubles = Swept(), Troubles()
         for due in self._due(CHECK, self._until()):
-            now = self._runtime.now()
+            now, looks = self._runtime.now(), []
             topics = self._topics(list(due))
             groups = self._groups_of(list(topics.values()))
             concerned = [stored for stored in groups if is_concerned(stored)]
-            swept += Swept(len(concerned), self._alarms.check(concerned))
-            for name, appointments in due.items():
-                is_shrunk = name in topics and topics[name].most > topics[name].queues
-                if is_shrunk:
-                    own = [stored for stored in groups if stored.topic is topics[name]]
-                    swept += Swept(1, self._drain(topics[name], own))
-                is_needed = is_shrunk or any(stored.topic.name == name for stored in concerned)
-                self._agenda.kept(CHECK, appointments, ALWAYS_MS if is_needed else None, now)
+            swept += Swept(len(concerned), self._alarms.check(concerned, troubles))
+            needed = {stored.topic.name for stored in concerned}
+            for topic in topics.values():
+                drained: int | None = None  # unless trouble comes first
+                with troubles.kept():
+                    own = [stored for stored in groups if stored.topic is topic]
+                    drained = self._drain(topic, own) if topic.most > topic.queues else 0
+                if topic.draining or drained != 0:
+                    swept += Swept(1, drained or 0)
+                    needed.add(topic.name)
+            looks = [Look(name, own, ALWAYS_MS if name in needed else None, now) for name, own in due.items()]
+            with troubles.kept():
+                self._agenda.has_looked(CHECK, looks)
+        troubles.tell()
         return swept
 
     def _drain(self, topic: Topic, groups: Sequence[StoredGroup]) -> int:
@@ -195,41 +220,46 @@ class Sweeps:
 
     @_sweep
     def push(self, wake: Callable[[str, bool], None]) -> Swept:
-        """Wakes the push of the topics that may have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
+        """Wakes the push of the topics that have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
         topics."""
         swept = Swept()
         for due in self._due(PUSH, self._until()):
             now = self._runtime.now()
-            topics = self._topics(list(due))
-            for name, appointments in due.items():
-                is_needed = name in topics and topics[name].pushes
-                if is_needed:
-                    wake(name, True)
-                    swept += Swept(1, 1)
-                self._agenda.kept(PUSH, appointments, ALWAYS_MS if is_needed else None, now)
+            groups = self._groups_of(list(self._topics(list(due)).values()))
+            pushed = dict.fromkeys(stored.topic.name for stored in groups if stored.group.is_pushed)
+            for name in pushed:
+                wake(name, True)
+                swept += Swept(1, 1)
+            looks = [Look(name, own, ALWAYS_MS if name in pushed else None, now) for name, own in due.items()]
+            self._agenda.has_looked(PUSH, looks)
         return swept
 
     @_sweep
     def expire(self) -> Swept:
-        """Removes the remains of deleted topics, and every hour goes through all topics: removes expired data, rolls
-        back transactions that nobody decided about in time, forgets idle consumers of broadcast groups, and makes the
-        appointments that are missing. `seen`: deleted topics with remains, broadcast groups, and topics with expired
-        data or such transactions. `done`: removals and rollbacks."""
-        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
-        until_ms, swept = self._until(), Swept()
-        for grave in graves:
-            deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
-            swept += Swept(1, self._deletion.topic(deleted, until_ms))
+        """Every hour it goes through all topics: makes the appointments that are missing, removes expired data, rolls
+        back transactions that nobody decided about in time, and forgets idle consumers of broadcast groups. And it
+        removes the remains of deleted topics. `seen`: deleted topics with remains, broadcast groups, and topics with
+        expired data or such transactions. `done`: removals and rollbacks."""
+        until_ms, swept, troubles = self._until(), Swept(), Troubles()
         for items in self._rounds.pages("survey", keys.topics(), until_ms, every_ms=SURVEYED_EVERY_MS):
             topics = [Topic.of(item) for item in items]
             groups = self._groups_of(topics)
-            self.appoint_missing(topics, groups)
+            with troubles.kept():
+                self.appoint_missing(topics, groups)
             for stored in groups:
                 if stored.group.is_broadcast:
-                    forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
-                    swept += Swept(1, forgotten)
+                    with troubles.kept():
+                        forgotten = self._consumers.forget_idle(stored.topic, stored.group, self._runtime.now())
+                        swept += Swept(1, forgotten)
             for topic in topics:
-                swept += self._trim(topic, until_ms)
+                with troubles.kept():
+                    swept += self._trim(topic, until_ms)
+        graves = self._store.read([Range(keys.graves(), keys.FIRST, keys.LAST, limit=_GRAVES_MAX)])[0]
+        for grave in graves:
+            deleted = Topic("", grave["sk"], 0, queues=grave["queues"], delays=grave["delays"])
+            with troubles.kept():
+                swept += Swept(1, self._deletion.topic(deleted, until_ms))
+        troubles.tell()
         return swept
 
     def appoint_missing(self, topics: Sequence[Topic], groups: Sequence[StoredGroup]) -> None:
@@ -244,11 +274,12 @@ class Sweeps:
                 self._agenda.appoint(REVIVE, keys.subject(stored.topic.name, stored.group.name), min(ends))
             if is_concerned(stored):
                 self._agenda.appoint(CHECK, stored.topic.name, ALWAYS_MS)
+            if stored.group.is_pushed:
+                self._agenda.appoint(PUSH, stored.topic.name, ALWAYS_MS)
         for topic in topics:
-            if topic.most > topic.queues:
+            own = [stored for stored in groups if stored.topic is topic]
+            if topic.draining or (topic.most > topic.queues and self._admin.draining.returning(topic, own)):
                 self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
-            if topic.pushes:
-                self._agenda.appoint(PUSH, topic.name, ALWAYS_MS)
 
     def _trim(self, topic: Topic, until_ms: int) -> Swept:
         done = 0
@@ -270,9 +301,10 @@ class Sweeps:
                 by_subject.setdefault(appointment.subject, []).append(appointment)
             yield by_subject
 
-    def _topics(self, names: Sequence[str], strong: bool = False) -> dict[str, Topic]:
-        """The existing ones of these topics."""
-        items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)], strong)])[0]
+    def _topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """The existing ones of these topics, possibly stale, as all that follows: an appointment that ends has stood
+        for longer than reads are stale."""
+        items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)])])[0]
         return {topic.name: topic for topic in map(Topic.of, items)}
 
     def _groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
@@ -282,11 +314,18 @@ class Sweeps:
             [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
         )
 
-    def _groups(self, named: Sequence[tuple[Topic, str]], strong: bool = False) -> list[StoredGroup]:
+    def _groups_named(self, subjects: Sequence[str]) -> dict[str, StoredGroup]:
+        """The existing ones of these groups, by subject."""
+        named = [keys.named_in(subject) for subject in subjects]
+        topics = self._topics([topic for topic, _ in named])
+        groups = self._groups([(topics[topic], group) for topic, group in named if topic in topics])
+        return {keys.subject(stored.topic.name, stored.group.name): stored for stored in groups}
+
+    def _groups(self, named: Sequence[tuple[Topic, str]]) -> list[StoredGroup]:
         """The existing ones of these groups."""
         groups: list[StoredGroup] = []
         partitions = [keys.group_partition(topic.id, name) for topic, name in named]
-        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST, strong=strong) for pk in partitions])
+        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST) for pk in partitions])
         for (topic, name), items in zip(named, answers, strict=True):
             settings = next((item for item in items if item["sk"] == keys.SETTINGS), None)
             if settings:

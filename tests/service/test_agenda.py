@@ -10,12 +10,14 @@ import pytest
 from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, MINUTE_MS, STORED_LATE_MS_MAX
-from chalicelib.store import Range
+from chalicelib.store import Keys, Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, RemoveItem, Write
 from local.memory.store import MemoryStore
+from tests.store.strict import StrictStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
+from tests.support.orders import noise
 
 AGENDAS = ("revive", "forward", "check", "push")
 
@@ -56,7 +58,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store() -> MemoryStore:
-    return MemoryStore()
+    return StrictStore()
 
 
 @pytest.fixture
@@ -68,9 +70,7 @@ def api(store: MemoryStore, clock: Clock) -> Api:
 
 
 def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
-    """More topics like `t`, which had messages and delayed ones once."""
-    api.produce("t", {"messages": [{"body": "a"}]})
-    delayed(api, 1)
+    """More topics like `t`."""
     [topic] = store.read([Range(keys.topics(), keys.FIRST, keys.LAST)])[0]
     own = [
         item
@@ -85,13 +85,25 @@ def with_idle_topics(api: Api, store: MemoryStore, topics: int) -> None:
 
 
 def idle_round(topics: int) -> tuple[float, float, int]:
-    """What a minute's round costs where nobody does anything: read units, write units, round trips."""
+    """What a minute's round costs where nobody does anything any more: read units, write units, round trips. Each topic
+    once had more queues, delays, last attempts, and a pushed group with an alarm."""
     store, clock = MemoryStore(), Clock()
     api = instance(store, clock)
     api.put_topic("t", {"queues": 4})
     api.put_group("t", "g", {"max_attempts": 1})
+    api.produce("t", {"messages": [{"body": "a"}]})
+    api.produce("t", {"messages": [{"body": "a", "delay_ms": 1}]})
+    api.pop("t", "g", {"max_messages": 1})
+    minutes(api, clock, 1)
+    while messages := api.pop("t", "g", {})["messages"]:
+        api.ack("t", "g", {"receipts": [message["receipt"] for message in messages]})
+    api.put_group("t", "called", {"push": {"url": "https://example.com/hook"}, "alarm": {"ready": 1}})
+    api.delete_group("t", "called")
+    api.put_topic("t", {"queues": 1})
+    minutes(api, clock, 20)
+    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
     with_idle_topics(api, store, topics)
-    minutes(api, clock, 40)
+    minutes(api, clock, 10)
     meter = store.meter
     before = meter.read_units, meter.write_units, meter.round_trips
     minutes(api, clock, 1)
@@ -217,8 +229,11 @@ def test_alarms_pushes_and_leaving_queues_stay_on_the_agenda(api: Api, store: Me
     api.put_group("t", "watched", {"alarm": {}})
     api.put_topic("t", {"queues": 2})
     api.put_topic("t", {"queues": 1})
-    minutes(api, clock, 10)
+    minutes(api, clock, 4)
     assert appointments(store) == [("check", "t"), ("push", "t")]
+    api.delete_group("t", "called")
+    minutes(api, clock, 10)
+    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
 
 
 def test_an_alarm_set_while_its_appointment_ends_is_checked(api: Api, store: MemoryStore, clock: Clock) -> None:
@@ -238,6 +253,113 @@ def test_an_alarm_set_while_its_appointment_ends_is_checked(api: Api, store: Mem
     assert store.write_each == true, "the sweep ended it"
     minutes(api, clock, 1)
     assert api.get_group("t", "g")["alarm_state"] == "raised"
+
+
+def test_an_outbox_of_a_delayed_message_is_swept_however_late(api: Api, store: MemoryStore, clock: Clock) -> None:
+    """It may be sent a quarter of an hour after the message is due."""
+    delayed(api, 10 * MINUTE_MS)
+    item = api.outbox_item("t", {"body": "a", "delay_ms": 10 * MINUTE_MS})
+    minutes(api, clock, 10 + STORED_LATE_MS_MAX // MINUTE_MS)
+    store.put_all([item])
+    minutes(api, clock, 1)
+    assert api.get_group("t", "g")["ready"] == 2
+
+
+def test_appointments_do_not_pile_up_while_something_is_due(api: Api, store: MemoryStore, clock: Clock) -> None:
+    for _ in range(30):
+        delayed(api, 2 * MINUTE_MS - 1)
+        minutes(api, clock, 1)
+    assert len(appointments(store)) <= 6
+
+
+def test_what_was_cancelled_in_a_queue_that_left_ends_with_it(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_topic("t", {"queues": 2})
+    clock.sleep(MINUTE_MS)
+    sent = api.produce("t", {"messages": [{"body": "a", "delay_ms": HOUR_MS, "queue": 1}]})["messages"]
+    api.cancel_delayed("t", sent[0]["message_id"])
+    api.put_topic("t", {"queues": 1})
+    minutes(api, clock, 70)
+    assert appointments(store) == []
+
+
+def test_a_message_redriven_in_a_queue_that_left_brings_it_back(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_topic("t", {"queues": 2})
+    clock.sleep(MINUTE_MS)
+    api.produce("t", {"messages": [{"body": "a", "queue": 1}]})
+    [message] = api.pop("t", "g", {})["messages"]
+    api.bury("t", "g", {"receipts": [message["receipt"]]})
+    api.put_topic("t", {"queues": 1})
+    minutes(api, clock, 30)
+    assert (api.get_topic("t").get("draining"), appointments(store)) == (None, [])
+    api.redrive_dead("t", "g", {})
+    minutes(api, clock, 1)
+    assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["a"]
+
+
+def with_a_topic_whose_log_is_throttled(api: Api, store: MemoryStore) -> None:
+    """It comes before all others."""
+    api.put_topic("a", {"queues": 1})
+    [topic_id] = [item["id"] for item in store.read([Keys([keys.topic("a")])])[0]]
+    api.produce("a", {"messages": [{"body": "a", "delay_ms": 1}]})
+    true = store.write
+
+    def write(asked: Write) -> Item:
+        if asked.key.pk == keys.log(topic_id, 0):
+            raise StoreUnavailable("throttled")
+        return true(asked)
+
+    store.write = write  # type: ignore[method-assign]
+
+
+def test_a_topic_in_trouble_stops_the_sweep_of_no_other(api: Api, store: MemoryStore, clock: Clock) -> None:
+    with_a_topic_whose_log_is_throttled(api, store)
+    clock.sleep(2 * MINUTE_MS)
+    delayed(api, 1)
+    clock.sleep(MINUTE_MS)
+    with pytest.raises(StoreUnavailable):
+        api.service.sweeps.forward()
+    assert api.get_group("t", "g")["ready"] == 1
+
+
+def test_a_grave_in_trouble_leaves_no_appointment_missing(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_topic("a", {"queues": 1})
+    true = store.remove_all
+    store.remove_all = lambda _: (_ for _ in ()).throw(StoreUnavailable("throttled"))  # type: ignore[method-assign]
+    api.produce("a", {"messages": [{"body": body} for body in noise(3, 20_000)]})
+    api.delete_topic("a")
+    delayed(api, 5)
+    forget(store)
+    clock.sleep(HOUR_MS)
+    with pytest.raises(StoreUnavailable):
+        instance(store, clock, 2).service.sweeps.expire()
+    store.remove_all = true  # type: ignore[method-assign]
+    assert appointments(store) == [("forward", "t")]
+
+
+def test_many_due_messages_of_one_topic_hold_up_no_other(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_topic("a", {"queues": 1})
+    for _ in range(60):
+        api.produce("a", {"messages": [{"body": "a", "delay_ms": 1}] * 100})
+    delayed(api, 2)
+    clock.sleep(MINUTE_MS)
+    true = store.write
+
+    def slow(write: Write) -> Item:
+        clock.ms += 1_000 if write.key.pk.startswith("log#") else 0
+        return true(write)
+
+    store.write = slow  # type: ignore[method-assign]
+    swept = api.service.sweeps.forward()
+    assert api.get_group("t", "g")["ready"] == 1
+    assert swept.done < 6_001, "there was no time for all"
+
+
+def test_a_note_of_an_earlier_release_stops_no_sweep(api: Api, store: MemoryStore, clock: Clock) -> None:
+    """Then sweeps went through topics, and noted the name of one."""
+    store.put_all([{**keys.sweep(agenda)._asdict(), "after": "orders", "at": clock.now()} for agenda in AGENDAS])
+    delayed(api, 5)
+    minutes(api, clock, 1)
+    assert api.get_group("t", "g")["ready"] == 1
 
 
 def test_what_has_no_appointment_is_found_within_an_hour(api: Api, store: MemoryStore, clock: Clock) -> None:

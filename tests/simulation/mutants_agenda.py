@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 from unittest.mock import patch
 
 from chalicelib.catalogue import agenda
-from chalicelib.catalogue.agenda import FORWARD, REVIVE, Agenda, Appointment
-from chalicelib.table.writes import Equals
-from tests.simulation.mutants import planted, without
+from chalicelib.catalogue.agenda import FORWARD, REVIVE, Agenda, Appointment, Look
+from tests.simulation.mutants import planted
 
 
 def _appointing(change: Any) -> Any:
     """`change`: the sweep and the due time -> the due time of the appointment that is made; None: none is."""
     true = Agenda.appoint
 
-    def appoint(self: Agenda, sweep: str, subject: str, due_ms: int, held_ms: int = 0) -> None:
+    def appoint(self: Agenda, sweep: str, subject: str, due_ms: int, sent_by_ms: int = 0) -> None:
         appointed_ms = change(sweep, due_ms)
         if appointed_ms is not None:
-            true(self, sweep, subject, appointed_ms, held_ms)
+            true(self, sweep, subject, appointed_ms, sent_by_ms)
 
     return patch.object(Agenda, "appoint", appoint)
 
@@ -45,28 +43,13 @@ def appointments_that_are_too_late() -> Any:
 @planted
 def appointments_that_end_at_their_time() -> Any:
     """The write that one was made for may be on its way still."""
-    true = Agenda.kept
-
-    def kept(self: Agenda, sweep: str, appointments: Any, next_ms: int | None, now: int) -> None:
-        ended = [dataclasses.replace(each, until_ms=min(each.until_ms, now)) for each in appointments]
-        with patch.object(Appointment, "end", lambda each: without(true_end(each), Equals)):
-            true(self, sweep, ended, next_ms, now)
-
-    true_end = Appointment.end
-    return patch.object(Agenda, "kept", kept)
+    return patch.object(Look, "ended", property(lambda look: look.appointments if look.next_ms is None else []))
 
 
 @planted
 def appointments_that_do_not_move() -> Any:
     """They end, whatever is due next."""
-    true = Agenda.kept
-    return patch.object(
-        Agenda,
-        "kept",
-        lambda self, sweep, appointments, next_ms, now: true(
-            self, sweep, appointments, None if next_ms and next_ms > now else next_ms, now
-        ),
-    )
+    return patch.object(Look, "needs_another", False)
 
 
 @planted

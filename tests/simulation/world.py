@@ -83,7 +83,8 @@ class World:
         try:
             with ExitStack() as settings:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
-                settings.enter_context(short_appointments(late_write_ms, self._plan.skew_ms + self._plan.set_back_ms))
+                apart_ms = self._plan.skew_ms + self._plan.set_back_ms + self._plan.faults.stale_ms_max
+                settings.enter_context(short_appointments(late_write_ms, apart_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
                 if self._plan.resizes:
