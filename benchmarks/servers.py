@@ -57,7 +57,7 @@ def demand_emulator() -> None:
 
 def demand_moto_server() -> None:
     if importlib.util.find_spec("flask") is None or importlib.util.find_spec("flask_cors") is None:
-        raise Unmeasurable("moto's server lacks its extras: `pip install 'moto[sqs,server]'` installs them")
+        raise Unmeasurable("moto's server needs Flask: `make .venv/.dev` installs it")
 
 
 def demand_ref(ref: str) -> None:

@@ -15,6 +15,7 @@ from local import endpoint, pushing, server, sweeping
 from local.connection import HOST
 from local.connections import Server
 from local.endpoint import Endpoint
+from local.memory import opening
 from local.store import answering, open_store
 from local.unstartable import Unstartable
 
@@ -146,6 +147,7 @@ def listen(port: int) -> Server:
 
 if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
+    opening.close()
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     os._exit(exit_code)  # not sys.exit: long polls may still run, and would meet an interpreter that is shutting down

@@ -58,9 +58,13 @@ def _set_placeholders() -> None:
     """Emulators check neither credentials nor the region, but boto3 requires them."""
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # otherwise boto3 searches the network for seconds
     session = botocore.session.get_session()
-    if session.get_credentials() is None:
+    try:
+        credentials, region = session.get_credentials(), session.get_config_variable("region")
+    except BotoCoreError as error:
+        raise Unstartable(f"the settings of AWS cannot be used: {error}") from error
+    if credentials is None:
         os.environ.update(AWS_ACCESS_KEY_ID="local", AWS_SECRET_ACCESS_KEY="local")  # noqa: S106
-    if session.get_config_variable("region") is None:
+    if region is None:
         os.environ["AWS_DEFAULT_REGION"] = os.environ.get("AWS_REGION", "us-east-1")
 
 

@@ -81,6 +81,7 @@ class Disk:
             yield from self._db.execute("SELECT name, data FROM blob")
 
     def close(self) -> None:
+        """Afterwards everything is in one file, without a journal."""
         self._db.close()
 
     def _unpacked(self, key: Key, packed: bytes) -> Item:
@@ -154,10 +155,13 @@ class Disk:
 
 
 def _demand_ours_or_empty(folder: Path) -> None:
-    """A folder that was named by mistake gets no file of ours."""
+    """A folder that was named by mistake gets no file of ours, and what belonged to a file that was cut off stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / FILE).exists() and any(folder.iterdir()):
+    file, journal = folder / FILE, folder / f"{FILE}-wal"
+    if not file.exists() and any(folder.iterdir()):
         raise FolderUnusable(f"{folder} has other files, and none of Decant: name a folder that is empty, or a new one")
+    if file.exists() and not file.stat().st_size and journal.exists() and journal.stat().st_size:
+        raise FolderUnusable(f"{file} is damaged: it is empty, and {journal.name} has changes of it")
 
 
 def _packed(item: Item) -> bytes:

@@ -9,11 +9,21 @@ from chalicelib.base.errors import StoreUnavailable
 from local.memory.disk import Disk, FolderUnusable
 from local.memory.store import MemoryStore
 
+_opened: list[MemoryStore] = []
+
+
+def close() -> None:
+    """Closes what was opened. Later requests to it are answered as while the store is away."""
+    while _opened:
+        _opened.pop().close()
+
 
 def open_memory(keeps_blobs: bool) -> MemoryStore:
     """Kept in the folder `DATA`, if that is set. Raises `StoreUnavailable`, whose detail is one line."""
     folder = os.environ.get("DATA")
     try:
-        return MemoryStore(keeps_blobs, Disk(Path(folder)) if folder else None)
+        store = MemoryStore(keeps_blobs, Disk(Path(folder)) if folder else None)
     except FolderUnusable as reason:
         raise StoreUnavailable(str(reason)) from reason
+    _opened.append(store)
+    return store

@@ -43,6 +43,8 @@ class Keeper(Protocol):
     def blobs(self) -> Iterator[tuple[str, bytes]]:
         """All blobs that it keeps, with their names."""
 
+    def close(self) -> None: ...
+
 
 class MemoryStore:
     """Implements `chalicelib.store.Store`. One lock makes every request atomic. With a keeper it holds what that keeps,
@@ -63,6 +65,12 @@ class MemoryStore:
             for item in keeper.items():
                 self._put(key_of(item), Sized(item))
             self._blobs.update(keeper.blobs())
+
+    def close(self) -> None:
+        """Between two requests. Later changes raise StoreUnavailable if there is a keeper."""
+        with self._lock:
+            if self._keeper:
+                self._keeper.close()
 
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         with self._lock:

@@ -172,6 +172,12 @@ def newer(folder: Path) -> None:
     sql(folder, f"PRAGMA user_version = {FORMAT + 1}")
 
 
+def emptied(folder: Path) -> None:
+    folder.mkdir()
+    (folder / FILE).touch()
+    (folder / f"{FILE}-wal").write_bytes(b"changes")
+
+
 BROKEN = {
     "other files": (other_files, "has other files, and none of Decant"),
     "no SQLite": (no_sqlite, "is damaged, or not of Decant"),
@@ -179,6 +185,7 @@ BROKEN = {
     "marked by others": (lambda folder: sql(folder, "PRAGMA application_id = 7"), "is not of Decant"),
     "newer": (newer, f"is of a newer Decant: it has format {FORMAT + 1}, this one reads {FORMAT}"),
     "cut off": (cut, "is damaged"),
+    "cut to nothing": (emptied, "is empty, and decant.sqlite-wal has changes of it"),
     "no item": (lambda folder: put_raw(folder, b"\x80"), "is damaged"),
     "no text": (lambda folder: put_raw(folder, b"\x80\x05\x8c\x01\xff."), "is damaged"),
     "no map": (lambda folder: put_raw(folder, pickle.dumps(["a"])), "is damaged"),
@@ -287,6 +294,16 @@ def produced(server: Running, turn: str) -> list[str]:
     for producer in producers:
         producer.join()
     return bodies
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_is_ended_leaves_all_in_one_file(folder: Path, ending: signal.Signals) -> None:
+    with running(DATA=str(folder)) as server:
+        server.ask("PUT", "/topics/t")
+        server.end(ending)
+    assert [path.name for path in folder.iterdir()] == [FILE]
+    with running(DATA=str(folder)) as server:
+        assert server.ask("GET", "/topics/t")[0] == 200
 
 
 def test_what_was_acknowledged_survives_kills_under_load(folder: Path) -> None:

@@ -189,6 +189,7 @@ def test_a_kept_connection_that_is_closed_without_an_answer_says_so(settings: py
         (answer(NOTHING, "x-amz-crc32: one"), "one"),
         (answer(b"<html>"), "not JSON"),
         (answer(b"[]"), "no object"),
+        (answer(b"{}"), "without Items"),
         (answer(b"[]", length=-1), "without a length"),
         (answer(b"{}", length=10**9), "1000000000 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", "without a length"),

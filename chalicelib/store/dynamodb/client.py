@@ -37,6 +37,10 @@ class Client(Protocol):
         """One try, of at most this time. Raises Trouble."""
 
 
+_MEMBERS = {"BatchGetItem": "Responses", "Query": "Items"}
+"""What DynamoDB's answers always have. One without it is of something else."""
+
+
 class OwnClient:
     def __init__(self, connections: Connections, signer: Signer, now: Callable[[], int]) -> None:
         self._connections = connections
@@ -47,7 +51,7 @@ class OwnClient:
         body = orjson.dumps(parameters, default=_in_base64)
         headers = self._signer.headers(f"{_VERSION}.{action}", body, self._now()) + _ALWAYS
         status, content = yield from self._connections.ask(headers, body, timeout_ms)
-        return _content(status, content)
+        return _content(status, content, _MEMBERS.get(action))
 
 
 def open_client(runtime: Runtime, environ: Mapping[str, str]) -> Client:
@@ -117,16 +121,19 @@ def _is_address(parts: SplitResult) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and is_bare
 
 
-def _content(status: int, body: bytes) -> Any:
+def _content(status: int, body: bytes, member: str | None) -> Any:
+    """The answer, which must have this member."""
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError:
         content = None
     is_object = isinstance(content, dict)
-    if status < 300 and is_object:
-        return content
-    if status < 300:
+    if status < 300 and not is_object:
         raise NoAnswer("an answer that is not JSON, or no object")
+    if status < 300 and member and member not in content:
+        raise NoAnswer(f"an answer without {member}")
+    if status < 300:
+        return content
     content = content if is_object else {}
     code = str(content.get("__type", status)).rpartition("#")[2]
     message = content.get("message") or content.get("Message") or ""
