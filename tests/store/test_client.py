@@ -208,10 +208,12 @@ def test_without_a_sound_answer_the_request_may_have_been_carried_out(
 
 
 def test_answers_that_are_there_are_read_after_one_that_never_came(settings: pytest.MonkeyPatch) -> None:
-    with serving(HANG, answer(NOTHING)) as (_, url):
+    with serving(HANG, answer(NOTHING)) as (endpoint, url):
         own = asking(settings, url)
-        silent, answered = (own.ask("Query", {}, 200) for _ in range(2))
+        silent, answered = (own.ask("Query", {}, 500) for _ in range(2))
         next(silent)
+        while len(endpoint.steps) > 1:  # or the other request could meet the first step
+            time.sleep(0.001)
         next(answered)
         with pytest.raises(NoAnswer, match="timed out"):
             next(silent)
