@@ -4,7 +4,7 @@ has no deadline of one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -15,7 +15,7 @@ from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Appointment, Look
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Look
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -23,13 +23,13 @@ from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.dead_letters import DeadLetters
 from chalicelib.delays.promoter import first_due
-from chalicelib.store import Keys, Range
+from chalicelib.store import Range
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Set, Write
 from chalicelib.telemetry.record import count
 from chalicelib.transactions import Transactions
 from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
+from chalicelib.upkeep.rounds import Rounds
 from chalicelib.upkeep.troubles import Troubles
 
 SWEEP_MS = 45 * SECOND_MS
@@ -38,8 +38,6 @@ SURVEYED_EVERY_MS = HOUR_MS
 """How often all topics are looked at: what has no appointment is not urgent."""
 
 _GRAVES_MAX = 100
-_PAGE = 100
-"""Topics or appointments read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +52,6 @@ class Swept:
 
     def as_json(self) -> dict[str, int]:
         return {"seen": self.seen, "done": self.done}
-
-
-class Rounds:
-    """Walks through a partition, a page at a time; the next sweep continues where the time ran out."""
-
-    def __init__(self, env: Env) -> None:
-        self._store, self._runtime = env.store, env.runtime
-
-    def pages(
-        self, sweep: str, partition: str, until_ms: int, last: str = keys.LAST, every_ms: int = 0
-    ) -> Iterator[list[Item]]:
-        """Pages of items from where the last sweep of this name stopped, up to the sort key `last` or until the time is
-        over. A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
-        key = keys.sweep(sweep)
-        noted = self._store.read([Keys([key])])[0]
-        began = noted[0]["after"] if noted else ""
-        after = began if began < last else ""  # an instance whose clock is ahead, or of another release, has noted it
-        if noted and not began and self._runtime.now() < noted[0]["at"] + every_ms:
-            return
-        is_over = False
-        while not is_over:
-            page = self._store.read([Range(partition, after + keys.AFTER, last, limit=_PAGE)])[0]
-            if page:
-                yield page
-            after = page[-1]["sk"] if len(page) == _PAGE else ""
-            is_over = not after or self._runtime.uptime() > until_ms
-        if every_ms or after != began:
-            self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
 
 
 def _sweep(run: Callable[..., Swept]) -> Callable[..., Swept]:
@@ -115,9 +85,9 @@ class Sweeps:
         """Moves messages whose last attempt expired to the dead letters. The next pop takes over other expired leases.
         `seen`: cursors. `done`: messages."""
         swept, troubles = Swept(), Troubles()
-        for due in self._due(REVIVE, self._until()):
+        for due in self._rounds.due(REVIVE, self._until()):
             now, looks = self._runtime.now(), []
-            found = self._groups_named(list(due))
+            found = self._rounds.groups_named(list(due))
             for subject, appointments in due.items():
                 cursors = found[subject].cursors if subject in found else []
                 ends = [end for cursor in cursors if (end := last_attempt_end(found[subject].group, cursor))]
@@ -140,9 +110,9 @@ class Sweeps:
         """Promotes due messages in queues that no consumer polls. `seen`: queues where messages wait. `done`:
         messages."""
         until_ms, swept, troubles = self._until(), Swept(), Troubles()
-        for due in self._due(FORWARD, until_ms):
+        for due in self._rounds.due(FORWARD, until_ms):
             now = self._runtime.now()
-            topics = self._topics(list(due))
+            topics = self._rounds.topics(list(due))
             waits = self._waits(list(topics.values()))
             dues = [(topics[name], queue, at_ms) for name, own in waits.items() for queue, at_ms in own.items()]
             places = [(topic, queue) for topic, queue, due_ms in dues if due_ms <= now]
@@ -192,10 +162,10 @@ class Sweeps:
         topics where queues drain or return. `done`: alarms raised or cleared, and queues that left or are read
         again."""
         swept, troubles = Swept(), Troubles()
-        for due in self._due(CHECK, self._until()):
+        for due in self._rounds.due(CHECK, self._until()):
             now, looks = self._runtime.now(), []
-            topics = self._topics(list(due))
-            groups = self._groups_of(list(topics.values()))
+            topics = self._rounds.topics(list(due))
+            groups = self._rounds.groups_of(list(topics.values()))
             concerned = [stored for stored in groups if is_concerned(stored)]
             swept += Swept(len(concerned), self._alarms.check(concerned, troubles))
             needed = {stored.topic.name for stored in concerned}
@@ -223,9 +193,9 @@ class Sweeps:
         """Wakes the push of the topics that have pushed groups. `wake`: see `push.outside`. `seen`, `done`: such
         topics."""
         swept = Swept()
-        for due in self._due(PUSH, self._until()):
+        for due in self._rounds.due(PUSH, self._until()):
             now = self._runtime.now()
-            groups = self._groups_of(list(self._topics(list(due)).values()))
+            groups = self._rounds.groups_of(list(self._rounds.topics(list(due)).values()))
             pushed = dict.fromkeys(stored.topic.name for stored in groups if stored.group.is_pushed)
             for name in pushed:
                 wake(name, True)
@@ -243,7 +213,7 @@ class Sweeps:
         until_ms, swept, troubles = self._until(), Swept(), Troubles()
         for items in self._rounds.pages("survey", keys.topics(), until_ms, every_ms=SURVEYED_EVERY_MS):
             topics = [Topic.of(item) for item in items]
-            groups = self._groups_of(topics)
+            groups = self._rounds.groups_of(topics)
             with troubles.kept():
                 self.appoint_missing(topics, groups)
             for stored in groups:
@@ -291,46 +261,6 @@ class Sweeps:
 
     def _until(self) -> int:
         return self._runtime.uptime() + SWEEP_MS
-
-    def _due(self, sweep: str, until_ms: int) -> Iterator[dict[str, list[Appointment]]]:
-        """The appointments that are due now, by subject, a page at a time."""
-        last = keys.due_until(self._runtime.now())
-        for items in self._rounds.pages(sweep, keys.agenda(sweep), until_ms, last):
-            by_subject: dict[str, list[Appointment]] = {}
-            for appointment in map(Appointment.of, items):
-                by_subject.setdefault(appointment.subject, []).append(appointment)
-            yield by_subject
-
-    def _topics(self, names: Sequence[str]) -> dict[str, Topic]:
-        """The existing ones of these topics, possibly stale, as all that follows: an appointment that ends has stood
-        for longer than reads are stale."""
-        items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)])])[0]
-        return {topic.name: topic for topic in map(Topic.of, items)}
-
-    def _groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
-        """All groups of these topics, possibly stale: two round trips, half a read unit per topic and group."""
-        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
-        return self._groups(
-            [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
-        )
-
-    def _groups_named(self, subjects: Sequence[str]) -> dict[str, StoredGroup]:
-        """The existing ones of these groups, by subject."""
-        named = [keys.named_in(subject) for subject in subjects]
-        topics = self._topics([topic for topic, _ in named])
-        groups = self._groups([(topics[topic], group) for topic, group in named if topic in topics])
-        return {keys.subject(stored.topic.name, stored.group.name): stored for stored in groups}
-
-    def _groups(self, named: Sequence[tuple[Topic, str]]) -> list[StoredGroup]:
-        """The existing ones of these groups."""
-        groups: list[StoredGroup] = []
-        partitions = [keys.group_partition(topic.id, name) for topic, name in named]
-        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST) for pk in partitions])
-        for (topic, name), items in zip(named, answers, strict=True):
-            settings = next((item for item in items if item["sk"] == keys.SETTINGS), None)
-            if settings:
-                groups.append(StoredGroup(topic, Group.of(topic.id, name, settings), items))
-        return groups
 
 
 def last_attempt_end(group: Group, cursor: Cursor) -> int | None:

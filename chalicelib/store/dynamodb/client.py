@@ -128,11 +128,11 @@ def _content(status: int, body: bytes, member: str | None) -> Any:
     except orjson.JSONDecodeError:
         content = None
     is_object = isinstance(content, dict)
-    if status < 300 and not is_object:
-        raise NoAnswer("an answer that is not JSON, or no object")
-    if status < 300 and member and member not in content:
-        raise NoAnswer(f"an answer without {member}")
     if status < 300:
+        if not is_object:
+            raise NoAnswer("an answer that is not JSON, or no object")
+        if member and member not in content:
+            raise NoAnswer(f"an answer without {member}")
         return content
     content = content if is_object else {}
     code = str(content.get("__type", status)).rpartition("#")[2]

@@ -1,0 +1,86 @@
+"""What the sweeps go through: pages of a partition, and the topics and groups that these name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from chalicelib.admin.groups import StoredGroup
+from chalicelib.catalogue.agenda import Appointment
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.topic import Topic
+from chalicelib.store import Keys, Range
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Set, Write
+
+_PAGE = 100
+"""Topics or appointments read at once."""
+
+
+class Rounds:
+    """Walks through a partition, a page at a time, and reads what it names; the next sweep continues where the time ran
+    out."""
+
+    def __init__(self, env: Env) -> None:
+        self._store, self._runtime = env.store, env.runtime
+
+    def pages(
+        self, sweep: str, partition: str, until_ms: int, last: str = keys.LAST, every_ms: int = 0
+    ) -> Iterator[list[Item]]:
+        """Pages of items from where the last sweep of this name stopped, up to the sort key `last` or until the time is
+        over. A new round begins `every_ms` after the previous one. Concurrent sweeps repeat work, but do no harm."""
+        key = keys.sweep(sweep)
+        noted = self._store.read([Keys([key])])[0]
+        began = noted[0]["after"] if noted else ""
+        after = began if began < last else ""  # an instance whose clock is ahead, or of another release, has noted it
+        if noted and not began and self._runtime.now() < noted[0]["at"] + every_ms:
+            return
+        is_over = False
+        while not is_over:
+            page = self._store.read([Range(partition, after + keys.AFTER, last, limit=_PAGE)])[0]
+            if page:
+                yield page
+            after = page[-1]["sk"] if len(page) == _PAGE else ""
+            is_over = not after or self._runtime.uptime() > until_ms
+        if every_ms or after != began:
+            self._store.write(Write(key, (), (Set(("after",), after), Set(("at",), self._runtime.now()))))
+
+    def due(self, sweep: str, until_ms: int) -> Iterator[dict[str, list[Appointment]]]:
+        """The appointments that are due now, by subject, a page at a time."""
+        last = keys.due_until(self._runtime.now())
+        for items in self.pages(sweep, keys.agenda(sweep), until_ms, last):
+            by_subject: dict[str, list[Appointment]] = {}
+            for appointment in map(Appointment.of, items):
+                by_subject.setdefault(appointment.subject, []).append(appointment)
+            yield by_subject
+
+    def topics(self, names: Sequence[str]) -> dict[str, Topic]:
+        """The existing ones of these topics, possibly stale, as all that follows: an appointment that ends has stood
+        for longer than reads are stale."""
+        items = self._store.read([Keys([keys.topic(name) for name in dict.fromkeys(names)])])[0]
+        return {topic.name: topic for topic in map(Topic.of, items)}
+
+    def groups_of(self, topics: Sequence[Topic]) -> list[StoredGroup]:
+        """All groups of these topics, possibly stale: two round trips, half a read unit per topic and group."""
+        listed = self._store.read([Range(keys.groups(topic.id), keys.FIRST, keys.LAST) for topic in topics])
+        return self._groups(
+            [(topic, item["sk"]) for topic, items in zip(topics, listed, strict=True) for item in items]
+        )
+
+    def groups_named(self, subjects: Sequence[str]) -> dict[str, StoredGroup]:
+        """The existing ones of these groups, by subject."""
+        named = [keys.named_in(subject) for subject in subjects]
+        topics = self.topics([topic for topic, _ in named])
+        groups = self._groups([(topics[topic], group) for topic, group in named if topic in topics])
+        return {keys.subject(stored.topic.name, stored.group.name): stored for stored in groups}
+
+    def _groups(self, named: Sequence[tuple[Topic, str]]) -> list[StoredGroup]:
+        """The existing ones of these groups."""
+        groups: list[StoredGroup] = []
+        partitions = [keys.group_partition(topic.id, name) for topic, name in named]
+        answers = self._store.read([Range(pk, keys.FIRST, keys.LAST) for pk in partitions])
+        for (topic, name), items in zip(named, answers, strict=True):
+            settings = next((item for item in items if item["sk"] == keys.SETTINGS), None)
+            if settings:
+                groups.append(StoredGroup(topic, Group.of(topic.id, name, settings), items))
+        return groups
