@@ -27,6 +27,7 @@ from chalicelib.push.outside import Answer
 from chalicelib.store import Store
 from chalicelib.store.dynamodb import boto, table
 from chalicelib.store.dynamodb.store import DynamoStore
+from chalicelib.upkeep import rounds
 from chalicelib.upkeep import sweeps as upkeep
 from infra.merging import load, merged
 from infra.stage import PARTS
@@ -137,7 +138,7 @@ def whoever_delivers_packs_due_bodies_anew(client: Client) -> None:
 def sweeps_stop_on_their_way(client: Client) -> None:
     """And note where. Time is over after a page of one topic."""
     client.topic(f"a{uuid4().hex}")
-    with patch.multiple(upkeep, _PAGE=1, SWEEP_MS=-1):
+    with patch.object(rounds, "_PAGE", 1), patch.object(upkeep, "SWEEP_MS", -1):
         sweeps = client.api.service.sweeps
         for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
             sweep()
