@@ -147,8 +147,8 @@ IMPORT_MS_MAX = 100
 FIRST_REQUEST_MS_MAX = 150
 """The import included."""
 ROUNDS = 20
-"""At most. On a loaded machine the cost of a process differs by half from one to the next: the least of each is compared,
-and the rounds end when it is within the budget."""
+"""At most. On a loaded machine the cost of a process differs by half from one to the next. The least of each is
+compared, and the rounds end when it is within the budget."""
 REQUEST = "import sys, app; assert app.app({}, None)['statusCode'] == 200; assert 'botocore' not in sys.modules".format(
     json.dumps(events.url(Sent("GET", "/topics/orders"))).replace("false", "False").replace("null", "None")
 )
