@@ -276,7 +276,7 @@ def test_the_pipeline_and_the_service_share_no_code() -> None:
 )
 def test_transforms_open_no_session_and_no_files(module: Module) -> None:
     """Only the messages themselves lie packed in their items: one module unpacks them, the others get columns."""
-    forbidden = ["spark.frame", "spark.reading", "spark.writing", "spark.jobs"]
+    forbidden = ["spark.frame", "spark.reading", "spark.exporting", "spark.jobs"]
     if module.name != "spark.transforms.messages":
         forbidden.append("spark.unpacking")
     for name in module.imports:

@@ -18,9 +18,9 @@ from chalicelib.table.writes import key_of
 from local import endpoint
 from local.memory.store import MemoryStore
 from local.memory.wire import Wire
-from spark.exporting import main
+from spark.exporting.__main__ import main
+from spark.exporting.state import State
 from spark.reading.manifest import Export, read_export
-from spark.writing.state import State
 from tests.support.emulators import client_of, free_port
 
 TABLE = "decant"
@@ -206,7 +206,7 @@ def test_a_failed_export_leaves_nothing_and_the_next_has_its_changes(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("spark.writing.layout.finish", full_disk)
+        patched.setattr("spark.exporting.layout.finish", full_disk)
         assert main(["--endpoint", url, "--table", name, "--to", str(tmp_path), "--incremental"]) == 1
     assert "No space left" in capsys.readouterr().err
     assert len(list(tmp_path.glob("AWSDynamoDB/*"))) == 2, "the full one, and an empty folder of data"

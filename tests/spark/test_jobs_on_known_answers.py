@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from spark.frame.job import main
 from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, traffic
-from spark.writing.synthetic import Shape, answers, generate
+from tests.synthetic import Shape, answers, generate
 
 JOBS = (messages.JOB, backlog.JOB, traffic.JOB, delays.JOB, dead_letters.JOB, cost.JOB, compact.JOB)
 

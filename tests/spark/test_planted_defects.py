@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
-from spark.writing.synthetic import Defect, Shape, answers, generate
+from tests.synthetic import Defect, Shape, answers, generate
 
 FOUND = {
     Defect.HOLE: "hole",

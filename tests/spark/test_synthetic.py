@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from spark.errors import BadInput
 from spark.reading import dynamodb_export
 from spark.reading.manifest import read_export
-from spark.synthetic import main
-from spark.writing.synthetic import Defect, Shape, answers, file_defects, generate
+from tests.synthetic import Defect, Shape, answers, file_defects, generate
+from tests.synthetic.__main__ import main
 
 SMALL = Shape(4_000, files=3, topics=1, queues=2)
 

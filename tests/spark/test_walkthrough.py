@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.exporting import main as export
+from spark.exporting.__main__ import main as export
 from spark.frame.job import main
 from spark.jobs import pipeline
 from tests.local.serving import running

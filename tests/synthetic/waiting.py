@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from spark.writing.synthetic.log import Emit, Told, decision, payload
-from spark.writing.synthetic.packing import Entry, Messages
-from spark.writing.synthetic.parameters import DAY_MS, HOUR_MS, MINUTE_MS, QUIET_MS, START_MS, Defect, Queue, Shape
+from tests.synthetic.log import Emit, Told, decision, payload
+from tests.synthetic.packing import Entry, Messages
+from tests.synthetic.parameters import DAY_MS, HOUR_MS, MINUTE_MS, QUIET_MS, START_MS, Defect, Queue, Shape
 
 WAITING = 5
 """Messages that wait in each queue, the last of them cancelled."""

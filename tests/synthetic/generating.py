@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from spark.errors import BadInput
-from spark.writing import layout
-from spark.writing.layout import DataFile, Export, Written
-from spark.writing.synthetic import file_defects, groups, waiting
-from spark.writing.synthetic.log import Log
-from spark.writing.synthetic.parameters import QUIET_MS, START_MS, Queue, Shape
-from spark.writing.typed_json import change_line, full_line, typed_item
+from spark.exporting import layout
+from spark.exporting.layout import DataFile, Export, Written
+from spark.exporting.typed_json import change_line, full_line, typed_item
+from tests.synthetic import file_defects, groups, waiting
+from tests.synthetic.log import Log
+from tests.synthetic.parameters import QUIET_MS, START_MS, Queue, Shape
 
 ANSWERS = "answers.json"
 _FILES_OF_ONE = 4

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 
 from spark.errors import BadInput
-from spark.writing.typed_json import Typed, in_base64
+from spark.exporting.typed_json import Typed, in_base64
 
 FILE = ".decant-export.sqlite"
 _DIGEST_BYTES = 16

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark.writing import layout
-from spark.writing.layout import DataFile, Export, Written
-from spark.writing.synthetic.parameters import Defect, Shape
+from spark.exporting import layout
+from spark.exporting.layout import DataFile, Export, Written
+from tests.synthetic.parameters import Defect, Shape
 
 _GARBAGE = b'{"Item":{"pk":{"S":"log#'
 

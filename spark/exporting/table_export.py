@@ -17,11 +17,11 @@ from pathlib import Path
 import orjson
 
 from spark.errors import BadInput
-from spark.writing import layout
-from spark.writing.layout import DataFile, Export
-from spark.writing.source_table import Table
-from spark.writing.state import State
-from spark.writing.typed_json import Typed, change_line, full_line, in_base64
+from spark.exporting import layout
+from spark.exporting.layout import DataFile, Export
+from spark.exporting.source_table import Table
+from spark.exporting.state import State
+from spark.exporting.typed_json import Typed, change_line, full_line, in_base64
 
 REDACTED = "redacted"
 _SECRET = {"pk": {"S": "service"}, "sk": {"S": "signing-key"}}

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from spark.writing.synthetic.packing import INLINE_BYTES_MAX, Entry, Messages
-from spark.writing.synthetic.parameters import (
+from tests.synthetic.packing import INLINE_BYTES_MAX, Entry, Messages
+from tests.synthetic.parameters import (
     DAY_MS,
     INDEX_KEYS_FROM,
     RETENTION_MS,
@@ -52,7 +52,7 @@ class Told:
 class Log:
     def __init__(self, shape: Shape, queue: Queue, emit: Emit, asked: Sequence[int]) -> None:
         self._shape, self._queue, self._emit = shape, queue, emit
-        self._chance = random.Random(f"{shape.seed} {queue.topic} {queue.number}")  # noqa: S311
+        self._chance = random.Random(f"{shape.seed} {queue.topic} {queue.number}")
         self.messages = Messages(self._chance, queue.number, shape.queues)
         self._quota, self._began = shape.quota(queue), shape.began(queue)
         self._topic_id = shape.topic_id(queue.topic)

@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from spark.errors import BadInput
-from spark.writing.typed_json import Typed
+from spark.exporting.typed_json import Typed
 
 _CONNECT_SECONDS, _READ_SECONDS, _TRIES = 3, 60, 5
 _PAGES_AHEAD = 2

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from spark.writing.synthetic.log import Emit, Told
-from spark.writing.synthetic.parameters import HOUR_MS, QUIET_MS, RETENTION_MS, START_MS, Defect, Queue, Shape
+from tests.synthetic.log import Emit, Told
+from tests.synthetic.parameters import HOUR_MS, QUIET_MS, RETENTION_MS, START_MS, Defect, Queue, Shape
 
 REASONS = ("timeout", "bad address", "card declined")
 LETTERS_MAX = 20

@@ -1,4 +1,4 @@
-"""`python -m spark.synthetic` writes a synthetic export. Exit codes: 0 done, 1 failed, 64 wrong arguments,
+"""`python -m tests.synthetic` writes a synthetic export. Exit codes: 0 done, 1 failed, 64 wrong arguments,
 130 interrupted."""
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from spark.errors import BadInput
 from spark.frame.command_line import Bar, Parser, positive
-from spark.writing.synthetic.generating import answers, generate
-from spark.writing.synthetic.parameters import Defect, Shape
+from tests.synthetic.generating import answers, generate
+from tests.synthetic.parameters import Defect, Shape
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
