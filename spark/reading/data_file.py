@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -160,6 +161,29 @@ class FileReader:
 
     def _note(self, number: int, line: bytes, reason: str) -> None:
         self.troubles.append(Trouble(number, reason, line[:RAW_BYTES_MAX].decode(errors="replace")))
+
+
+def light(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Items without the messages in them: the `data` of entries are empty where they were not null, those of payloads
+    null."""
+    arrays = [column if column.null_count == len(column) else _lightened(column) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def _lightened(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if pa.types.is_list(kind) and pa.types.is_struct(kind.value_type):
+        ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(), dtype=np.int32)
+        starts = pa.array(np.concatenate([[0], ends]), pa.int32())
+        return pa.ListArray.from_arrays(starts, _lightened(column.flatten()), type=kind, mask=column.is_null())
+    if not pa.types.is_struct(kind):
+        return column
+    parts = [_lightened(column.field(at)) for at in range(kind.num_fields)]
+    if (at := kind.get_field_index("data")) >= 0:
+        nothing = pa.nulls(len(column), pa.binary())
+        is_entry = kind.get_field_index("pieces") >= 0
+        parts[at] = pc.if_else(parts[at].is_valid(), b"", nothing) if is_entry else nothing
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
 
 
 def inline_entries(file: DataFile) -> Iterator[pa.RecordBatch]:

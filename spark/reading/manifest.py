@@ -9,6 +9,7 @@ made with; an export that was copied elsewhere is found all the same, by what co
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import orjson
+from pyarrow import fs
 
 from spark.errors import BadInput
 from spark.reading.files import Place
@@ -27,15 +29,18 @@ _CHECKSUMS = ("md5", "checksum")
 """How the checksum files end: as exports have them, and as the documentation calls them."""
 _FORMAT = "DYNAMODB_JSON"
 _INCREMENTAL = "INCREMENTAL_EXPORT"
+_EMPTY_BYTES = len(gzip.compress(b""))
+"""A file without items has this size: it need not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file, as the manifest has it. `md5`: base64, of the file as it lies there, compressed."""
+    """One data file, as the manifest has it. `bytes`, and `md5` in base64: of the file as it lies there, compressed."""
 
     place: Place
     items: int
     md5: str
+    bytes: int
 
     @property
     def name(self) -> str:
@@ -53,47 +58,68 @@ class Export:
     is_incremental: bool
     files: tuple[DataFile, ...]
 
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
 
 def read_export(path: str) -> Export:
     """The export in this folder. Raises `BadInput` if it has no manifest, a manifest has a wrong checksum, a data file
     is missing, counts disagree, or the export is empty."""
     place = Place(path.rstrip("/"))
-    summary = _parsed(_verified(place / "manifest-summary.json"), place / "manifest-summary.json")
+    manifest = place / "manifest-summary.json"
+    summary = _parsed(_verified(manifest), manifest)
     if summary.get("outputFormat", _FORMAT) != _FORMAT:
         raise BadInput(f"{place} is an export in {summary['outputFormat']}; only {_FORMAT} is read")
     is_incremental = summary.get("exportType") == _INCREMENTAL
+    items = _field(summary, "itemCount", int, manifest)
+    at_ms = _ms(_field(summary, "exportToTime" if is_incremental else "exportTime", str, manifest), place)
     files = tuple(_data_files(place))
-    items = _field(summary, "itemCount", int, place / "manifest-summary.json")
-    _demand_whole(place, files, items)
-    at = _field(summary, "exportToTime" if is_incremental else "exportTime", str, place / "manifest-summary.json")
-    return Export(place.name, place, _ms(at, place), items, is_incremental, files)
-
-
-def _demand_whole(place: Place, files: tuple[DataFile, ...], items: int) -> None:
-    if not sum(file.items for file in files):
+    listed = sum(file.items for file in files)
+    if not listed:
         raise BadInput(f"{place} is an export without any items")
-    if sum(file.items for file in files) != items:
-        listed = sum(file.items for file in files)
+    if listed != items:
         raise BadInput(f"{place}: manifest-files.json counts {listed} items, manifest-summary.json {items}")
-    missing = [file.name for file in files if file.place.size() is None]
-    if missing:
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise BadInput(f"{place} misses the data file {missing[0]}{more}, which its manifest names")
+    return Export(place.name, place, at_ms, items, is_incremental, files)
+
+
+def batches_of_files(export: Export, bytes_max: int) -> list[list[DataFile]]:
+    """All files with items, for one task each list: large files first, alone if they reach `bytes_max`, and small ones
+    together up to it."""
+    batches: list[list[DataFile]] = []
+    room = 0
+    for file in sorted(export.files, key=lambda file: -file.bytes):
+        if file.items == 0 and file.bytes == _EMPTY_BYTES:
+            continue
+        if file.bytes > room:
+            batches.append([])
+            room = bytes_max
+        batches[-1].append(file)
+        room -= file.bytes
+    return batches
 
 
 def _data_files(place: Place) -> Iterator[DataFile]:
+    """The files that the manifest names, with their sizes: one call for each folder."""
     manifest = place / "manifest-files.json"
-    for line in _verified(manifest).splitlines():
-        if not line.strip():
-            continue
-        listed = _parsed(line, manifest)
-        key = _field(listed, "dataFileS3Key", str, manifest)
-        below = key.rpartition(_ROOT)[2]
-        yield DataFile(
-            place.parent / below,
-            _field(listed, "itemCount", int, manifest),
-            _field(listed, "md5Checksum", str, manifest),
-        )
+    named = [_parsed(line, manifest) for line in _verified(manifest).splitlines() if line.strip()]
+    keys = [_field(file, "dataFileS3Key", str, manifest).rpartition(_ROOT)[2] for file in named]
+    places = [place.parent / key for key in keys]
+    sizes = {folder: _sizes(folder) for folder in {file.parent for file in places}}
+    missing = [file.name for file in places if file.name not in sizes[file.parent]]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise BadInput(f"{place} misses the data file {missing[0]}{more}, which its manifest names")
+    for at, file in zip(places, named, strict=True):
+        items, md5 = _field(file, "itemCount", int, manifest), _field(file, "md5Checksum", str, manifest)
+        yield DataFile(at, items, md5, sizes[at.parent][at.name])
+
+
+def _sizes(folder: Place) -> dict[str, int]:
+    """The size in bytes of each file in the folder, by its name."""
+    files, path = folder._located()
+    listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    return {file.base_name: file.size for file in listed if file.is_file}
 
 
 def _verified(manifest: Place) -> bytes:

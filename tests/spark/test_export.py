@@ -11,7 +11,7 @@ from chalicelib.table import keys
 from local.memory.sizes import item_bytes
 from spark import item_schemas
 from spark.reading import dynamodb_export
-from spark.reading.data_file import FileReader, landed_rows
+from spark.reading.data_file import FileReader, landed_rows, light
 from spark.reading.manifest import DataFile, read_export
 from tests.spark import items
 from tests.spark.exports import change, line, md5, write_export, write_items, write_manifest
@@ -149,6 +149,26 @@ def test_landed_items_have_no_messages_but_the_days_they_were_stored(tmp_path: P
     assert [row["line"] for row in only_late] == [2, 5, 0]  # and what is not spelled as usual
     assert only_late[-1]["days"] == by_line[0]["days"]
     assert [row["days"] for row in landed(second, {"segment"})] == [None]
+
+
+def test_what_is_light_has_all_but_the_messages(tmp_path: Path) -> None:
+    held = items.entry(b"held", w=7)
+    place = {"pk": f"delay#{items.TOPIC}#0", "sk": f"{5:015d}#{'00' * 8}"}
+    stored = [items.segment(held, items.entry(None, p=2)), items.segment(held, base=1), {**place, **held}]
+    stored += [items.payload(b"x"), items.topic(), items.segment(base=7)]
+    (file,) = read_export(str(write_items(tmp_path, stored, files=1))).files
+    batches = list(FileReader(file, False))
+    for batch in (*batches, *(batch.slice(1) for batch in batches)):
+        expected = batch.to_pylist()
+        for row in expected:
+            segment, payload, delayed = (row[kind] for kind in ("segment", "payload", "delayed"))
+            for entry in segment["entries"] if segment else [delayed["entry"]] if delayed else []:
+                entry["data"] = None if entry["data"] is None else b""
+            if payload:
+                payload["data"] = None
+        assert light(batch).to_pylist() == expected
+        light(batch).validate(full=True)
+    assert {row["kind"] for batch in batches for row in batch.to_pylist()} == {"segment", "payload", "topic", "delayed"}
 
 
 def test_a_change_is_a_row_with_its_time_and_a_removal_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from spark.errors import BadInput
-from spark.reading.manifest import read_export
+from spark.reading.manifest import batches_of_files, read_export
 from tests.spark import items
-from tests.spark.exports import ID, write_export, write_items, write_manifest
+from tests.spark.exports import ID, line, write_export, write_items, write_manifest
 
 
 def _without(name: str) -> Callable[[Path], object]:
@@ -64,3 +66,15 @@ def test_checksum_files_may_be_named_as_the_documentation_names_them(tmp_path: P
     for name in ("manifest-summary", "manifest-files"):
         (folder / f"{name}.md5").rename(folder / f"{name}.checksum")
     assert read_export(str(folder)).items == 1
+
+
+def test_small_files_share_a_task_and_those_without_items_need_none(tmp_path: Path) -> None:
+    sizes = (20, 2000, 0, 150, 40, 0)
+    lines = [[line(items.payload(Random(size).randbytes(size)))] if size else [] for size in sizes]
+    export = read_export(str(write_export(tmp_path, lines)))
+    batches = batches_of_files(export, 1000)
+    assert [[file.name[-9] for file in batch] for batch in batches] == [["1"], ["3", "4", "0"]]
+    large, small = (sum(file.bytes for file in batch) for batch in batches)
+    assert large > 2000 > 1000 > small > 3 * 100
+    assert export.bytes == large + small + 2 * len(gzip.compress(b""))
+    assert batches_of_files(export, small - 1) == [batches[0], batches[1][:2], batches[1][2:]]
