@@ -24,12 +24,13 @@ DYNOXIDE := @dynoxide/linux-x64
 DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 ELASTICMQ := .emulators/elasticmq
+S3A := .emulators/s3a
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
 AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint soak bench emulators emulators-if-possible elasticmq-if-possible aws-tools clean
+.PHONY: help run export pipeline package deploy undeploy token test lint soak bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -53,7 +54,7 @@ undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are
 token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
 	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
-test: lint emulators-if-possible aws-tools ## check style and types, run all tests
+test: lint emulators-if-possible s3a-if-possible aws-tools ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
 lint: $(VENV)/.dev ## check style and types
@@ -89,7 +90,15 @@ elasticmq-if-possible:
 	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) $(ELASTICMQ); \
 	else echo "Maven or Java is missing: nothing is compared with ElasticMQ"; fi
 
+s3a-if-possible:
+	@if command -v mvn >/dev/null && command -v java >/dev/null; then $(MAKE) $(S3A) || test -z "$$CI"; \
+	elif test -n "$$CI"; then echo "decant: Maven is needed in CI, to install what Spark needs for S3" >&2; exit 1; \
+	else echo "Maven or Java is missing: Spark is not tested on S3"; fi
+
 $(ELASTICMQ): benchmarks/elasticmq.xml
+$(S3A): tests/support/s3a.xml
+$(ELASTICMQ) $(S3A):
+	@rm -rf $@
 	mvn --quiet --file $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
 	@touch $@
 
