@@ -18,10 +18,14 @@ ALONE = -1
 """In the place of a size: these data must be inflated, and checked, by themselves."""
 
 _MAGIC = 0xFD2FB528
-_SIZE_BYTES = {0x20: 1, 0x60: 2, 0xA0: 4}
-"""Descriptors of a header with nothing but the size, and the bytes that it has."""
+_HEADERS = {_MAGIC | descriptor << 32: size_bytes for descriptor, size_bytes in ((0x20, 1), (0x60, 2), (0xA0, 4))}
+"""How headers begin that have nothing but the size, and the bytes that it takes."""
+_HEADER_BYTES = 5
+_SIZE_BASE = 256
+"""What a size of two bytes counts from."""
 _BLOCK_BYTES_MAX = 128 << 10
 """The most that one block inflates to."""
+_BLOCK_HEADER_BYTES = 3
 _ONLY_BLOCK = 0b101
 """The last one, and compressed: the lower bits of a block's header; the others are its size."""
 
@@ -29,22 +33,21 @@ _ONLY_BLOCK = 0b101
 def sizes(packed: pa.BinaryArray, is_zstd: npt.NDArray[np.bool_]) -> Numbers:
     """The bytes that each of the packed messages inflates to, or `ALONE`."""
     starts, lengths, data = _bounds(packed)
-    last = len(data) - 1
+    words = np.ndarray(max(len(data) - 7, 1), "<i8", data if len(data) > 7 else bytes(8), strides=(1,))
 
-    def number(at: int | Numbers, size: int) -> Numbers:
-        """The number at these bytes of each frame; arbitrary if the frame is shorter."""
-        parts = [data[np.minimum(starts + at + byte, last)].astype(np.int64) << 8 * byte for byte in range(size)]
-        return np.asarray(sum(parts))
+    def word(at: int | Numbers) -> Numbers:
+        """The eight bytes there of each frame, as a number; arbitrary if the data end before."""
+        return words[np.minimum(starts + at, len(words) - 1)]
 
-    descriptor, size, width = number(4, 1), number(5, 4), np.zeros_like(starts)
-    for kind, given in _SIZE_BYTES.items():
-        width[descriptor == kind] = given
-    size = (size & (1 << 8 * width) - 1) + np.where(descriptor == 0x60, 256, 0)
-    block = number(5 + width, 3)
-    is_usual = (number(0, 4) == _MAGIC) & (width > 0) & (size <= _BLOCK_BYTES_MAX)
-    is_usual &= (block & 7 == _ONLY_BLOCK) & (lengths == 8 + width + (block >> 3))
+    header, width = word(0) & 0xFF_FFFF_FFFF, np.zeros_like(starts)
+    for usual, size_bytes in _HEADERS.items():
+        width[header == usual] = size_bytes
+    size = (word(_HEADER_BYTES) & (1 << 8 * width) - 1) + np.where(width == 2, _SIZE_BASE, 0)
+    block = word(_HEADER_BYTES + width) & 0xFF_FFFF
+    is_usual = (width > 0) & (size <= _BLOCK_BYTES_MAX) & (block & 7 == _ONLY_BLOCK)
+    is_usual &= lengths == _HEADER_BYTES + width + _BLOCK_HEADER_BYTES + (block >> 3)
     is_there = packed.is_valid().to_numpy(zero_copy_only=False)
-    return np.where(is_there, np.where(is_zstd, np.where(is_usual, size, ALONE), lengths), ALONE)
+    return np.where(is_there & (is_usual | ~is_zstd), np.where(is_zstd, size, lengths), ALONE)
 
 
 def inflated(packed: pa.BinaryArray, which: Numbers) -> list[Any]:

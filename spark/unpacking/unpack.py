@@ -149,8 +149,7 @@ def _batch(entries: pa.RecordBatch, blocks: Sequence[bytes]) -> pa.RecordBatch:
     given["expires_at_ms"] = pc.min_element_wise(spent, given["reply_by_ms"])
     own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
     given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
-    if delayed.null_count < len(delayed):
-        given["due_ms"] = pa.array([_due_ms(delayed_id) for delayed_id in delayed.to_pylist()], pa.int64())
+    given["due_ms"] = _due_ms(delayed)
     return _made(given, len(places))
 
 
@@ -167,8 +166,12 @@ def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": dates})
 
 
-def _due_ms(delayed_id: str | None) -> int | None:
-    return None if delayed_id is None else int(delayed_id[_ID_BEFORE_DUE:], 16)
+def _due_ms(delayed_ids: pa.StringArray) -> pa.Array:
+    """When the messages with these ids were due; null for null."""
+    has_waited = delayed_ids.is_valid().to_numpy(zero_copy_only=False)
+    due = np.zeros(len(has_waited), np.int64)
+    due[has_waited] = [int(text[_ID_BEFORE_DUE:], 16) for text in delayed_ids.drop_null().to_pylist()]
+    return pa.array(due, mask=~has_waited)
 
 
 def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
