@@ -21,6 +21,14 @@ _STRING, _LONG, _INT, _BOOL, _BYTES = StringType(), LongType(), IntegerType(), B
 QUARANTINE = struct(file=_STRING, line=_LONG, reason=_STRING, raw=_STRING)
 """Unreadable input. `line` 0: the file as a whole, or the rest of it. `raw`: the beginning of the line."""
 
+UNREADABLE = struct(
+    topic_id=_STRING, queue=_INT, offset=_LONG, entry_id=_STRING, file=_STRING, line=_LONG, reason=_STRING
+)
+"""Entries whose messages cannot be unpacked: table `_unreadable`."""
+
+TOPICS = struct(topic_id=_STRING, topic=_STRING)
+"""The name of each topic that an export ever had: table `topics`."""
+
 MESSAGES = struct(
     topic=_STRING,
     topic_id=_STRING,
@@ -41,7 +49,7 @@ MESSAGES = struct(
     expires_at_ms=_LONG,  # when its delivery ends: the earlier of both; null: with its retention
     date=DateType(),  # UTC, of stored_at_ms
 )
-"""Every message of every log, partitioned by topic, date and the export that brought it first."""
+"""Every message of every log, partitioned by date. The table has a column more: `export`, which brought it first."""
 
 VIOLATIONS = struct(
     invariant=_STRING,

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 
 from spark import schemas
 from spark.frame.command_line import add_slack
-from spark.frame.job import DONE, VIOLATED, Job, Outcome, Run, main
-from spark.reading import dynamodb_export
+from spark.frame.job import DONE, VIOLATED, Job, Outcome, main
+from spark.frame.run import Run
+from spark.landing.unpacked import UNREADABLE
 from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, violations, worst_first
 from spark.transforms.audit.findings import SLACK_MS
-from spark.transforms.messages import packed, unpacked
 
 TABLE = "violations"
 SHOWN_MAX = 20
@@ -30,8 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    items = run.items(*KINDS)
-    audited = violations(items, Moment(run.now_ms, run.given.slack), _failures(run, items))
+    run.land(unpacks=True)
+    unreadable = run.read(UNREADABLE, schemas.UNREADABLE, [run.part])
+    audited = violations(run.items(*KINDS), Moment(run.now_ms, run.given.slack), unreadable)
     run.write(audited.repartition(1), TABLE)
     findings = run.written(TABLE, schemas.VIOLATIONS)
     _print(findings)
@@ -39,13 +40,6 @@ def run(run: Run) -> Outcome:
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
     said = ", ".join(f"{counts.get(severity, 0)} {severity}s" for severity in (VIOLATION, DOUBT, COST))
     return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
-
-
-def _failures(run: Run, items: DataFrame) -> DataFrame:
-    """The entries that cannot be unpacked: `unpack.COLUMNS`. Entries whose payload is missing or in S3 are skipped."""
-    inline = dynamodb_export.failures(run.spark, run.export.place.path)
-    elsewhere = packed(items, only_elsewhere=True).where("data is not null").transform(unpacked)
-    return inline.unionByName(elsewhere.where("failure is not null"))
 
 
 def _print(findings: DataFrame) -> None:
@@ -62,9 +56,8 @@ JOB = Job(
     __doc__ or "",
     run,
     add_arguments,
+    lands=False,
     full_only="the audit needs a full export, to see what is missing",
-    writes=(TABLE,),
-    kinds=KINDS,
 )
 
 if __name__ == "__main__":

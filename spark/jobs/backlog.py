@@ -8,7 +8,8 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.backlog import KINDS, backlog
 
 TABLE = "backlog"
@@ -24,8 +25,6 @@ JOB = Job(
     __doc__ or "",
     run,
     full_only="a backlog needs a full export, which has all cursors",
-    writes=(TABLE,),
-    kinds=KINDS,
 )
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ if not __package__:  # spark-submit runs this file by its path
 
 from spark import item_schemas
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.cost import Prices, cost
 
 TABLE = "cost"
@@ -54,8 +55,6 @@ JOB = Job(
     run,
     add_arguments,
     full_only="cost needs a full export, which has all items",
-    writes=(TABLE,),
-    kinds=tuple(item_schemas.KINDS),
 )
 
 if __name__ == "__main__":

@@ -9,12 +9,13 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.dead_letters import KINDS, dead_letters, dead_messages
 
 
 def run(run: Run) -> Outcome:
-    archive = run.tables.read("messages", schemas.MESSAGES)
+    archive = run.read("messages", schemas.MESSAGES)
     letters = run.write(dead_messages(run.items(*KINDS), archive).repartition(1), "dead_messages")
     written = run.written("dead_messages", schemas.DEAD_MESSAGES)
     rows = run.write(written.transform(dead_letters).repartition(1), "dead_letters")
@@ -26,8 +27,6 @@ JOB = Job(
     __doc__ or "",
     run,
     full_only="dead letters need a full export, which has the groups",
-    writes=("dead_messages", "dead_letters"),
-    kinds=KINDS,
 )
 
 if __name__ == "__main__":

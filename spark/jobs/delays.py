@@ -9,12 +9,13 @@ if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from spark import schemas
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.delays import KINDS, histogram, lateness, only_waiting, waiting, with_lateness
 
 
 def run(run: Run) -> Outcome:
-    late = run.tables.read("messages", schemas.MESSAGES).transform(with_lateness)
+    late = run.read("messages", schemas.MESSAGES).transform(with_lateness)
     waits = run.items(*KINDS).transform(only_waiting, run.now_ms).persist()
     rows = run.write(lateness(late, waits).repartition(1), "delays")
     run.write(late.transform(histogram).repartition(1), "delay_histogram")
@@ -28,8 +29,6 @@ JOB = Job(
     __doc__ or "",
     run,
     full_only="what waits is known from a full export only",
-    writes=("delays", "delay_histogram", "delay_waiting"),
-    kinds=KINDS,
 )
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from pyspark.sql import functions as F
 from spark import schemas
 from spark.errors import BadInput
 from spark.frame import message_options
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.replaying.journal import Journal
 from spark.replaying.sending import SEND, SKIP, Clock, Sender
 from spark.replaying.service import Service
@@ -68,16 +69,17 @@ def run(run: Run) -> Outcome:
 
 
 def _plan(run: Run, is_begun: bool) -> DataFrame:
-    """The messages that this run sends, as selected when it began."""
-    place = f"replay/run={run.given.run_id}/plan"
-    path = run.tables.path(place)
-    if not run.tables.has(place):
+    """The messages that this run sends, as selected when it began. Spark writes the plan, and a mark when it is
+    whole."""
+    plan = run.tables.root / f"replay/run={run.given.run_id}/plan"
+    if (plan / "_SUCCESS").size() is None:
         if is_begun:
-            raise BadInput(f"run {run.given.run_id} has begun, but its plan {path} is gone; take another --run-id")
-        archive = run.tables.read("messages", schemas.MESSAGES)
+            raise BadInput(f"run {run.given.run_id} has begun, but its plan {plan} is gone; take another --run-id")
+        archive = run.read("messages", schemas.MESSAGES)
         selected = archive.transform(only_selected, message_options.selection(run.given)).transform(in_order)
-        selected.withColumn("position", F.monotonically_increasing_id()).write.mode("overwrite").parquet(path)
-    return run.spark.read.parquet(path)
+        numbered = selected.withColumn("position", F.monotonically_increasing_id())
+        numbered.write.mode("overwrite").parquet(plan.spark_path)
+    return run.spark.read.parquet(plan.spark_path)
 
 
 def _demand_queues(plan: DataFrame, queues: int) -> None:
@@ -136,7 +138,7 @@ def _rate(text: str) -> float:
     return rate
 
 
-JOB = Job("replay", __doc__ or "", run, add_arguments, reads_export=False)
+JOB = Job("replay", __doc__ or "", run, add_arguments, reads_export=False, writes=False)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from spark import schemas
 from spark.errors import BadInput
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.report import sections
 from spark.report.page import Section, Tile, page
 
@@ -46,10 +47,10 @@ def run(run: Run) -> Outcome:
 
 
 def _sections(run: Run, export_id: str) -> dict[str, DataFrame | None]:
+    part = f"export={export_id}"
+
     def read(table: str, schema: StructType) -> DataFrame | None:
-        if not run.tables.has(f"{table}/export={export_id}"):
-            return None
-        return run.spark.read.schema(schema).parquet(run.tables.partition(table, export_id))
+        return run.read(table, schema, [part]) if part in run.parts(table) else None
 
     return {
         "audit": read("violations", schemas.VIOLATIONS),
@@ -86,7 +87,7 @@ def _write(out: Path, text: str) -> None:
         raise BadInput(f"{out} cannot be written: {error.strerror}") from error
 
 
-JOB = Job("report", __doc__ or "", run, add_arguments, reads_export=False)
+JOB = Job("report", __doc__ or "", run, add_arguments, reads_export=False, writes=False)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.frame.command_line import add_slack
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.audit.findings import SLACK_MS, Moment
 from spark.transforms.requests import KINDS, calls, requests
 
@@ -21,7 +22,7 @@ TABLE = "requests"
 
 
 def run(run: Run) -> Outcome:
-    archive = run.tables.read("messages", schemas.MESSAGES)
+    archive = run.read("messages", schemas.MESSAGES)
     known = calls(archive, run.items(*KINDS), Moment(run.now_ms, run.given.slack))
     run.write(known.transform(requests).repartition(1), TABLE)
     of_topics = run.written(TABLE, schemas.REQUESTS).where("minute_ms is null")
@@ -36,8 +37,6 @@ JOB = Job(
     run,
     partial(add_slack, default_ms=SLACK_MS),
     full_only="what was not answered is known from a full export only",
-    writes=(TABLE,),
-    kinds=KINDS,
 )
 
 if __name__ == "__main__":

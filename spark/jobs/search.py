@@ -20,7 +20,8 @@ from spark import schemas
 from spark.errors import BadInput
 from spark.frame import message_options
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.selection import in_order, only_selected
 
 LIMIT = 20
@@ -38,7 +39,7 @@ def run(run: Run) -> Outcome:
     if out is not None:
         _demand_file(out)
     wanted = message_options.selection(run.given)
-    archive = run.tables.read("messages", schemas.MESSAGES)
+    archive = run.read("messages", schemas.MESSAGES)
     selected = archive.transform(only_selected, wanted).transform(in_order)
     rows = selected.limit(limit + 1).collect()
     for row in rows[:limit]:
@@ -88,7 +89,7 @@ def as_json(row: Row) -> dict[str, Any]:
     return {**{name: row[name] for name in names}, "properties": row["properties"] or {}, **body}
 
 
-JOB = Job("search", __doc__ or "", run, add_arguments, reads_export=False)
+JOB = Job("search", __doc__ or "", run, add_arguments, reads_export=False, writes=False)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

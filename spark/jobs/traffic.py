@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from spark import schemas
 from spark.frame import message_options
 from spark.frame.command_line import positive
-from spark.frame.job import Job, Outcome, Run, main
+from spark.frame.job import Job, Outcome, main
+from spark.frame.run import Run
 from spark.transforms.audit.log import topics
 from spark.transforms.traffic import hot_keys, only_between, skew, traffic
 
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     given = run.given
     message_options.demand_span(given)
-    archive = run.tables.read("messages", schemas.MESSAGES)
+    archive = run.read("messages", schemas.MESSAGES)
     messages = archive.transform(only_between, given.from_ms, given.to_ms)
     rows = run.write(messages.transform(traffic).repartition(1), "traffic")
     run.write(messages.transform(hot_keys, given.top).repartition(1), "hot_keys")
@@ -41,7 +42,7 @@ def run(run: Run) -> Outcome:
     return Outcome(f"{total} messages in {rows} rows; hot_keys and skew beside them", run.where("traffic"))
 
 
-JOB = Job("traffic", __doc__ or "", run, add_arguments, writes=("traffic", "hot_keys", "skew"), kinds=("topic",))
+JOB = Job("traffic", __doc__ or "", run, add_arguments)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

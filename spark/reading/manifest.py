@@ -17,10 +17,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import orjson
-from pyarrow import fs
 
 from spark.errors import BadInput
-from spark.reading.files import Place
+from spark.files import Place, sizes
 
 T = TypeVar("T")
 
@@ -100,26 +99,19 @@ def batches_of_files(export: Export, bytes_max: int) -> list[list[DataFile]]:
 
 
 def _data_files(place: Place) -> Iterator[DataFile]:
-    """The files that the manifest names, with their sizes: one call for each folder."""
+    """The files that the manifest names, with their sizes, asked for at once."""
     manifest = place / "manifest-files.json"
     named = [_parsed(line, manifest) for line in _verified(manifest).splitlines() if line.strip()]
     keys = [_field(file, "dataFileS3Key", str, manifest).rpartition(_ROOT)[2] for file in named]
     places = [place.parent / key for key in keys]
-    sizes = {folder: _sizes(folder) for folder in {file.parent for file in places}}
-    missing = [file.name for file in places if file.name not in sizes[file.parent]]
+    found = sizes(places)
+    missing = [file.name for file, size in zip(places, found, strict=True) if size is None]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise BadInput(f"{place} misses the data file {missing[0]}{more}, which its manifest names")
-    for at, file in zip(places, named, strict=True):
+    for at, file, size in zip(places, named, found, strict=True):
         items, md5 = _field(file, "itemCount", int, manifest), _field(file, "md5Checksum", str, manifest)
-        yield DataFile(at, items, md5, sizes[at.parent][at.name])
-
-
-def _sizes(folder: Place) -> dict[str, int]:
-    """The size in bytes of each file in the folder, by its name."""
-    files, path = folder._located()
-    listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
-    return {file.base_name: file.size for file in listed if file.is_file}
+        yield DataFile(at, items, md5, size or 0)
 
 
 def _verified(manifest: Place) -> bytes:

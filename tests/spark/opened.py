@@ -7,7 +7,7 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _OPEN, _CLOSE = 0x20, 0x10
@@ -24,7 +24,8 @@ def opened(folder: Path) -> Iterator[Counter[str]]:
     counts = Counter[str]()
     try:
         yield counts
-        counts.update(name for name in _names(os.read(watch, 1 << 20)) if name.endswith(".json.gz"))
+        with suppress(BlockingIOError):  # nothing was opened
+            counts.update(name for name in _names(os.read(watch, 1 << 20)) if name.endswith(".json.gz"))
     finally:
         os.close(watch)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from spark.frame.job import INTERRUPTED, main
 from spark.jobs import incremental
@@ -16,7 +16,7 @@ FIRST, SECOND, BROKEN, UNFINISHED = (f"0176722560000{number}-0a1b2c3{number}" fo
 
 
 def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arriving, tables = tmp_path / "arriving here", tmp_path / "tables"
     one, two = entry(b'{"b":"one"}'), entry(b'{"b":"two"}', b"two bytes"[:8])
@@ -38,7 +38,7 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
     assert (code, said) == (1, "2 exports, 1 more that cannot be read")
     assert f"{BROKEN}/manifest-summary.json does not have the checksum" in error
     assert error.count("\n") == 1
-    rows = spark.read.parquet(str(tables / "messages")).orderBy("offset").collect()
+    rows = sorted(pq.read_table(tables / "messages").to_pylist(), key=lambda row: row["offset"])
     assert [(row["body"].decode(), row["export"]) for row in rows] == [("one", FIRST), ("two", SECOND)]
 
     with monkeypatch.context() as patch:
@@ -47,4 +47,4 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
     broken.write_text(checksum)
     assert run() == (0, "1 export", "")
     assert run() == (0, "0 exports", "")
-    assert spark.read.parquet(str(tables / "messages")).count() == 2
+    assert pq.read_table(tables / "messages").num_rows == 2

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from spark.errors import BadInput
 from spark.frame.command_line import instant
-from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, Run, main
+from spark.frame.job import FAILED, INTERRUPTED, Job, Outcome, main
+from spark.frame.run import Run
 from spark.jobs import audit, backlog, cost, dead_letters, delays, messages, pipeline, search, traffic
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
@@ -77,6 +78,8 @@ def test_a_span_that_nothing_lies_in_is_refused_and_overwrites_nothing(
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are listed there, on Linux alone")
 def test_an_interrupt_while_spark_starts_leaves_nothing_running(tmp_path: Path) -> None:
+    folder = write_items(tmp_path / "export", [topic(), segment(entry())])
+    assert main(messages.JOB, ["--export", str(folder), "--tables", str(tmp_path)]) == 0
     command = [sys.executable, "-m", "spark.jobs.search", "--tables", str(tmp_path)]
     errors = tmp_path / "errors"
     with errors.open("wb") as file:
@@ -136,7 +139,7 @@ def test_tables_that_cannot_be_written_are_named(
     (tmp_path / "file").touch()
 
     def write(run: Run) -> Outcome:
-        return Outcome(str(run.tables.overwrite(spark.range(1), "some", "1")))
+        return Outcome(str(run.write_all(spark.range(1), "some")))
 
     assert main(Job("some", "", write, reads_export=False), ["--tables", str(tmp_path / "file" / "tables")]) == FAILED
     said = capsys.readouterr().err
@@ -164,7 +167,7 @@ def test_what_only_a_full_export_tells_is_not_asked_of_another(
 
 
 def test_the_pipeline_refuses_an_incremental_export_before_any_job_has_run(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_export(tmp_path, [[change(topic(), 5)]], is_incremental=True)
     given = ["--export", str(folder), "--tables", str(tmp_path / "tables"), "--out", str(tmp_path / "report.html")]

@@ -52,20 +52,20 @@ _CHECKS = (
 )
 
 
-def violations(items: DataFrame, moment: Moment, failures: DataFrame | None = None) -> DataFrame:
-    """The violations in an export, for topics that exist: rows of `schemas.VIOLATIONS`. `failures`: entries that could
-    not be unpacked, `unpack.COLUMNS`."""
+def violations(items: DataFrame, moment: Moment, unreadable: DataFrame | None = None) -> DataFrame:
+    """The violations in an export, for topics that exist: rows of `schemas.VIOLATIONS`. `unreadable`:
+    `schemas.UNREADABLE`."""
     checked = [check(items, moment) for check in _CHECKS]
-    checked += [] if failures is None else [of_failures(failures)]
+    checked += [] if unreadable is None else [of_unreadable(unreadable)]
     rows = reduce(DataFrame.unionByName, checked)
     named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
     return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
 
 
-def of_failures(failures: DataFrame) -> DataFrame:
+def of_unreadable(unreadable: DataFrame) -> DataFrame:
     """`unreadable`: the messages of each entry can be unpacked, and are as many as the entry states."""
-    said = F.format_string("entry %s: %s", "entry_id", "failure.reason")
-    return findings(failures, finding("unreadable", F.col("failure").isNotNull(), F.col("offset"), said))
+    said = F.format_string("entry %s: %s", "entry_id", "reason")
+    return findings(unreadable, finding("unreadable", F.lit(True), F.col("offset"), said))
 
 
 def worst_first(rows: DataFrame) -> DataFrame:

@@ -1,0 +1,228 @@
+"""Files on this machine and in S3, by one path: `/a/b`, `a/b`, `s3://bucket/a/b` or `s3a://bucket/a/b`.
+
+S3 is reached with the usual AWS settings of the environment. `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL` names another
+endpoint."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark.errors import BadInput
+
+_S3 = ("s3://", "s3a://")
+_CONFLICTS_MAX = 10
+"""How often S3 is asked again while it says that another request for the same key is under way."""
+TEMPORARY = ".new-"
+"""How the names of files begin that `create` has not finished."""
+
+
+class Found(NamedTuple):
+    """A file in a folder. `name`: its path below the folder."""
+
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder or a file."""
+
+    path: str
+
+    def __truediv__(self, name: str) -> Place:
+        return Place(f"{self.path.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return self.path.rstrip("/").rpartition("/")[2]
+
+    @property
+    def parent(self) -> Place:
+        return Place(self.path.rstrip("/").rpartition("/")[0] or ("/" if self.path.startswith("/") else "."))
+
+    @property
+    def is_local(self) -> bool:
+        return not self.path.startswith(_S3)
+
+    @property
+    def spark_path(self) -> str:
+        """As Spark spells it."""
+        return os.path.abspath(self.path) if self.is_local else f"s3a://{self._key}"
+
+    def read(self) -> bytes:
+        """Reads a small file whole. Raises `BadInput` if it does not exist or cannot be read."""
+        try:
+            with self.open() as file:
+                content: bytes = file.read()
+                return content
+        except OSError as error:
+            raise BadInput(f"{self.path} cannot be read: {_reason(error)}") from error
+
+    def open(self) -> pa.NativeFile:
+        """As it is, not decompressed. Raises `OSError`."""
+        files, path = self.located()
+        return files.open_input_stream(path, compression=None)
+
+    def size(self) -> int | None:
+        """The size in bytes; None if there is no such file."""
+        return sizes([self])[0]
+
+    def create(self, content: bytes) -> bool:
+        """Creates the file with all of its content, or returns False because there is one. Two that create it at the
+        same time cannot both succeed. `content` must be unique: S3 may have carried out a request whose answer was
+        lost, and then only the content tells whose it was."""
+        return self._create_here(content) if self.is_local else self._create_in_s3(content)
+
+    def names(self) -> list[str]:
+        """The names of the files and folders in this folder; none if it does not exist."""
+        files, path = self.located()
+        found = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return [info.base_name for info in found]
+
+    def files(self) -> Iterator[Found]:
+        """The files in this folder, at any depth; none if it does not exist."""
+        files, path = self.located()
+        for info in files.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True)):
+            if info.type == fs.FileType.File:
+                yield Found(info.path.removeprefix(path).lstrip("/"), info.mtime)
+
+    def delete(self) -> None:
+        """Deletes the file if it exists."""
+        files, path = self.located()
+        with suppress(FileNotFoundError):
+            files.delete_file(path)
+
+    def delete_folder(self) -> None:
+        """Deletes the folder and all that is in it, if it exists."""
+        files, path = self.located()
+        with suppress(FileNotFoundError):
+            files.delete_dir(path)
+
+    def make_folder(self) -> None:
+        """S3 has no folders: there it does nothing."""
+        if self.is_local:
+            Path(self.path).mkdir(parents=True, exist_ok=True)
+
+    def located(self) -> tuple[fs.FileSystem, str]:
+        """The file system, and the path in it."""
+        return (_here(), self.path) if self.is_local else (_s3(), self._key)
+
+    @property
+    def _key(self) -> str:
+        """The bucket, and the key in it."""
+        return self.path.partition("://")[2]
+
+    def _create_here(self, content: bytes) -> bool:
+        path = Path(self.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{TEMPORARY}{uuid4().hex}")
+        try:
+            with unfinished.open("xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(unfinished, path)
+        except FileExistsError:
+            return False
+        finally:
+            unfinished.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+        return True
+
+    def _create_in_s3(self, content: bytes) -> bool:
+        from botocore.exceptions import ClientError
+
+        bucket, _, key = self._key.partition("/")
+        for _ in range(_CONFLICTS_MAX):
+            try:
+                _client().put_object(Bucket=bucket, Key=key, Body=content, IfNoneMatch="*")
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                if code == "PreconditionFailed":
+                    return self.read() == content
+                if code != "ConditionalRequestConflict":
+                    raise
+            else:
+                return True
+        raise BadInput(f"{self.path} cannot be written: others write it all the time")
+
+
+def sizes(places: Iterable[Place]) -> list[int | None]:
+    """The size of each file in bytes, None where there is none: all asked for at once."""
+    places = list(places)
+    found = [*_sizes([place for place in places if place.is_local]), *_sizes([p for p in places if not p.is_local])]
+    by_path = dict(found)
+    return [by_path[place.path] for place in places]
+
+
+def _sizes(places: list[Place]) -> list[tuple[str, int | None]]:
+    if not places:
+        return []
+    files = places[0].located()[0]
+    found = files.get_file_info([place.located()[1] for place in places])
+    is_file = fs.FileType.File
+    return [
+        (place.path, info.size if info.type == is_file else None) for place, info in zip(places, found, strict=True)
+    ]
+
+
+def endpoint() -> str | None:
+    """The URL of S3 if it is not that of AWS."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
+
+
+@cache
+def _here() -> fs.FileSystem:
+    return fs.LocalFileSystem()
+
+
+def _s3() -> fs.FileSystem:
+    return _s3_at(endpoint())
+
+
+@cache
+def _s3_at(url: str | None) -> fs.FileSystem:
+    if not url:
+        return fs.S3FileSystem()
+    scheme, _, host = url.rpartition("://")
+    return fs.S3FileSystem(endpoint_override=host.rstrip("/"), scheme=scheme or "https")
+
+
+def _client() -> Any:
+    return _client_at(endpoint())
+
+
+@cache
+def _client_at(url: str | None) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client("s3", config=Config(s3={"addressing_style": "path"}) if url else None)
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the file's name outlives a power failure."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reason(error: OSError) -> str:
+    """The operating system's message, without the path."""
+    return (error.strerror or str(error).splitlines()[0]) if error.args else "no reason given"

@@ -1,0 +1,232 @@
+"""One run of a job: the export and the tables it works on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property, partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, DateType, StringType, StructType
+
+from spark import item_schemas
+from spark.errors import BadInput
+from spark.files import Place
+from spark.frame.session import SMALL_ITEMS, open_session
+from spark.landing.export_pass import ALL, ExportPass
+from spark.landing.landed import ITEMS, QUARANTINE
+from spark.landing.tasks import Given, Made, in_tasks, over_rows
+from spark.landing.unpacked import UNREADABLE
+from spark.reading.manifest import Export, read_export
+from spark.tables.tables import Tables
+from spark.tables.versions import Change, Part, Parts, Version
+from spark.tables.writing import PartWriter, Written, as_parts, read_rows
+
+_PARTITIONS: dict[str, DataType] = {"date": DateType(), "export": StringType()}
+
+
+class Context:
+    """What the jobs of one process share: the tables, the session, the exports that were checked."""
+
+    def __init__(self, name: str, given: argparse.Namespace) -> None:
+        self._name, self._given = name, given
+        self.tables = Tables(given.tables)
+        self._exports: dict[str, Export] = {}
+        self._session: SparkSession | None = None
+
+    def export(self, path: str) -> Export:
+        """The export in this folder. Its manifest is checked once. Raises `BadInput`."""
+        if path not in self._exports:
+            self._exports[path] = read_export(path)
+        return self._exports[path]
+
+    def session(self) -> SparkSession:
+        """Opened when it is first needed."""
+        if self._session is None:
+            is_small = bool(self._exports) and all(export.items < SMALL_ITEMS for export in self._exports.values())
+            self._session = open_session(self._name, self._given.cores, self._given.master, is_small=is_small)
+        return self._session
+
+
+class Run:
+    """One run of a job, with its arguments."""
+
+    def __init__(self, context: Context, given: argparse.Namespace, export: Export | None = None) -> None:
+        self._context, self.given, self._export = context, given, export
+        self.context, self.tables = context, context.tables
+        self._staged = Change()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._context.session()
+
+    @property
+    def export(self) -> Export:
+        """The export. Only for a job that reads one."""
+        if self._export is None:
+            raise LookupError("this job reads no export")
+        return self._export
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The current time for this job: from the arguments, or else the export's own time."""
+        given: int | None = self.given.now
+        return self.export.at_ms if given is None else given
+
+    @property
+    def part(self) -> str:
+        """The partition of this export."""
+        return f"export={self.export.id}"
+
+    # -- the export ---------------------------------------------------------------------------------------------------
+
+    def pass_over(self, unpacks: bool) -> ExportPass:
+        return ExportPass(self.tables, self.export, self._context.session, unpacks)
+
+    def land(self, unpacks: bool = False) -> None:
+        """Reads the export into the tables `items` and `quarantine`, unless they have it. `unpacks`: also finds the
+        entries that cannot be unpacked. Raises `BadInput` if something cannot be read and `--allow-quarantine` was not
+        given."""
+        newest = self.tables.newest()
+        if not all(self.part in newest.parts(table) for table in (ITEMS, *([UNREADABLE] if unpacks else []))):
+            reading = self.pass_over(unpacks)
+            reading.land()
+            if unpacks:
+                reading.unpack(keeps=False)
+            self.tables.commit(partial(self._but_known_quarantine, reading))
+        self.demand_clean()
+
+    def _but_known_quarantine(self, reading: ExportPass, newest: Version) -> Change:
+        """The job `messages` may have found more that cannot be read, which stays."""
+        change = reading.only_landed(newest)
+        if self.part in newest.parts(QUARANTINE):
+            del change.put[QUARANTINE, self.part]
+        return change
+
+    @property
+    def quarantined(self) -> int:
+        """The number of quarantine rows for this export."""
+        return self.tables.parts(QUARANTINE).get(self.part, Part()).rows
+
+    def demand_clean(self) -> None:
+        """Raises `BadInput` if the quarantine has rows of this export and `--allow-quarantine` was not given."""
+        if (count := self.quarantined) and not self.given.allow_quarantine:
+            raise BadInput(
+                f"{rows_of(count)} of this export cannot be read, see {self.where(QUARANTINE)}; the first:"
+                f" {self._first_of_quarantine()}. Nothing else was written; --allow-quarantine goes on without them"
+            )
+
+    def _first_of_quarantine(self) -> str:
+        places = self.tables.places(self.tables.newest(), QUARANTINE, [self.part])
+        batches = read_rows(places, ["file", "line", "reason"])
+        row = min((row for batch in batches for row in batch.to_pylist()), key=lambda row: (row["file"], row["line"]))
+        return f"{row['file']} line {row['line']}, {row['reason']}"
+
+    def items(self, *kinds: str) -> DataFrame:
+        """The items of these kinds in the export: `item_schemas.ITEMS`, without the messages in entries. For an
+        incremental export, only the changes."""
+        found = self.tables.places(self.tables.newest(), ITEMS, [self.part])
+        wanted = [place for place in found if place.name.rpartition("-")[0] in kinds]
+        return self._frame(wanted, item_schemas.ITEMS)
+
+    def in_tasks(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
+        """See `tasks.in_tasks`."""
+        return in_tasks(self._context.session, function, parts)
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def read(self, table: str, schema: StructType, parts: Collection[str] | None = None) -> DataFrame:
+        """The rows of these partitions of the table, or of all, with its partition's column. Raises `BadInput` if no
+        job has written the table."""
+        version = self.tables.demand(table)
+        return self._frame(self.tables.places(version, table, parts), _with_partition(version, table, schema), table)
+
+    def parts(self, table: str) -> Parts:
+        """The partitions of the table."""
+        return self.tables.parts(table)
+
+    def stale_days(self, table: str, source: str) -> list[str]:
+        """The partitions of `source`, by day, that have changed since those of `table` were made from them. Days of
+        `source` only ever get rows."""
+        version = self.tables.demand(source)
+        made = version.parts(table)
+        days = version.parts(source).items()
+        return [day for day, part in sorted(days) if made.get(day, Part()).made_from != str(part.rows)]
+
+    def write(self, rows: DataFrame, table: str) -> int:
+        """Writes the table's partition of this export, instead of what an earlier run has written there. Returns the
+        number of rows."""
+        return self._put(rows, table, self.part)
+
+    def write_days(self, rows: DataFrame, table: str, source: str, days: Collection[str]) -> int:
+        """Writes these days of the table, made from the same days of `source`: rows with a `date`. Returns the number
+        of rows."""
+        made = over_rows(rows, partial(_write_days, self.tables.root, table))
+        found = as_parts(written for task in made for written in task)
+        made_from = self.parts(source)
+        for day in days:
+            self._staged.put[table, day] = Part(found.get((table, day), ()), str(made_from[day].rows))
+        return sum(file.rows for files in found.values() for file in files)
+
+    def write_all(self, rows: DataFrame, table: str, made_from: str = "") -> int:
+        """Writes the one partition of a table that has no others. Returns the number of rows."""
+        return self._put(rows, table, ALL, made_from)
+
+    def written(self, table: str, schema: StructType) -> DataFrame:
+        """The rows of the table that this run has written."""
+        places = [
+            self.tables.root / table / name / file.name
+            for (of, name), part in self._staged.put.items()
+            if of == table and part
+            for file in part.files
+        ]
+        return self._frame(places, schema, table)
+
+    def commit(self) -> None:
+        """Makes what this run has written part of the tables."""
+        if self._staged.put or self._staged.added:
+            self.tables.commit(self._staged)
+
+    def where(self, table: str) -> str:
+        """The partition of this export, for the summary."""
+        return str(self.tables.root / table / self.part)
+
+    def _put(self, rows: DataFrame, table: str, name: str, made_from: str = "") -> int:
+        made = over_rows(rows, partial(_write_part, self.tables.root, table, name))
+        part = Part(tuple(written.file for task in made for written in task), made_from)
+        self._staged.put[table, name] = part
+        return part.rows
+
+    def _frame(self, places: list[Place], schema: StructType, table: str = "") -> DataFrame:
+        if not places:
+            return self.spark.createDataFrame([], schema)
+        reader = self.spark.read.schema(schema)
+        if table:
+            reader = reader.option("basePath", (self.tables.root / table).spark_path)
+        return reader.parquet(*[place.spark_path for place in places])
+
+
+def rows_of(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _with_partition(version: Version, table: str, schema: StructType) -> StructType:
+    name = next(iter(version.parts(table))).partition("=")[0]
+    if name not in _PARTITIONS or name in schema.names:
+        return schema
+    return StructType([*schema.fields, *StructType().add(name, _PARTITIONS[name]).fields])
+
+
+def _write_part(root: Place, table: str, part: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+    writer = PartWriter(root, table)
+    for batch in batches:
+        writer.add(batch, part)
+    return writer.close()
+
+
+def _write_days(root: Place, table: str, batches: Iterable[pa.RecordBatch]) -> list[Written]:
+    writer = PartWriter(root, table)
+    for batch in batches:
+        writer.add_days(batch)
+    return writer.close()

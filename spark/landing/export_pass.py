@@ -1,0 +1,230 @@
+"""The pass over an export, from its data files to one change of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark import item_schemas, schemas
+from spark.errors import BadInput
+from spark.files import Place
+from spark.landing.known import Known
+from spark.landing.landed import ENTRIES, ITEMS, PIECES, PLACES, QUARANTINE, Landed, Landing, known_in, landed
+from spark.landing.tasks import OpenSession, in_tasks, over_rows
+from spark.landing.unpacked import MESSAGES, UNREADABLE, Unpacked, Unpacking, unpacked
+from spark.reading.manifest import Export, batches_of_files
+from spark.tables.tables import Tables
+from spark.tables.versions import Change, File, Part, Version
+from spark.tables.writing import as_parts, read_rows, write_part
+from spark.unpacking import entries as packing
+
+KNOWN, TOPICS = "_known", "topics"
+ALL = "part=all"
+"""The one partition of a table that has no others."""
+
+_TASK_BYTES, _TASK_BYTES_MAX = 8 << 20, 128 << 20
+"""Data files of a task, compressed: less than a second's work is not worth a task."""
+_TASKS = 64
+"""How many tasks there are before they become larger."""
+_HERE_BYTES_MAX = 32 << 20
+"""Entries and their payloads meet here, without Spark, while these are not larger together."""
+_SHUFFLE_BYTES = 64 << 20
+_ENTRY = ["topic_id", "entry_id"]
+_TOPICS = to_arrow_schema(schemas.TOPICS)
+
+
+@dataclass(slots=True)
+class Brought:
+    """What a pass has found. `known`: messages that the tables had; the other counts are those of `Unpacked`."""
+
+    written: int = 0
+    known: int = 0
+    orphaned: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True)
+class _Found:
+    """`puts`: the partitions of this export, by table."""
+
+    puts: dict[str, list[File]] = field(default_factory=dict)
+    added: Mapping[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
+    aside: dict[str, list[File]] = field(default_factory=dict)
+    topics: dict[str, str] = field(default_factory=dict)
+    intervals: Known = field(default_factory=Known)
+    has_twice: bool = False
+
+
+class ExportPass:
+    """One pass over an export: `land`, then perhaps `unpack`; `change` is what the tables become."""
+
+    def __init__(self, tables: Tables, export: Export, open_session: OpenSession, unpacks: bool) -> None:
+        """`unpacks`: whether `unpack` will be called."""
+        self._tables, self._export, self._open_session = tables, export, open_session
+        self._before = tables.newest()
+        known = tables.places(self._before, KNOWN) if unpacks else ()
+        self._landing = Landing(tables.root, uuid4().hex, export.id, export.is_incremental, unpacks, tuple(known))
+        self._found = _Found()
+        self.brought = Brought()
+
+    def land(self) -> None:
+        """Reads the export once: its items, what cannot be read, and the entries that are not known."""
+        size = min(max(self._export.bytes // _TASKS, _TASK_BYTES), _TASK_BYTES_MAX)
+        parts = batches_of_files(self._export, size)
+        results: list[Landed] = in_tasks(self._open_session, partial(landed, self._landing), parts)
+        self.brought.known = sum(result.known for result in results)
+        new = [result.new for result in results]
+        self._found.has_twice = Known().with_(new).messages < sum(found.messages for found in new)
+        self._found.puts |= {ITEMS: [], QUARANTINE: []}
+        for written in (written for result in results for written in result.written):
+            self._found.puts[written.table].append(written.file)
+        for written in (written for result in results for written in result.aside):
+            self._found.aside.setdefault(written.part, []).append(written.file)
+
+    def unpack(self, keeps: bool, blobs: Place | None = None) -> None:
+        """Unpacks the entries that are not known. `keeps`: their messages become rows of `messages`; otherwise they
+        are only checked. Raises `BadInput` if an incremental export is the first."""
+        self._found.topics = self._topics()
+        unpacking = Unpacking(self._landing, self._names(), keeps, blobs, self._superseded())
+        results = in_tasks(self._open_session, partial(_inline, unpacking), [[f] for f in self._aside(ENTRIES)])
+        results += self._elsewhere(unpacking)
+        self._found.puts[UNREADABLE] = []
+        all_written = [written for result in results for written in result.written]
+        for written in all_written:
+            if written.table != MESSAGES:
+                self._found.puts[written.table].append(written.file)
+        self._found.added = as_parts(written for written in all_written if written.table == MESSAGES)
+        self._found.intervals = Known().with_(result.known for result in results)
+        self.brought.written = self._found.intervals.messages
+        self.brought.failed = sum(result.failed for result in results)
+        self.brought.orphaned = sum(result.orphaned for result in results)
+
+    @property
+    def quarantined(self) -> list[Place]:
+        """The files of the quarantine."""
+        folder = self._tables.root / QUARANTINE / self._landing.part
+        return [folder / file.name for file in self._found.puts[QUARANTINE]]
+
+    def only_landed(self, newest: Version) -> Change:
+        """The tables without the messages. Items of other exports go."""
+        part, puts = self._landing.part, self._found.puts
+        change = Change({(table, part): Part(tuple(files)) for table, files in puts.items()})
+        for other in newest.parts(ITEMS).keys() - {part}:
+            change.put[ITEMS, other] = None
+        return change
+
+    def whole(self, newest: Version) -> Change:
+        """All of it. Raises `BadInput` if another run has brought the same messages since this one began."""
+        tables = self._tables
+        change = self.only_landed(newest)
+        change.added = dict(self._found.added)
+        known = known_in(tables.places(newest, KNOWN))
+        if newest.parts(KNOWN) != self._before.parts(KNOWN) and known.overlaps(self._found.intervals):
+            raise BadInput(f"another run has written the same messages to {tables.root}; run the job again")
+        if self._found.intervals.messages:
+            rows = known.with_([self._found.intervals]).rows()
+            change.put[KNOWN, ALL] = write_part(tables.root, KNOWN, ALL, rows)
+        topics = self._earlier(newest) | self._found.topics
+        if topics != self._earlier(newest):
+            columns = [pa.array(list(column)) for column in (topics.keys(), topics.values())]
+            change.put[TOPICS, ALL] = write_part(tables.root, TOPICS, ALL, pa.table(columns, _TOPICS))
+        return change
+
+    def _topics(self) -> dict[str, str]:
+        """The names of the topics in the export by their ids: the newest image of each counts, unless it is gone."""
+        newest: dict[str, tuple[int, int, str | None]] = {}
+        columns = ["pk", "sk", "topic_id", "written_us", "line", "is_deleted", "topic"]
+        for row in _rows(self._landed("topic"), columns):
+            name = None if row["is_deleted"] else row["topic"] and row["topic"]["name"]
+            image = (row["written_us"] or 0, row["line"], name)
+            newest[row["topic_id"]] = max(newest.get(row["topic_id"], image), image, key=lambda image: image[:2])
+        return {topic_id: name for topic_id, (_, _, name) in newest.items() if topic_id and name is not None}
+
+    def _names(self) -> dict[str, str]:
+        """The topics that exist. An incremental export has only those that changed; earlier exports have the others."""
+        if not self._export.is_incremental:
+            return self._found.topics
+        if not self._before.parts(TOPICS):
+            raise BadInput(
+                f"{self._export.place} is incremental, and there is no table {self._tables.path(TOPICS)} with the names"
+                " of all topics: a full export has to be read first"
+            )
+        return self._earlier(self._before) | self._found.topics
+
+    def _earlier(self, version: Version) -> dict[str, str]:
+        """The topics that the tables know."""
+        rows = _rows(self._tables.places(version, TOPICS), _TOPICS.names)
+        return {row["topic_id"]: row["topic"] for row in rows}
+
+    def _superseded(self) -> frozenset[tuple[str, int]]:
+        """The lines with segments of which the export has a newer image. AWS gives one image of an item; only if
+        entries came twice, it is worth to look."""
+        if not self._export.is_incremental or not self._found.has_twice:
+            return frozenset()
+        newest: dict[str, tuple[int, str, int]] = {}
+        rows = list(_rows(self._landed("segment"), ["pk", "sk", "written_us", "file", "line"]))
+        for row in rows:
+            image, key = (row["written_us"], row["file"], row["line"]), f"{row['pk']}\n{row['sk']}"
+            newest[key] = max(newest.get(key, image), image)
+        kept = {image[1:] for image in newest.values()}
+        return frozenset({(row["file"], row["line"]) for row in rows} - kept)
+
+    def _elsewhere(self, unpacking: Unpacking) -> list[Unpacked]:
+        """Unpacks the entries whose messages lie in payload items, or in S3."""
+        places, pieces = self._aside(PLACES), self._aside(PIECES)
+        if not places:
+            return []
+        size = sum(file.bytes for kind in (PLACES, PIECES) for file in self._found.aside.get(kind, []))
+        if size <= _HERE_BYTES_MAX:
+            return [_assembled(unpacking, _joined_here(places, pieces))]
+        rows = _joined(self._open_session(), places, pieces, size // _SHUFFLE_BYTES + 1)
+        return over_rows(rows, partial(_assembled, unpacking))
+
+    def _landed(self, kind: str) -> list[Place]:
+        folder = self._tables.root / ITEMS / self._landing.part
+        return [folder / file.name for file in self._found.puts[ITEMS] if file.name.startswith(f"{kind}-")]
+
+    def _aside(self, kind: str) -> list[Place]:
+        return [self._landing.scratch / kind / file.name for file in self._found.aside.get(kind, [])]
+
+
+def _inline(unpacking: Unpacking, files: Sequence[Place]) -> Unpacked:
+    return unpacked(unpacking, read_rows(files))
+
+
+def _assembled(unpacking: Unpacking, rows: Iterable[pa.RecordBatch]) -> Unpacked:
+    return unpacked(unpacking, packing.assembled(rows))
+
+
+def _joined_here(places: Sequence[Place], pieces: Sequence[Place]) -> list[pa.RecordBatch]:
+    """Entries, each before its pieces. Pieces of other entries are left out."""
+    wanted = pa.Table.from_batches(read_rows(places), packing.SCHEMA)
+    found = pa.Table.from_batches(read_rows(pieces), packing.SCHEMA)
+    found = found.filter(pc.is_in(found["entry_id"], wanted["entry_id"].combine_chunks()))
+    order = [*((name, "ascending", "at_end") for name in _ENTRY), ("piece", "ascending", "at_start")]
+    both = pa.concat_tables([wanted, found])
+    batches: list[pa.RecordBatch] = both.take(pc.sort_indices(both, order)).to_batches()
+    return batches
+
+
+def _joined(spark: SparkSession, places: Sequence[Place], pieces: Sequence[Place], parts: int) -> DataFrame:
+    wanted, found = (
+        spark.read.schema(item_schemas.PACKED).parquet(*[place.spark_path for place in of]) for of in (places, pieces)
+    )
+    needed = found.join(wanted.select(*_ENTRY).distinct(), _ENTRY, "left_semi").select(*wanted.columns)
+    both = wanted.unionByName(needed).repartition(parts, *_ENTRY)
+    return both.sortWithinPartitions(*_ENTRY, F.asc_nulls_first("piece"))
+
+
+def _rows(places: Iterable[Place], columns: list[str]) -> Iterator[dict[str, Any]]:
+    for batch in read_rows(places, columns):
+        yield from batch.to_pylist()

@@ -1,0 +1,115 @@
+"""What a task does with some data files of an export: it reads each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark import item_schemas, schemas
+from spark.files import Place
+from spark.landing.known import SCHEMA, Known
+from spark.reading.data_file import FileReader, light
+from spark.reading.manifest import DataFile
+from spark.tables.tables import SCRATCH
+from spark.tables.writing import PartWriter, Written, read_rows
+from spark.unpacking.entries import entries, payloads
+
+ITEMS, QUARANTINE = "_items", "quarantine"
+ENTRIES, PLACES, PIECES = "entries", "places", "pieces"
+"""What is kept aside: entries that are not known, with their messages or with the number of their pieces; and the
+pieces of all payloads."""
+_HEAD = [field.name for field in item_schemas.ITEMS if field.name not in item_schemas.KINDS]
+_QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """`root`: of the tables. `run`: the name of the run, for its folder aside. `known`: the files that say which
+    messages are there. `unpacks`: whether messages are wanted at all."""
+
+    root: Place
+    run: str
+    export_id: str
+    is_incremental: bool
+    unpacks: bool
+    known: tuple[Place, ...] = ()
+
+    @property
+    def part(self) -> str:
+        return f"export={self.export_id}"
+
+    @property
+    def scratch(self) -> Place:
+        return self.root / SCRATCH / self.run
+
+
+class Landed(NamedTuple):
+    """`known`: the number of messages in entries that are known. `new`: the messages in the others."""
+
+    written: list[Written]
+    aside: list[Written]
+    known: int
+    new: Known
+
+
+@dataclass(slots=True)
+class _Task:
+    landing: Landing
+    items: PartWriter
+    quarantine: PartWriter
+    aside: PartWriter
+    known: Known
+    skipped: int = 0
+    new: list[Known] = field(default_factory=list)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        for kind, rows in _by_kind(light(batch)):
+            self.items.add(rows, self.landing.part, f"{kind}-")
+        if self.landing.unpacks:
+            self._set_aside(batch)
+
+    def _set_aside(self, batch: pa.RecordBatch) -> None:
+        found = entries(batch)
+        is_known = self.known.has(found)
+        self.skipped += pc.sum(found["count"].filter(is_known)).as_py() or 0
+        found = found.filter(pc.invert(is_known))
+        self.new.append(Known.of_entries(found))
+        is_here = found["data"].is_valid()
+        self.aside.add(found.filter(is_here), ENTRIES)
+        self.aside.add(found.filter(pc.invert(is_here)), PLACES)
+        self.aside.add(payloads(batch), PIECES)
+
+
+def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:
+    task = _Task(
+        landing,
+        PartWriter(landing.root, ITEMS),
+        PartWriter(landing.root, QUARANTINE),
+        PartWriter(landing.root / SCRATCH, landing.run),
+        known_in(landing.known),
+    )
+    for file in files:
+        reader = FileReader(file, landing.is_incremental)
+        for batch in reader:
+            task.add(batch)
+        rows = [{"file": file.name, **trouble._asdict()} for trouble in reader.troubles]
+        task.quarantine.add(pa.RecordBatch.from_pylist(rows, schema=_QUARANTINE), landing.part)
+    written = [*task.items.close(), *task.quarantine.close()]
+    return Landed(written, task.aside.close(), task.skipped, Known().with_(task.new))
+
+
+def known_in(files: Sequence[Place]) -> Known:
+    return Known.of(pa.Table.from_batches(read_rows(files), SCHEMA)) if files else Known()
+
+
+def _by_kind(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each kind, with the columns that they have."""
+    kinds = pc.unique(batch["kind"]).to_pylist()
+    for kind in kinds:
+        rows = batch if len(kinds) == 1 else batch.filter(pc.equal(batch["kind"], kind))
+        yield kind, rows.select([*_HEAD, *([kind] if item_schemas.KINDS[kind] else [])])

@@ -1,0 +1,133 @@
+"""The tables at one place: what they hold, and how a run changes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from spark.errors import BadInput
+from spark.files import Place
+from spark.tables.versions import Change, Parts, Version, Versions
+
+SCRATCH = "_scratch"
+"""Folder of what a run keeps aside until it ends."""
+_LOCK = "_lock"
+_AT_WORK = b"at work"
+OURS = re.compile(r"_?[a-z][a-z_]*/(date|export|part)=[^/]+/([a-z_]+-)?[0-9a-f]{32}\.parquet")
+"""The files that a run may remove."""
+
+
+class Tables:
+    """`root`: a folder here, or `s3://bucket/folder`."""
+
+    def __init__(self, root: str) -> None:
+        self.root = Place(root.rstrip("/") or root)
+        self.versions = Versions(self.root)
+        self._lock: BinaryIO | None = None
+
+    def newest(self) -> Version:
+        """Raises `BadInput` if the tables are of another layout."""
+        version = self.versions.newest()
+        if not version.number and (self.root / "messages/_SUCCESS").size() is not None:
+            raise BadInput(
+                f"{self.root} has tables of an older layout; python -m spark.jobs.convert --tables {self.root}"
+                " makes new ones of them"
+            )
+        return version
+
+    def path(self, table: str) -> str:
+        return str(self.root / table)
+
+    def parts(self, table: str) -> Parts:
+        return self.newest().parts(table)
+
+    def places(self, version: Version, table: str, parts: Collection[str] | None = None) -> list[Place]:
+        """The files of these partitions of the table, or of all."""
+        folder = self.root / table
+        return [
+            folder / name / file.name
+            for name, part in sorted(version.parts(table).items())
+            if parts is None or name in parts
+            for file in part.files
+        ]
+
+    def demand(self, table: str) -> Version:
+        """The newest version. Raises `BadInput` if no job has written the table."""
+        version = self.newest()
+        if not version.parts(table):
+            raise BadInput(f"there is no table {self.path(table)}: the job that writes it has to run first")
+        return version
+
+    def arrow(
+        self, table: str, schema: pa.Schema, parts: Collection[str] | None = None, where: pc.Expression | None = None
+    ) -> pa.Table:
+        """The columns of `schema`, of the rows for which `where` holds. For what fits into memory."""
+        paths = self.places(self.demand(table), table, parts)
+        if not paths:
+            return schema.empty_table()
+        files = paths[0].located()[0]
+        rows = ds.dataset([place.located()[1] for place in paths], schema=schema, filesystem=files)
+        return rows.to_table(filter=where)
+
+    def commit(self, change: Callable[[Version], Change] | Change) -> Version:
+        """Makes a new version. `change` may depend on the version before, see `Versions.commit`."""
+        made = change if callable(change) else lambda _: change
+        before, after = self.versions.commit(made)
+        if self._lock:
+            with suppress(OSError):  # it is done; what stays, the next run removes
+                for path in before.named() - after.named():
+                    (self.root / path).delete()
+                self.versions.forget(after.number)
+        return after
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
+        `BadInput` if one is at work. In S3 it does nothing: there the versions alone tell runs apart."""
+        if not self.root.is_local or self._lock:
+            yield
+            return
+        self.root.make_folder()
+        with open((self.root / _LOCK).path, "a+b") as lock:
+            self._acquire(lock)
+            lock.seek(0)
+            if lock.read():
+                self.clean()
+            else:
+                lock.write(_AT_WORK)
+                lock.flush()
+            self._lock = lock
+            try:
+                yield
+            except BaseException:
+                self.clean()
+                raise
+            finally:
+                self._lock = None
+            (self.root / SCRATCH).delete_folder()
+            lock.truncate(0)
+
+    def clean(self) -> int:
+        """Removes files that the newest version does not name. Only while no other run writes. Returns how many."""
+        newest = self.newest()
+        named = newest.named()
+        unnamed = [each.name for each in self.root.files() if OURS.fullmatch(each.name) and each.name not in named]
+        for name in unnamed:
+            (self.root / name).delete()
+        (self.root / SCRATCH).delete_folder()
+        self.versions.forget(newest.number)
+        return len(unnamed)
+
+    def _acquire(self, lock: BinaryIO) -> None:
+        import fcntl
+
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadInput(f"another run is at work on {self.root}; run the job again when it has ended") from None

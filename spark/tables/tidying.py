@@ -1,0 +1,91 @@
+"""Keeps the tables small: a day's many small files become few, and what no version names is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from uuid import uuid4
+
+from spark.errors import BadInput
+from spark.files import Place
+from spark.tables.tables import OURS, SCRATCH, Tables
+from spark.tables.versions import FOLDER, Change, File, Part, Version
+from spark.tables.writing import PartWriter, Written, read_rows
+
+FILES_MAX = 8
+"""A partition may have so many small files."""
+_SMALL_BYTES = 32 << 20
+_JOINED_BYTES_MAX = 256 << 20
+_CLOCK = ".now-"
+
+Group = tuple[str, list[str]]
+"""A partition, and the names of files in it that are to become one."""
+Joined = tuple[Group, list[Written]]
+
+
+def small_parts(version: Version, table: str) -> list[Group]:
+    """What should be joined of the table."""
+    groups: list[Group] = []
+    for name, part in sorted(version.parts(table).items()):
+        small = [file for file in part.files if file.bytes < _SMALL_BYTES]
+        if len(small) > FILES_MAX:
+            groups += [(name, names) for names in _grouped(small) if len(names) > 1]
+    return groups
+
+
+def _grouped(files: Iterable[File]) -> list[list[str]]:
+    groups: list[list[str]] = []
+    room = 0
+    for file in files:
+        if file.bytes > room:
+            groups.append([])
+            room = _JOINED_BYTES_MAX
+        groups[-1].append(file.name)
+        room -= file.bytes
+    return groups
+
+
+def joined(folder: Place, open_writer: Callable[[], PartWriter], group: Group) -> Joined:
+    """Writes the rows of a group anew. `folder`: of the table."""
+    part, names = group
+    writer = open_writer()
+    for batch in read_rows([folder / part / name for name in names]):
+        writer.add(batch, part)
+    return group, writer.close()
+
+
+def replacement(table: str, results: Iterable[Joined]) -> Callable[[Version], Change]:
+    """The change that puts the joined files in the place of the small ones. It raises `BadInput` if these are gone."""
+
+    def change(newest: Version) -> Change:
+        parts = dict(newest.parts(table))
+        for (name, names), written in results:
+            old = parts[name]
+            kept = [file for file in old.files if file.name not in names]
+            if len(kept) + len(names) != len(old.files):
+                raise BadInput("another run has joined the same files; nothing is left to do")
+            parts[name] = Part((*kept, *(each.file for each in written)), old.made_from)
+        return Change({(table, name): part for name, part in parts.items() if part != newest.parts(table)[name]})
+
+    return change
+
+
+def remove_unnamed(tables: Tables, hours: int) -> int:
+    """Removes the files that no version names, in S3 only those that are older. Returns how many."""
+    if tables.root.is_local:
+        return tables.clean()
+    clock = tables.root / FOLDER / f"{_CLOCK}{uuid4().hex}"
+    clock.create(clock.name.encode())
+    found = {each.name: each.at for each in tables.root.files()}
+    until = found[f"{FOLDER}/{clock.name}"] - timedelta(hours=hours)
+    clock.delete()
+    newest = tables.newest()
+    kept = newest.named() | {tables.versions.path(newest.number)}
+    old = [name for name, at in found.items() if at < until and name not in kept and _is_ours(name)]
+    for name in old:
+        (tables.root / name).delete()
+    return len(old)
+
+
+def _is_ours(name: str) -> bool:
+    return OURS.fullmatch(name) is not None or name.startswith((f"{SCRATCH}/", f"{FOLDER}/"))

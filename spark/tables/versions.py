@@ -1,0 +1,154 @@
+"""Versions of the tables: which files they have, and how one version follows another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import orjson
+
+from spark.errors import BadInput
+from spark.files import TEMPORARY, Place
+
+FOLDER = "_versions"
+_LAYOUT = 2
+_NAME = re.compile(r"(\d{12})\.json")
+_KEPT = 10
+"""Versions that stay for readers that are about to read them."""
+_TRIES_MAX = 100
+
+
+class File(NamedTuple):
+    """`name`: within the folder of its partition. `bytes`: its size."""
+
+    name: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition of a table. `made_from` tells what it was computed from, where that matters."""
+
+    files: tuple[File, ...] = ()
+    made_from: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    def spelled(self) -> dict[str, Any]:
+        return {"files": [[*file] for file in self.files], "made_from": self.made_from}
+
+
+Parts = Mapping[str, Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """`tables`: by table, then by partition. Number 0: nothing was ever committed."""
+
+    number: int = 0
+    tables: Mapping[str, Parts] = field(default_factory=dict)
+
+    def parts(self, table: str) -> Parts:
+        return self.tables.get(table, {})
+
+    def named(self) -> set[str]:
+        """The files of all tables, by their path below the root."""
+        return {
+            f"{table}/{part}/{file.name}"
+            for table, parts in self.tables.items()
+            for part, content in parts.items()
+            for file in content.files
+        }
+
+
+@dataclass(slots=True)
+class Change:
+    """`put`: partitions as they shall be, by table and partition; None: gone. `added`: files that join those which are
+    there."""
+
+    put: dict[tuple[str, str], Part | None] = field(default_factory=dict)
+    added: dict[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
+
+
+class Versions:
+    """Of the tables at `root`."""
+
+    def __init__(self, root: Place) -> None:
+        self._root, self._folder = root, root / FOLDER
+
+    def newest(self) -> Version:
+        """Raises `BadInput` if the tables are of another layout."""
+        for _ in range(_TRIES_MAX):
+            numbers = self._numbers()
+            if not numbers:
+                return Version()
+            place = self._place(numbers[-1])
+            if place.size() is not None:  # else it was removed, since there is a newer one
+                return Version(numbers[-1], _tables(place))
+        raise BadInput(f"{self._folder} cannot be read: versions come and go all the time")
+
+    def commit(self, change: Callable[[Version], Change]) -> tuple[Version, Version]:
+        """Makes the version that follows the newest one, whichever that is: `change` is asked again when another
+        commit has come first, and may raise. Returns the version before and the new one."""
+        for _ in range(_TRIES_MAX):
+            before = self.newest()
+            after = Version(before.number + 1, _changed(before, change(before)))
+            if self._place(after.number).create(_spelled(after)):
+                return before, after
+        raise BadInput(f"{self._root}: others commit all the time; run the job again")
+
+    def forget(self, newest: int) -> None:
+        """Removes versions that nobody needs, and what is left of commits that died. Only for who is the only one that
+        commits: with an old number free again, a commit that has slept would succeed unseen."""
+        for name in self._folder.names():
+            number = _NAME.fullmatch(name)
+            if name.startswith(TEMPORARY) or (number and int(number[1]) <= newest - _KEPT):
+                (self._folder / name).delete()
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(match[1]) for name in self._folder.names() if (match := _NAME.fullmatch(name)))
+
+    @staticmethod
+    def path(number: int) -> str:
+        """Of a version, below the root."""
+        return f"{FOLDER}/{number:012}.json"
+
+    def _place(self, number: int) -> Place:
+        return self._root / self.path(number)
+
+
+def _changed(before: Version, change: Change) -> dict[str, dict[str, Part]]:
+    tables = {table: dict(parts) for table, parts in before.tables.items()}
+    for (table, name), part in change.put.items():
+        parts = tables.setdefault(table, {})
+        parts.pop(name, None)
+        if part is not None:
+            parts[name] = part
+    for (table, name), files in change.added.items():
+        parts = tables.setdefault(table, {})
+        old = parts.get(name, Part())
+        parts[name] = Part((*old.files, *files), old.made_from)
+    return tables
+
+
+def _spelled(version: Version) -> bytes:
+    tables = {table: {name: part.spelled() for name, part in parts.items()} for table, parts in version.tables.items()}
+    content = {"layout": _LAYOUT, "commit": uuid4().hex, "tables": tables}
+    return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+
+
+def _tables(place: Place) -> dict[str, dict[str, Part]]:
+    spelled = orjson.loads(place.read())
+    if spelled["layout"] != _LAYOUT:
+        raise BadInput(f"{place} is of layout {spelled['layout']}, which another release has written")
+    return {table: {name: _part(part) for name, part in parts.items()} for table, parts in spelled["tables"].items()}
+
+
+def _part(spelled: dict[str, Any]) -> Part:
+    return Part(tuple(File(*file) for file in spelled["files"]), spelled["made_from"])

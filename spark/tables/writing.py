@@ -1,0 +1,113 @@
+"""Writes Parquet files of tables, in the task that has the rows. A file that a task has written counts when a version
+names it: what an attempt leaves that failed, or that nobody asked for any more, is never seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark.files import Place
+from spark.tables.versions import File, Part
+
+_GROUP_BYTES = 32 << 20
+"""A row group has about as much, before it is packed."""
+_HELD_BYTES_MAX = 64 << 20
+"""Rows that wait until their row group is full, of all partitions together."""
+_COMPRESSION = {"compression": "zstd", "compression_level": 1}
+
+
+class Written(NamedTuple):
+    table: str
+    part: str
+    file: File
+
+
+class PartWriter:
+    """Writes rows into files of a table at `root`, one for each partition and `prefix` of its name. `order`: columns by
+    which the rows of a row group are sorted."""
+
+    def __init__(self, root: Place, table: str, order: tuple[str, ...] = (), repeated: tuple[str, ...] = ()) -> None:
+        """`repeated`: columns with few different values; only these are worth a dictionary. Empty: any may be."""
+        self._root, self._table, self._order = root, table, order
+        self._options = {**_COMPRESSION, "use_dictionary": list(repeated) or True}
+        self._held: dict[tuple[str, str], list[pa.RecordBatch]] = {}
+        self._bytes: dict[tuple[str, str], int] = {}
+        self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
+        self._rows: dict[tuple[str, str], int] = {}
+
+    def add(self, rows: pa.RecordBatch, part: str, prefix: str = "") -> None:
+        if not len(rows):
+            return
+        to = (part, prefix)
+        self._held.setdefault(to, []).append(rows)
+        self._bytes[to] = self._bytes.get(to, 0) + rows.nbytes
+        if self._bytes[to] > _GROUP_BYTES:
+            self._flush(to)
+        elif sum(self._bytes.values()) > _HELD_BYTES_MAX:
+            self._flush(max(self._bytes, key=lambda held: self._bytes[held]))
+
+    def add_days(self, rows: pa.RecordBatch) -> None:
+        """Adds rows to the partitions of their `date`."""
+        days, rest = rows["date"], rows.drop_columns(["date"])
+        for day in pc.unique(days).to_pylist():
+            self.add(rest.filter(pc.equal(days, pa.scalar(day, pa.date32()))), f"date={day}")
+
+    def close(self) -> list[Written]:
+        for to in list(self._held):
+            self._flush(to)
+        written = []
+        for (part, prefix), (name, file) in self._open.items():
+            file.close()
+            size = (self._root / self._table / part / name).size() or 0
+            written.append(Written(self._table, part, File(name, self._rows[part, prefix], size)))
+        return written
+
+    def _flush(self, to: tuple[str, str]) -> None:
+        rows = pa.Table.from_batches(self._held.pop(to))
+        del self._bytes[to]
+        self._rows[to] = self._rows.get(to, 0) + len(rows)
+        if to not in self._open:
+            self._open[to] = self._opened(*to, rows.schema)
+        self._open[to][1].write_table(self._sorted(rows))
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        if not self._order:
+            return rows
+        keys = [(name, "ascending") for name in self._order]
+        return rows.take(pc.sort_indices(rows.select(list(self._order)), sort_keys=keys))
+
+    def _opened(self, part: str, prefix: str, schema: pa.Schema) -> tuple[str, pq.ParquetWriter]:
+        name = f"{prefix}{uuid4().hex}.parquet"
+        folder = self._root / self._table / part
+        folder.make_folder()
+        files, path = (folder / name).located()
+        return name, pq.ParquetWriter(path, schema, filesystem=files, **self._options)
+
+
+def write_part(root: Place, table: str, part: str, rows: pa.Table) -> Part:
+    """Writes rows that fit into memory."""
+    writer = PartWriter(root, table)
+    for batch in rows.to_batches():
+        writer.add(batch, part)
+    return Part(tuple(written.file for written in writer.close()))
+
+
+def read_rows(paths: Iterable[Place], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of these files, a batch at a time."""
+    for place in paths:
+        files, path = place.located()
+        with pq.ParquetFile(files.open_input_file(path)) as file:
+            yield from file.iter_batches(columns=columns)
+
+
+def as_parts(written: Iterable[Written]) -> Mapping[tuple[str, str], tuple[File, ...]]:
+    """What tasks have written, by table and partition."""
+    grouped: dict[tuple[str, str], list[File]] = {}
+    for table, part, file in written:
+        grouped.setdefault((table, part), []).append(file)
+    return {place: tuple(files) for place, files in grouped.items()}
