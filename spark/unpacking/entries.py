@@ -30,7 +30,7 @@ def packed(items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def entries(items: pa.RecordBatch) -> pa.RecordBatch:
     """The entries of the segments among items."""
-    items = items.select([*_OF_ITEM, "segment"]).filter(items["segment"].is_valid())
+    items = _only(items, "segment")
     lists = pc.struct_field(items["segment"], "entries")
     listed, parents = lists.flatten(), pc.list_parent_indices(lists)
     given = {name: items[name].take(parents) for name in _OF_ITEM}
@@ -42,10 +42,15 @@ def entries(items: pa.RecordBatch) -> pa.RecordBatch:
 
 def payloads(items: pa.RecordBatch) -> pa.RecordBatch:
     """The payloads among items, each a piece of the packed messages of an entry."""
-    items = items.select([*_OF_ITEM, "payload"]).filter(items["payload"].is_valid())
+    items = _only(items, "payload")
     given = {name: items[name] for name in _OF_ITEM}
     given |= {name: pc.struct_field(items["payload"], name) for name in ("entry_id", "piece", "data")}
     return _batch(given, len(items))
+
+
+def _only(items: pa.RecordBatch, kind: str) -> pa.RecordBatch:
+    held = items.select([*_OF_ITEM, kind])
+    return held.filter(items[kind].is_valid()) if items[kind].null_count else held
 
 
 def assembled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,8 @@ at once. Only if that fails, each entry is parsed alone, and an entry that canno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from spark import schemas
 from spark.item_schemas import struct
+from spark.unpacking import frames
 from spark.unpacking.message_lines import Columns, PackedLines
 
 ReadBlob = Callable[[str, bytes], bytes | None]
@@ -52,31 +54,50 @@ _POWERS_OF_16 = 16 ** np.arange(1, 16, dtype=np.int64)
 def unpack(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
     """Input: entries, `item_schemas.PACKED` without `piece`. For entries without data and with 0 pieces, `read_blob`
     returns the data."""
+    is_zstd = pc.equal(entries["codec"], "zstd").to_numpy(zero_copy_only=False)
+    sizes = frames.sizes(entries["data"], is_zstd)
+    blocks = np.cumsum(sizes.clip(0)) // _BLOCK_BYTES_MAX
+    for start, end in pairwise([0, *np.flatnonzero(np.diff(blocks)) + 1, len(entries)]):
+        part = entries.slice(start, end - start)
+        if (sizes[start:end] == frames.ALONE).any():
+            yield from _one_by_one(part, read_blob)
+        else:
+            yield from _at_once(part, is_zstd[start:end])
+
+
+def _at_once(entries: pa.RecordBatch, is_zstd: npt.NDArray[np.bool_]) -> Iterator[pa.RecordBatch]:
+    packed, small, plain = entries["data"], np.flatnonzero(is_zstd), np.flatnonzero(~is_zstd)
+    try:
+        blocks = [*frames.inflated(packed, small), *packed.take(pa.array(plain)).to_pylist()]
+    except zstandard.ZstdError:
+        yield from _one_by_one(entries)
+    else:
+        yield from _messages(entries.drop_columns(["data"]).take(pa.array(np.append(small, plain))), blocks)
+
+
+def _one_by_one(entries: pa.RecordBatch, read_blob: ReadBlob | None = None) -> Iterator[pa.RecordBatch]:
     zstd = zstandard.ZstdDecompressor()
-    codecs, counts = entries["codec"].to_pylist(), entries["count"].to_pylist()
+    about = entries.drop_columns(["data"])
     taken: list[int] = []
     blocks: list[bytes] = []
     failed: list[tuple[int, str]] = []
     total = 0
-    for at, packed in enumerate(entries["data"].to_pylist()):
+    for at, (codec, packed) in enumerate(zip(*(entries[name].to_pylist() for name in ("codec", "data")), strict=True)):
         try:
             plain = _fetched(entries, at, read_blob) if packed is None else packed
-            if codecs[at] == "zstd":
-                plain = _inflated(zstd, plain)
-            if (lines := plain.count(b"\n") + 1) != counts[at]:
-                raise ValueError(f"the entry has {lines} messages, and says {counts[at]}")
-        except _FAILURES as error:
+            blocks.append(_inflated(zstd, plain) if codec == "zstd" else plain)
+        except (ValueError, zstandard.ZstdError) as error:
             failed.append((at, str(error)))
             continue
         taken.append(at)
-        blocks.append(plain)
-        total += len(plain)
+        total += len(blocks[-1])
         if total >= _BLOCK_BYTES_MAX:
-            yield from _messages(entries, taken, blocks, failed)
+            yield from _messages(about.take(pa.array(taken)), blocks)
             taken, blocks, total = [], [], 0
-    yield from _messages(entries, taken, blocks, failed)
+    yield from _messages(about.take(pa.array(taken, pa.int64())), blocks)
     if failed:
-        yield _failures(entries, failed)
+        places, reasons = zip(*failed, strict=True)
+        yield _failures(about.take(pa.array(places)), reasons)
 
 
 def _inflated(zstd: zstandard.ZstdDecompressor, packed: bytes) -> bytes:
@@ -98,26 +119,24 @@ def _fetched(entries: pa.RecordBatch, at: int, read_blob: ReadBlob | None) -> by
     return blob
 
 
-def _messages(
-    entries: pa.RecordBatch, taken: list[int], blocks: list[bytes], failed: list[tuple[int, str]]
-) -> Iterator[pa.RecordBatch]:
-    if not taken:
+def _messages(entries: pa.RecordBatch, blocks: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+    """The messages of these blocks of lines, one for each entry. If they cannot be read together, those of half the
+    topics are read apart, and at last each entry."""
+    if not blocks:
         return
     try:
-        yield _batch(entries, taken, blocks)
+        yield _batch(entries, blocks)
     except _FAILURES as error:
-        if len(taken) == 1:
-            failed.append((taken[0], f"the packed messages cannot be read: {str(error).splitlines()[0]}"))
+        if len(blocks) == 1:
+            yield _failures(entries, [f"the packed messages cannot be read: {str(error).splitlines()[0]}"])
             return
-        half = len(taken) // 2
-        yield from _messages(entries, taken[:half], blocks[:half], failed)
-        yield from _messages(entries, taken[half:], blocks[half:], failed)
+        for half in np.array_split(pc.sort_indices(entries["topic_id"]).to_numpy(), 2):
+            yield from _messages(entries.take(pa.array(half)), [blocks[at] for at in half])
 
 
-def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa.RecordBatch:
-    entries = entries.take(pa.array(taken))
+def _batch(entries: pa.RecordBatch, blocks: Sequence[bytes]) -> pa.RecordBatch:
     counts = entries["count"].to_numpy().astype(np.int64)
-    given = _lines.columns(blocks, int(counts.sum()))
+    given = _lines.columns(blocks, counts, entries["topic_id"])
     delayed = given.pop("delayed_id")
     places = np.repeat(np.arange(len(counts)), counts)
     within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -130,8 +149,7 @@ def _batch(entries: pa.RecordBatch, taken: list[int], blocks: list[bytes]) -> pa
     given["expires_at_ms"] = pc.min_element_wise(spent, given["reply_by_ms"])
     own_id = pc.binary_join_element_wise(given.pop("id_head"), _hex(offsets), "")
     given["message_id"] = own_id if delayed.null_count == len(delayed) else pc.coalesce(delayed, own_id)
-    if delayed.null_count < len(delayed):
-        given["due_ms"] = pa.array([_due_ms(delayed_id) for delayed_id in delayed.to_pylist()], pa.int64())
+    given["due_ms"] = _due_ms(delayed)
     return _made(given, len(places))
 
 
@@ -148,8 +166,12 @@ def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": dates})
 
 
-def _due_ms(delayed_id: str | None) -> int | None:
-    return None if delayed_id is None else int(delayed_id[_ID_BEFORE_DUE:], 16)
+def _due_ms(delayed_ids: pa.StringArray) -> pa.Array:
+    """When the messages with these ids were due; null for null."""
+    has_waited = delayed_ids.is_valid().to_numpy(zero_copy_only=False)
+    due = np.zeros(len(has_waited), np.int64)
+    due[has_waited] = [int(text[_ID_BEFORE_DUE:], 16) for text in delayed_ids.drop_null().to_pylist()]
+    return pa.array(due, mask=~has_waited)
 
 
 def _hex(numbers: npt.NDArray[np.int64]) -> pa.StringArray:
@@ -172,13 +194,11 @@ def _hex_of_bytes(blobs: pa.BinaryArray) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(blobs), [None, pa.py_buffer(ends), pa.py_buffer(text)])
 
 
-def _failures(entries: pa.RecordBatch, failed: Iterable[tuple[int, str]]) -> pa.RecordBatch:
-    places, reasons = zip(*failed, strict=True)
-    entries = entries.take(pa.array(places))
+def _failures(entries: pa.RecordBatch, reasons: Sequence[str]) -> pa.RecordBatch:
     given = {**_columns(_of_entries(entries)), "offset": entries["offset"]}
     parts = [entries["file"], entries["line"], pa.array(reasons, pa.string())]
     given["failure"] = pa.StructArray.from_arrays(parts, fields=list(_SCHEMA.field("failure").type))
-    return _made(given, len(places))
+    return _made(given, len(entries))
 
 
 def _columns(batch: pa.RecordBatch) -> Columns:

@@ -7,10 +7,12 @@ from random import Random
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 
+from spark.unpacking import message_lines
 from spark.unpacking.message_lines import PackedLines
 
 SECOND = {"b": "2026-01-31T12:00:00Z", "k": 'é\n"', "t": "new", "p": {"at": "2026-01-31", "n": "1"}, "i": "00t1"}
@@ -24,7 +26,8 @@ def block(*messages: dict[str, Any]) -> bytes:
 
 
 def rows(parsing: PackedLines, *blocks: bytes) -> list[dict[str, Any]]:
-    columns = parsing.columns(blocks, sum(text.count(b"\n") + 1 for text in blocks))
+    counts = np.array([text.count(b"\n") + 1 for text in blocks])
+    columns = parsing.columns(blocks, counts, pa.array(["topic"] * len(blocks)))
     lists = [column.to_pylist() for column in columns.values()]
     return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
 
@@ -70,14 +73,16 @@ def test_there_may_be_more_names_than_are_worth_a_column_each() -> None:
         assert sorted_maps(rows(parsing, block(*messages))) == [expected(message) for message in messages]
 
 
-def test_both_parsers_return_the_same() -> None:
+def test_both_parsers_return_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     random, in_bulk, by_line = Random(1), PackedLines(), PackedLines()
     names = ["a", "b\n", "", "ü", '"']
     messages = [_any_message(random, names) for _ in range(2_000)]
     rows(in_bulk, block({"b": "", "p": dict.fromkeys(names, "x")}))  # from now on it knows all names
-    in_bulk._parsed_by_line = Mock(side_effect=AssertionError)  # type: ignore[method-assign]
-    by_line._parsed_in_bulk = Mock(side_effect=pa.ArrowInvalid)  # type: ignore[method-assign]
-    both = [sorted_maps(rows(parsing, block(*messages))) for parsing in (in_bulk, by_line)]
+    both = []
+    for parsing, other in ((in_bulk, "_parsed_by_line"), (by_line, "_parsed_in_bulk")):
+        with monkeypatch.context() as patch:
+            patch.setattr(message_lines, other, Mock(side_effect=pa.ArrowInvalid))
+            both.append(sorted_maps(rows(parsing, block(*messages))))
     assert both[0] == both[1] == [expected(message) for message in messages]
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+from random import Random
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
 import zstandard
 
+from spark.unpacking import frames, message_lines
 from spark.unpacking.entries import SCHEMA
+from spark.unpacking.message_lines import PackedLines
 from spark.unpacking.unpack import unpack
 
 AT_MS = 1_767_225_600_000
@@ -89,3 +94,59 @@ def test_properties_with_any_names_are_kept_however_many_there_are() -> None:
         for properties in names
     ]
     assert [dict(row["properties"]) for row in unpacked(*entries, *entries)] == names * 2
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_is_inflated_at_once_is_as_inflated_alone(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = Random(seed)
+    entries = [_any_entry(random) for _ in range(200)]
+    at_once = unpacked(*entries) + [row for entry in entries for row in unpacked(entry)]
+    monkeypatch.setattr(frames, "sizes", lambda packed, _: np.full(len(packed), frames.ALONE))
+    alone = unpacked(*entries) + [row for entry in entries for row in unpacked(entry)]
+    assert sorted(at_once, key=repr) == sorted(alone, key=repr)
+    assert {row["failure"] is None for row in alone} == {True, False}
+
+
+def _any_entry(random: Random) -> dict[str, Any]:
+    """Of any size, compressed in any way or not at all, and sometimes with a letter that is another, or more or less
+    than all of it."""
+    lines = [{"b": random.randbytes(random.choice((0, 20, 300, 3000))).hex()} for _ in range(random.choice((1, 2, 90)))]
+    plain = b"\n".join(map(orjson.dumps, lines))
+    states_size, has_checksum = random.random() < 0.9, random.random() < 0.1
+    packed = zstandard.ZstdCompressor(9, None, None, has_checksum, states_size).compress(plain)
+    about = {"count": len(lines) + (random.random() < 0.05), "offset": 0, "line": 1}
+    entry = {"codec": "zstd", "data": packed} if random.random() < 0.8 else {"codec": "json", "data": plain}
+    if random.random() < 0.2:
+        at, other = random.randrange(len(entry["data"])), random.choice((b"", b"\0", b"\n", random.randbytes(1)))
+        entry["data"] = entry["data"][:at] + other + entry["data"][at + random.choice((0, 1, 5000)) :]
+    return {**about, **entry}
+
+
+def test_only_what_is_as_the_service_packs_it_is_inflated_at_once() -> None:
+    packed = [
+        zstandard.ZstdCompressor(9, **how).compress(b"a\n" * (size // 2))
+        for size, how in [(100, {}), (600, {}), (70_000, {}), (300_000, {}), (600, {"write_content_size": False})]
+    ]
+    zstd = [*packed, packed[0] + b"x", packed[0][:-1], b"", None]
+    expected = [100, 600, 70_000, *[frames.ALONE] * 6]
+    assert frames.sizes(pa.array(zstd, pa.binary()), np.full(len(zstd), True)).tolist() == expected
+    assert frames.sizes(pa.array([b"", None, b"abc"]), np.full(3, False)).tolist() == [0, frames.ALONE, 3]
+
+
+def test_a_topic_with_many_names_does_not_slow_the_others_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark.unpacking.unpack._lines", PackedLines())
+    named = {str(topic): [f"{topic} {at}" for at in range(100 if topic == 7 else 3)] for topic in range(40)}
+    entries = []
+    for topic, names in named.items():
+        lines = [orjson.dumps({"b": "x", "p": {name: "y"}}) for name in names * (300 // len(names))]
+        entries.append({"codec": "json", "data": b"\n".join(lines), "count": 300, "topic_id": topic})
+    first, by_line = unpacked(*entries), Mock(wraps=message_lines._parsed_by_line)
+    monkeypatch.setattr(message_lines, "_parsed_by_line", by_line)
+    again = unpacked(*entries)
+    for rows in (first, again):
+        found = {(row["topic_id"], *row["properties"][0]) for row in rows}
+        assert found == {(topic, name, "y") for topic, names in named.items() for name in names}
+        assert len(rows) == 300 * len(named)
+    ((text, count),) = [call.args for call in by_line.call_args_list]
+    assert entries[7]["data"] in text
+    assert count < 1_000
