@@ -87,7 +87,7 @@ BACKLOG = struct(
 TRAFFIC = struct(
     topic=_STRING, topic_id=_STRING, queue=_INT, minute_ms=_LONG, tag=_STRING, messages=_LONG, body_bytes=_LONG
 )
-"""Messages stored, by topic, queue, minute and tag: table `traffic`."""
+"""Messages stored, by topic, queue, minute and tag: table `traffic`, by date."""
 
 HOT_KEYS = struct(
     topic=_STRING,
@@ -96,9 +96,9 @@ HOT_KEYS = struct(
     key=_STRING,
     messages=_LONG,
     body_bytes=_LONG,
-    share=DoubleType(),  # of all messages of the topic: 0 to 1
+    share=DoubleType(),  # of all messages of the topic on that day: 0 to 1
 )
-"""The keys of a topic with the most messages: table `hot_keys`."""
+"""The keys of a topic with the most messages: table `hot_keys`, by date."""
 
 SKEW = struct(
     topic=_STRING,
@@ -111,7 +111,7 @@ SKEW = struct(
     peak_appends=_LONG,  # entries in the busiest second of a queue
     suggested_queues=_INT,
 )
-"""How evenly messages lie in the queues, and how many queues the busiest second needs: table `skew`."""
+"""How evenly messages lie in the queues, and how many queues the busiest second needs: table `skew`, by date."""
 
 LATENESS = struct(
     topic=_STRING,
@@ -121,14 +121,12 @@ LATENESS = struct(
     p90_ms=_LONG,
     p99_ms=_LONG,
     max_ms=_LONG,
-    waiting=_LONG,
-    overdue=_LONG,  # of those that wait: past their time
     early=_LONG,  # before their time: must be none
 )
-"""How long after their due time delayed messages entered the log, by topic: table `delays`."""
+"""How long after their due time delayed messages entered the log, by topic: table `delays`, by date."""
 
 LATENESS_HISTOGRAM = struct(topic=_STRING, topic_id=_STRING, from_ms=_LONG, below_ms=_LONG, messages=_LONG)
-"""Messages by lateness; null: no bound: table `delay_histogram`."""
+"""Messages by lateness; null: no bound: table `delay_histogram`, by date."""
 
 WAITING = struct(topic=_STRING, topic_id=_STRING, due_hour_ms=_LONG, messages=_LONG, overdue=_LONG, first_due_ms=_LONG)
 """Messages that still wait, by the hour in which they are due: table `delay_waiting`."""

@@ -1,4 +1,4 @@
-"""The arguments of `search` and `replay` that say which messages are meant; of `traffic`, when they were stored."""
+"""The arguments of `search` and `replay` that say which messages are meant."""
 
 from __future__ import annotations
 
@@ -17,23 +17,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--property", action="append", default=[], type=_pair, metavar="NAME=VALUE")
     which.add_argument("--text", help="what the body has in it, where that is text")
     which.add_argument("--ignore-case", action="store_true", help="of --text")
-    add_span(which)
-
-
-def add_span(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument("--from", dest="from_ms", type=instant, metavar="TIME", help="stored then or later")
-    parser.add_argument("--to", dest="to_ms", type=instant, metavar="TIME", help="stored before (default: all)")
-
-
-def demand_span(given: argparse.Namespace) -> None:
-    """Raises `BadInput` when nothing can lie between `--from` and `--to`."""
-    if None not in (given.from_ms, given.to_ms) and given.from_ms >= given.to_ms:
-        raise BadInput(f"--from is not before --to: {given.from_ms} and {given.to_ms} ms")
+    which.add_argument("--from", dest="from_ms", type=instant, metavar="TIME", help="stored then or later")
+    which.add_argument("--to", dest="to_ms", type=instant, metavar="TIME", help="stored before (default: all)")
 
 
 def selection(given: argparse.Namespace) -> Selection:
-    """Raises `BadInput`."""
-    demand_span(given)
+    """Raises `BadInput` when nothing can lie between `--from` and `--to`."""
+    if None not in (given.from_ms, given.to_ms) and given.from_ms >= given.to_ms:
+        raise BadInput(f"--from is not before --to: {given.from_ms} and {given.to_ms} ms")
     return Selection(
         tuple(given.topic),
         tuple(given.key),

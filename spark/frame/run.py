@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, DateType, StringType, StructType
 from spark import item_schemas
 from spark.errors import BadInput
 from spark.files import Place
+from spark.frame.at_hand import frame_at_hand
 from spark.frame.session import SMALL_ITEMS, open_session
 from spark.landing.export_pass import ALL, ExportPass
 from spark.landing.landed import ITEMS, QUARANTINE
@@ -22,6 +23,7 @@ from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Parts, Version
 from spark.tables.writing import PartWriter, Written, as_parts, read_rows
+from spark.transforms.items import Items
 
 _PARTITIONS: dict[str, DataType] = {"date": DateType(), "export": StringType()}
 
@@ -123,12 +125,16 @@ class Run:
         row = min((row for batch in batches for row in batch.to_pylist()), key=lambda row: (row["file"], row["line"]))
         return f"{row['file']} line {row['line']}, {row['reason']}"
 
-    def items(self, *kinds: str) -> DataFrame:
-        """The items of these kinds in the export: `item_schemas.ITEMS`, without the messages in entries. For an
-        incremental export, only the changes."""
+    @cached_property
+    def items(self) -> Items:
+        """The items of the export, without the messages in entries. Of an incremental export, only the changes."""
+        return Items(self._items)
+
+    def _items(self, kinds: Collection[str]) -> DataFrame:
         found = self.tables.places(self.tables.newest(), ITEMS, [self.part])
         wanted = [place for place in found if place.name.rpartition("-")[0] in kinds]
-        return self._frame(wanted, item_schemas.ITEMS)
+        others = item_schemas.KINDS.keys() - set(kinds)
+        return self._frame(wanted, StructType([field for field in item_schemas.ITEMS if field.name not in others]))
 
     def in_tasks(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
         """See `tasks.in_tasks`."""
@@ -175,13 +181,15 @@ class Run:
 
     def written(self, table: str, schema: StructType) -> DataFrame:
         """The rows of the table that this run has written."""
-        places = [
-            self.tables.root / table / name / file.name
-            for (of, name), part in self._staged.put.items()
-            if of == table and part
-            for file in part.files
-        ]
-        return self._frame(places, schema, table)
+        return self._frame(self._staged_places(table), schema, table)
+
+    def written_rows(self, table: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """The same without Spark, a batch at a time."""
+        return read_rows(self._staged_places(table), columns)
+
+    def _staged_places(self, table: str) -> list[Place]:
+        staged = [(name, part) for (of, name), part in self._staged.put.items() if of == table and part]
+        return [self.tables.root / table / name / file.name for name, part in staged for file in part.files]
 
     def commit(self) -> None:
         """Makes what this run has written part of the tables."""
@@ -199,8 +207,9 @@ class Run:
         return part.rows
 
     def _frame(self, places: list[Place], schema: StructType, table: str = "") -> DataFrame:
-        if not places:
-            return self.spark.createDataFrame([], schema)
+        at_hand = frame_at_hand(self.spark, places, schema)
+        if at_hand is not None:
+            return at_hand
         reader = self.spark.read.schema(schema)
         if table:
             reader = reader.option("basePath", (self.tables.root / table).spark_path)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
 from spark.frame.command_line import add_slack
 from spark.frame.job import DONE, VIOLATED, Job, Outcome, main
 from spark.frame.run import Run
 from spark.landing.unpacked import UNREADABLE
-from spark.transforms.audit import COST, DOUBT, KINDS, VIOLATION, Moment, violations, worst_first
+from spark.report.digests import worst_first
+from spark.transforms.audit import COST, DOUBT, VIOLATION, Moment, violations
 from spark.transforms.audit.findings import SLACK_MS
 
 TABLE = "violations"
@@ -32,22 +36,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     run.land(unpacks=True)
     unreadable = run.read(UNREADABLE, schemas.UNREADABLE, [run.part])
-    audited = violations(run.items(*KINDS), Moment(run.now_ms, run.given.slack), unreadable)
-    run.write(audited.repartition(1), TABLE)
-    findings = run.written(TABLE, schemas.VIOLATIONS)
-    _print(findings)
-    counts = {row["severity"]: row["count"] for row in findings.groupBy("severity").count().collect()}
+    audited = violations(run.items, Moment(run.now_ms, run.given.slack), unreadable)
+    run.write(audited.hint("rebalance"), TABLE)
+    counts, worst = Counter[str](), pa.Table.from_batches([], to_arrow_schema(schemas.VIOLATIONS))
+    for batch in run.written_rows(TABLE, schemas.VIOLATIONS.names):
+        counts.update(batch["severity"].to_pylist())
+        both = pa.concat_tables([worst, pa.Table.from_batches([batch])], promote_options="default")
+        worst = worst_first(both)[:SHOWN_MAX]
+    _print(worst.to_pylist(), is_all=counts.total() <= SHOWN_MAX)
     is_wrong = bool(counts) if run.given.strict else VIOLATION in counts
-    said = ", ".join(f"{counts.get(severity, 0)} {severity}s" for severity in (VIOLATION, DOUBT, COST))
+    said = ", ".join(f"{counts[severity]} {severity}s" for severity in (VIOLATION, DOUBT, COST))
     return Outcome(said, run.where(TABLE), VIOLATED if is_wrong else DONE)
 
 
-def _print(findings: DataFrame) -> None:
-    rows = findings.transform(worst_first).limit(SHOWN_MAX + 1).collect()
-    for row in rows[:SHOWN_MAX]:
+def _print(rows: list[dict[str, Any]], is_all: bool) -> None:
+    for row in rows:
         place = f"{row['topic']}, queue {row['queue']}" + ("" if row["offset"] is None else f", offset {row['offset']}")
         print(f"{row['severity']} {row['invariant']}: {place}: {row['detail']}")
-    if len(rows) > SHOWN_MAX:
+    if not is_all:
         print("and more")
 
 

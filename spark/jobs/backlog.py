@@ -10,13 +10,13 @@ if not __package__:  # spark-submit runs this file by its path
 
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
-from spark.transforms.backlog import KINDS, backlog
+from spark.transforms.backlog import backlog
 
 TABLE = "backlog"
 
 
 def run(run: Run) -> Outcome:
-    rows = run.write(backlog(run.items(*KINDS), run.now_ms).repartition(1), TABLE)
+    rows = run.write(backlog(run.items, run.now_ms), TABLE)
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 

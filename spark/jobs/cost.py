@@ -9,7 +9,6 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from spark import item_schemas
 from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
@@ -35,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     given = run.given
     prices = Prices(given.write_price, given.read_price, given.storage_price)
-    rows = run.write(cost(run.items(*item_schemas.KINDS), prices, given.pop_size).repartition(1), TABLE)
+    rows = run.write(cost(run.items, prices, given.pop_size), TABLE)
     return Outcome(f"{rows} rows", run.where(TABLE))
 
 

@@ -11,14 +11,14 @@ if not __package__:  # spark-submit runs this file by its path
 from spark import schemas
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
-from spark.transforms.dead_letters import KINDS, dead_letters, dead_messages
+from spark.transforms.dead_letters import dead_letters, dead_messages
 
 
 def run(run: Run) -> Outcome:
     archive = run.read("messages", schemas.MESSAGES)
-    letters = run.write(dead_messages(run.items(*KINDS), archive).repartition(1), "dead_messages")
+    letters = run.write(dead_messages(run.items, archive), "dead_messages")
     written = run.written("dead_messages", schemas.DEAD_MESSAGES)
-    rows = run.write(written.transform(dead_letters).repartition(1), "dead_letters")
+    rows = run.write(written.transform(dead_letters), "dead_letters")
     return Outcome(f"{letters} letters in {rows} rows; dead_messages beside them", run.where("dead_letters"))
 
 

@@ -11,17 +11,18 @@ if not __package__:  # spark-submit runs this file by its path
 from spark import schemas
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
-from spark.transforms.delays import KINDS, histogram, lateness, only_waiting, waiting, with_lateness
+from spark.landing.unpacked import MESSAGES
+from spark.transforms.delays import histogram, lateness, only_waiting, waiting, with_lateness
 
 
 def run(run: Run) -> Outcome:
-    late = run.read("messages", schemas.MESSAGES).transform(with_lateness)
-    waits = run.items(*KINDS).transform(only_waiting, run.now_ms).persist()
-    rows = run.write(lateness(late, waits).repartition(1), "delays")
-    run.write(late.transform(histogram).repartition(1), "delay_histogram")
-    run.write(waits.transform(waiting).repartition(1), "delay_waiting")
-    waits.unpersist()
-    return Outcome(f"{rows} topics; delay_histogram and delay_waiting beside them", run.where("delays"))
+    rows, days = 0, run.stale_days("delays", MESSAGES)
+    if days:
+        late = run.read(MESSAGES, schemas.MESSAGES, days).transform(with_lateness)
+        rows = run.write_days(lateness(late), "delays", MESSAGES, days)
+        run.write_days(histogram(late), "delay_histogram", MESSAGES, days)
+    hours = run.write(only_waiting(run.items, run.now_ms).transform(waiting), "delay_waiting")
+    return Outcome(f"{rows} topics and days; {hours} hours in which messages wait", run.tables.path("delays"))
 
 
 JOB = Job(

@@ -27,15 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(run: Run) -> Outcome:
     """Returns the exit code of the first job that failed, which ends the run; otherwise that of the audit."""
     given, context = run.given, run.context
-    common = _options(given, "export", "tables", "cores", "master", "now", "traceback")
-    reading = [*common, *_options(given, "allow_quarantine")]
+    common = _options(given, "tables", "cores", "master", "now", "traceback")
+    reading = [*common, *_options(given, "export", "allow_quarantine")]
     worst = DONE
     for module in _JOBS:
-        code = _one(module.JOB, [*reading, *(_options(given, "blobs") if module is messages else [])], context)
+        arguments = [*reading, *_options(given, "blobs")] if module is messages else reading
+        code = _one(module.JOB, arguments if module.JOB.reads_export else common, context)
         if code not in (DONE, VIOLATED):
             return Outcome(f"{module.JOB.name} failed", code=code)
         worst = max(worst, code)
-    code = _one(report.JOB, [*common, *_options(given, "out")], context)
+    code = _one(report.JOB, [*common, *_options(given, "export", "out")], context)
     return Outcome("all jobs" if code == DONE else "report failed", given.out, code or worst)
 
 

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
@@ -13,11 +14,13 @@ if not __package__:  # spark-submit runs this file by its path
 
 from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark import schemas
 from spark.errors import BadInput
+from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
 from spark.report import sections
@@ -25,47 +28,75 @@ from spark.report.page import Section, Tile, page
 
 _ID = re.compile(r"([0-9]{13,14})-[0-9a-zA-Z]+")
 """An export's id begins with the instant at which it was asked for, in ms."""
+DAYS = 31
+_BY_EXPORT = {
+    "violations": schemas.VIOLATIONS,
+    "quarantine": schemas.QUARANTINE,
+    "backlog": schemas.BACKLOG,
+    "requests": schemas.REQUESTS,
+    "delay_waiting": schemas.WAITING,
+    "dead_letters": schemas.DEAD_LETTERS,
+    "cost": schemas.COST,
+}
+_BY_DAY = {"traffic": schemas.TRAFFIC, "delays": schemas.LATENESS}
+_SECTIONS = {
+    "audit": ["violations"],
+    "quarantine": ["quarantine"],
+    "backlog": ["backlog"],
+    "traffic": ["traffic"],
+    "requests": ["requests"],
+    "delays": ["delays", "delay_waiting"],
+    "dead_letters": ["dead_letters"],
+    "cost": ["cost"],
+}
+"""Functions of `sections`, and the tables that they show."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--export", required=True, metavar="PATH", help="the export, or its id: it need not exist any more"
     )
+    parser.add_argument(
+        "--days",
+        type=positive,
+        default=DAYS,
+        metavar="N",
+        help=f"the last days of what is kept by day (default: {DAYS})",
+    )
     parser.add_argument("--out", default="report.html", metavar="FILE", help="the page (default: report.html)")
 
 
 def run(run: Run) -> Outcome:
     export_id = run.given.export.rstrip("/").rpartition("/")[2]
-    tables = _sections(run, export_id)
-    if not any(tables.values()):
+    tables = _tables(run, export_id)
+    if all(tables[name] is None for name in _BY_EXPORT):
         raise BadInput(f"{run.tables.root} has nothing of an export {export_id}: other jobs have to run first")
-    made = {name: getattr(sections, name)(rows) for name, rows in tables.items()}
-    _write(Path(run.given.out), page("Decant: report", _subtitle(export_id), _tiles(made), list(made.values())))
-    missing = sum(rows is None for rows in tables.values())
+    made = [getattr(sections, name)(*(tables[table] for table in of)) for name, of in _SECTIONS.items()]
+    _write(Path(run.given.out), page("Decant: report", _subtitle(export_id), _tiles(made), made))
+    missing = sum(any(tables[table] is None for table in of) for of in _SECTIONS.values())
     said = f"{len(made) - missing} of {len(made)} tables" if missing else f"{len(made)} tables"
     return Outcome(said, run.given.out)
 
 
-def _sections(run: Run, export_id: str) -> dict[str, DataFrame | None]:
+def _tables(run: Run, export_id: str) -> dict[str, pa.Table | None]:
+    """The rows of this export, or of the last days before its end; None: its job has not run."""
+    version = run.tables.newest()
+
+    def read(table: str, schema: StructType, parts: Collection[str]) -> pa.Table | None:
+        return run.tables.arrow(table, to_arrow_schema(schema), parts) if parts else None
+
     part = f"export={export_id}"
-
-    def read(table: str, schema: StructType) -> DataFrame | None:
-        return run.read(table, schema, [part]) if part in run.parts(table) else None
-
-    return {
-        "audit": read("violations", schemas.VIOLATIONS),
-        "quarantine": read("quarantine", schemas.QUARANTINE),
-        "backlog": read("backlog", schemas.BACKLOG),
-        "traffic": read("traffic", schemas.TRAFFIC),
-        "requests": read("requests", schemas.REQUESTS),
-        "delays": read("delays", schemas.LATENESS),
-        "dead_letters": read("dead_letters", schemas.DEAD_LETTERS),
-        "cost": read("cost", schemas.COST),
+    found = {
+        table: read(table, schema, [part] if part in version.parts(table) else [])
+        for table, schema in _BY_EXPORT.items()
     }
+    for table, schema in _BY_DAY.items():
+        found[table] = read(table, schema, sorted(version.parts(table))[-run.given.days :])
+    return found
 
 
-def _tiles(made: dict[str, Section]) -> list[Tile]:
-    return [Tile(section.title, section.headline, section.tone) for section in made.values()]
+def _tiles(made: list[Section]) -> list[Tile]:
+    return [Tile(section.title, section.headline, section.tone) for section in made]
 
 
 def _subtitle(export_id: str) -> str:

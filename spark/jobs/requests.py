@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from pyspark.sql import functions as F
-
 from spark import schemas
 from spark.frame.command_line import add_slack
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
+from spark.landing.unpacked import MESSAGES
 from spark.transforms.audit.findings import SLACK_MS, Moment
-from spark.transforms.requests import KINDS, calls, requests
+from spark.transforms.requests import asked_from_ms, calls, requests
 
 TABLE = "requests"
+_COUNTS = ["minute_ms", "calls", "replied", "timed_out"]
 
 
 def run(run: Run) -> Outcome:
-    archive = run.read("messages", schemas.MESSAGES)
-    known = calls(archive, run.items(*KINDS), Moment(run.now_ms, run.given.slack))
-    run.write(known.transform(requests).repartition(1), TABLE)
-    of_topics = run.written(TABLE, schemas.REQUESTS).where("minute_ms is null")
-    counts = [F.coalesce(F.sum(name), F.lit(0)) for name in ("calls", "replied", "timed_out")]
-    (total, replied, timed_out) = of_topics.agg(*counts).collect()[0]
+    moment = Moment(run.now_ms, run.given.slack)
+    first = datetime.fromtimestamp(asked_from_ms(moment) / 1000, UTC)
+    days = [day for day in run.parts(MESSAGES) if day >= f"date={first:%Y-%m-%d}"]
+    known = calls(run.read(MESSAGES, schemas.MESSAGES, days), run.items, moment)
+    run.write(known.transform(requests), TABLE)
+    rows = [row for batch in run.written_rows(TABLE, _COUNTS) for row in batch.to_pylist() if row["minute_ms"] is None]
+    total, replied, timed_out = (sum(row[name] for row in rows) for name in _COUNTS[1:])
     return Outcome(f"{total} calls, {replied} answered, {timed_out} timed out", run.where(TABLE))
 
 

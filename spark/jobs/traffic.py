@@ -1,48 +1,42 @@
-"""Counts messages by topic, queue, minute and tag, finds the busiest keys, and shows how evenly queues are used."""
+"""Counts messages by topic, queue, minute and tag, finds the busiest keys, and shows how evenly queues are used.
+
+All by day: only the days whose messages have changed are counted again."""
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
 
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from pyspark.sql import functions as F
-
 from spark import schemas
-from spark.frame import message_options
-from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
+from spark.landing.unpacked import MESSAGES
 from spark.transforms.audit.log import topics
-from spark.transforms.traffic import hot_keys, only_between, skew, traffic
+from spark.transforms.traffic import hot_keys, skew, traffic
 
 TOP = 20
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    message_options.add_span(parser)
-    parser.add_argument(
-        "--top", type=positive, default=TOP, metavar="N", help=f"how many keys of each topic (default: {TOP})"
-    )
+"""Keys of a topic and day in `hot_keys`."""
 
 
 def run(run: Run) -> Outcome:
-    given = run.given
-    message_options.demand_span(given)
-    archive = run.read("messages", schemas.MESSAGES)
-    messages = archive.transform(only_between, given.from_ms, given.to_ms)
-    rows = run.write(messages.transform(traffic).repartition(1), "traffic")
-    run.write(messages.transform(hot_keys, given.top).repartition(1), "hot_keys")
-    run.write(messages.transform(skew, topics(run.items("topic"))).repartition(1), "skew")
-    written = run.written("traffic", schemas.TRAFFIC)
-    (total,) = written.agg(F.coalesce(F.sum("messages"), F.lit(0))).collect()[0]
-    return Outcome(f"{total} messages in {rows} rows; hot_keys and skew beside them", run.where("traffic"))
+    days = run.stale_days("traffic", MESSAGES)
+    if not days:
+        return Outcome("every day is counted already", run.tables.path("traffic"))
+    messages = run.read(MESSAGES, schemas.MESSAGES, days)
+    rows = run.write_days(messages.transform(traffic), "traffic", MESSAGES, days)
+    run.write_days(messages.transform(hot_keys, TOP), "hot_keys", MESSAGES, days)
+    run.write_days(messages.transform(skew, topics(run.items)), "skew", MESSAGES, days)
+    total = sum(run.parts(MESSAGES)[day].rows for day in days)
+    of_days = "1 day" if len(days) == 1 else f"{len(days)} days"
+    return Outcome(
+        f"{total} messages of {of_days} in {rows} rows; hot_keys, skew beside them", run.tables.path("traffic")
+    )
 
 
-JOB = Job("traffic", __doc__ or "", run, add_arguments)
+JOB = Job("traffic", __doc__ or "", run)
 
 if __name__ == "__main__":
     sys.exit(main(JOB))

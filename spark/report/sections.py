@@ -2,53 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from spark.report import charts, formats
+from spark.report import charts, digests, formats
+from spark.report.digests import Row
 from spark.report.page import Column, Section
-from spark.transforms import digests
-from spark.transforms.audit import VIOLATION, worst_first
+from spark.transforms.audit.findings import VIOLATION
 
 BARS_MAX = 15
 ROWS_MAX = 100
 """The most rows in a chart or a table; the largest come first."""
 
 
-def audit(violations: DataFrame | None) -> Section:
+def audit(violations: pa.Table | None) -> Section:
     title, about = "Audit", "The invariants of the table, checked on every item of the export."
     if violations is None:
         return _not_run(title, about, "audit")
-    rows = violations.transform(worst_first).collect()
-    if not rows:
+    found = len(violations)
+    if not found:
         return Section(title, about, "0 findings", "Everything holds. Nothing was found.", "good")
-    wrong = sum(row["severity"] == VIOLATION for row in rows)
+    counted = digests.by_invariant(violations)
+    wrong = sum(row["count_all"] for row in counted if row["severity"] == VIOLATION)
     verdict = (
-        f"Violations: {formats.count(wrong)} of {formats.counted(len(rows), 'finding')}. The table must never look"
+        f"Violations: {formats.count(wrong)} of {formats.counted(found, 'finding')}. The table must never look"
         " like that."
         if wrong
         else "No violations. The findings may come from items read at different moments, or only cost storage."
     )
-    counts = _summed((f"{row['invariant']} ({row['severity']})", 1) for row in rows)
+    counts = _summed((f"{row['invariant']} ({row['severity']})", row["count_all"]) for row in counted)
     titles = _columns("Severity", "Invariant", "Topic", "Queue#", "Offset#", "What was found")
     cells = [
         (row["severity"], row["invariant"], row["topic"], *map(_number, (row["queue"], row["offset"])), row["detail"])
-        for row in rows[:ROWS_MAX]
+        for row in _first(digests.worst_first(violations))
     ]
     chart = charts.bars(counts[:BARS_MAX], "findings", formats.count)
-    headline = formats.counted(wrong, "violation") if wrong else formats.counted(len(rows), "finding")
-    return Section(title, about, headline, verdict, "bad" if wrong else "odd", chart, titles, cells, _hidden(rows))
+    headline = formats.counted(wrong, "violation") if wrong else formats.counted(found, "finding")
+    return Section(
+        title, about, headline, verdict, "bad" if wrong else "odd", chart, titles, cells, _hidden(violations)
+    )
 
 
-def quarantine(rows: DataFrame | None) -> Section:
+def quarantine(rows: pa.Table | None) -> Section:
     title, about = "Quarantine", "Lines and files of the export that could not be read."
     if rows is None:
         return _not_run(title, about, "messages")
-    shown = rows.orderBy("file", "line").limit(ROWS_MAX).collect()
-    total = rows.count() if len(shown) == ROWS_MAX else len(shown)
+    shown, total = _first(digests.ordered(rows, "file", "line")), len(rows)
     if not shown:
         return Section(title, about, "0 lines", "All of it could be read.", "good")
     verdict = f"{formats.count(total)} could not be read; all other figures exclude them."
@@ -59,14 +60,15 @@ def quarantine(rows: DataFrame | None) -> Section:
     return Section(title, about, headline, verdict, "bad", chart, titles, cells, total - len(shown))
 
 
-def backlog(rows: DataFrame | None) -> Section:
+def backlog(rows: pa.Table | None) -> Section:
     title, about = "Backlog", "Messages that wait to be delivered, by group."
     if rows is None:
         return _not_run(title, about, "backlog")
-    groups = rows.transform(digests.by_group).collect()
+    groups = digests.by_group(rows)
     if not groups:
         return Section(title, about, "0 groups", "There are no consumer groups.")
-    behind = [(f"{row['topic']} / {row['group']}", row["ready"]) for row in groups if row["ready"]]
+    shown = _first(groups)
+    behind = [(f"{row['topic']} / {row['group']}", row["ready"]) for row in shown if row["ready"]]
     verdict = "" if behind else "No group is behind: all that was stored has been taken."
     titles = _columns("Topic", "Group", "Ready#", "In flight#", "Retrying#", "Dead#", "Oldest#", "Last pop")
     cells = [
@@ -77,25 +79,25 @@ def backlog(rows: DataFrame | None) -> Section:
             formats.span(row["oldest_age_ms"]),
             formats.instant(row["last_pop_at_ms"]),
         )
-        for row in groups[:ROWS_MAX]
+        for row in shown
     ]
     chart = charts.bars(behind[:BARS_MAX], "messages ready", formats.count) if behind else ""
-    headline = f"{formats.count(sum(ready for _, ready in behind))} ready"
+    headline = f"{formats.count(_sum(groups, 'ready'))} ready"
     return Section(title, about, headline, verdict, "" if behind else "good", chart, titles, cells, _hidden(groups))
 
 
-def traffic(rows: DataFrame | None) -> Section:
+def traffic(rows: pa.Table | None) -> Section:
     title, about = (
         "Traffic",
-        "Messages stored: all in the table messages, including those that have expired from the logs.",
+        "Messages stored on these days, including those that have expired from the logs.",
     )
     if rows is None:
         return _not_run(title, about, "traffic")
-    topics = rows.transform(digests.by_topic).collect()
+    topics = digests.by_topic(rows)
     if not topics:
         return Section(title, about, "0 messages", "No message has been stored.")
     step = _step(topics)
-    steps = _steps(rows, step, F.sum("messages"))
+    steps = _steps(rows, step, "messages", "sum")
     titles = _columns("Topic", "Messages#", "Bodies#", "First", "Last")
     cells = [
         (
@@ -104,23 +106,23 @@ def traffic(rows: DataFrame | None) -> Section:
             formats.size(row["body_bytes"]),
             *map(formats.instant, (row["first_ms"], row["last_ms"])),
         )
-        for row in topics[:ROWS_MAX]
+        for row in _first(topics)
     ]
     chart = charts.columns(steps, f"messages in {formats.span(step)}", "time stored (UTC)", formats.count)
-    headline = formats.counted(sum(row["messages"] for row in topics), "message")
+    headline = formats.counted(_sum(topics, "messages"), "message")
     return Section(title, about, headline, "", "", chart, titles, cells, _hidden(topics))
 
 
-def requests(rows: DataFrame | None) -> Section:
+def requests(rows: pa.Table | None) -> Section:
     title = "Requests"
     about = "Calls that wait for a reply: how long they took from asking until the reply was stored."
     if rows is None:
         return _not_run(title, about, "requests")
-    topics = rows.transform(digests.calls_by_topic).collect()
+    topics = digests.calls_by_topic(rows)
     if not topics:
         return Section(title, about, "none", "No request was made whose reply would still be kept.")
-    timed_out, wrong = (sum(row[name] for row in topics) for name in ("timed_out", "wrong"))
-    slowest = [(row["topic"], row["replied_p99_ms"]) for row in topics if row["replied"]]
+    timed_out, wrong = (int(_sum(topics, name)) for name in ("timed_out", "wrong"))
+    slowest_ms = pc.max(topics["replied_p99_ms"]).as_py()
     titles = _columns(
         "Topic", "Calls#", "Replied#", "Timed out#", "Median#", "99 of 100#", "Taken#", "Handled#", "Late#", "Orphaned#"
     )
@@ -131,13 +133,14 @@ def requests(rows: DataFrame | None) -> Section:
             *(formats.span(row[f"{name}_ms"]) for name in ("replied_p50", "replied_p99", "taken_p99", "handled_p99")),
             *(formats.count(row[name]) for name in ("late", "orphaned")),
         )
-        for row in topics[:ROWS_MAX]
+        for row in _first(topics)
     ]
-    verdict, tone = _of_calls(timed_out, wrong, bool(slowest))
-    headline = f"99 % within {formats.span(max(ms for _, ms in slowest))}" if slowest else "0 replies"
+    verdict, tone = _of_calls(timed_out, wrong, slowest_ms is not None)
+    headline = "0 replies" if slowest_ms is None else f"99 % within {formats.span(slowest_ms)}"
     chart = ""
-    if slowest:  # of each step, the slowest minute of any topic
-        steps = _steps(rows.where("minute_ms is not null and replied > 0"), _step(topics), F.max("replied_p99_ms"))
+    if slowest_ms is not None:  # of each step, the slowest minute of any topic
+        minutes = rows.filter(pc.and_(pc.is_valid(rows["minute_ms"]), pc.greater(rows["replied"], 0)))
+        steps = _steps(minutes, _step(topics), "replied_p99_ms", "max")
         chart = charts.columns(steps, "time that 99 of 100 stay within", "time asked (UTC)", formats.span)
     return Section(title, about, headline, verdict, tone, chart, titles, cells, _hidden(topics))
 
@@ -152,16 +155,19 @@ def _of_calls(timed_out: int, wrong: int, has_replies: bool) -> tuple[str, str]:
     return ("Every call that has ended was answered.", "good") if has_replies else ("No call has ended yet.", "")
 
 
-def delays(rows: DataFrame | None) -> Section:
+def delays(days: pa.Table | None, waiting: pa.Table | None) -> Section:
     title = "Lateness of delays"
-    about = "How long after its due time a delayed message entered the log: the next pop or sweep delivers it."
-    if rows is None:
+    about = (
+        "How long after its due time a delayed message entered the log: the next pop or sweep delivers it. Medians and"
+        " other percentiles are those of the day on which they were highest."
+    )
+    if days is None or waiting is None:
         return _not_run(title, about, "delays")
-    topics = rows.orderBy(F.desc("p99_ms"), "topic").collect()
+    topics = digests.lateness_by_topic(days, waiting)
     if not topics:
         return Section(title, about, "none", "No message was delayed.")
-    late = [(row["topic"], row["p99_ms"]) for row in topics if row["messages"]]
-    early = sum(row["early"] for row in topics)
+    shown, early = _first(topics), _sum(topics, "early")
+    late = [(row["topic"], row["p99_ms"]) for row in shown if row["messages"]]
     titles = _columns(
         "Topic", "Delivered#", "Median#", "90 of 100#", "99 of 100#", "Latest#", "Early#", "Waiting#", "Overdue#"
     )
@@ -172,7 +178,7 @@ def delays(rows: DataFrame | None) -> Section:
             *(formats.span(row[name]) for name in ("p50_ms", "p90_ms", "p99_ms", "max_ms")),
             *(formats.count(row[name]) for name in ("early", "waiting", "overdue")),
         )
-        for row in topics[:ROWS_MAX]
+        for row in shown
     ]
     chart = charts.bars(late[:BARS_MAX], "lateness that 99 of 100 stay within", formats.span) if late else ""
     verdict = "" if late else "None of the delayed messages was due yet."
@@ -185,38 +191,38 @@ def delays(rows: DataFrame | None) -> Section:
     return Section(title, about, headline, verdict, "bad" if early else "", chart, titles, cells, _hidden(topics))
 
 
-def dead_letters(rows: DataFrame | None) -> Section:
+def dead_letters(rows: pa.Table | None) -> Section:
     title, about = "Dead letters", "Messages that a group gave up, by reason."
     if rows is None:
         return _not_run(title, about, "dead_letters")
-    reasons = rows.transform(digests.by_reason).collect()
+    reasons = digests.by_reason(rows)
     if not reasons:
         return Section(title, about, "0 messages", "No group has given up a message.", "good")
-    total = sum(row["letters"] for row in reasons)
-    chart = charts.bars(
-        _summed((row["reason"], row["letters"]) for row in reasons)[:BARS_MAX], "messages", formats.count
-    )
+    totals = digests.ordered(digests.summed(rows, ["reason"], letters="sum"), "-letters", "reason")
+    bars = [(row["reason"], row["letters"]) for row in totals[:BARS_MAX].to_pylist()]
+    chart = charts.bars(bars, "messages", formats.count)
     titles = _columns("Topic", "Group", "Reason", "Messages#", "Last, within the hour from")
     cells = [
-        (row["topic"], row["group"], row["reason"], formats.count(row["letters"]), formats.instant(row["last_hour_ms"]))
-        for row in reasons[:ROWS_MAX]
+        (row["topic"], row["group"], row["reason"], formats.count(row["letters"]), formats.instant(row["hour_ms"]))
+        for row in _first(reasons)
     ]
-    headline = formats.counted(total, "message")
+    headline = formats.counted(_sum(reasons, "letters"), "message")
     return Section(title, about, headline, "", "odd", chart, titles, cells, _hidden(reasons))
 
 
-def cost(rows: DataFrame | None) -> Section:
+def cost(rows: pa.Table | None) -> Section:
     title, about = "Cost", "What the table stores, what storing it costs, and what writing and reading it has cost."
     if rows is None:
         return _not_run(title, about, "cost")
-    kinds = rows.transform(digests.by_kind).collect()
+    kinds = digests.by_kind(rows)
     if not kinds:
         return Section(title, about, "nothing", "The table stores nothing.")
-    usd = sum(row["usd_per_month"] for row in kinds)
-    sizes = _summed((row["kind"], row["bytes"]) for row in kinds)
-    written, read = (formats.money(sum(row[name] for row in kinds)) for name in ("write_usd", "read_usd"))
+    usd = _sum(kinds, "usd_per_month")
+    totals = digests.ordered(digests.summed(kinds, ["kind"], bytes="sum"), "-bytes", "kind")
+    sizes = [(row["kind"], row["bytes"]) for row in totals.to_pylist()]
+    written, read = (formats.money(_sum(kinds, name)) for name in ("write_usd", "read_usd"))
     verdict = (
-        f"{formats.size(sum(size for _, size in sizes))} in all: {formats.money(usd)} a month."
+        f"{formats.size(_sum(kinds, 'bytes'))} in all: {formats.money(usd)} a month."
         f" Judging by the export, writing it has cost at least {written} and reading it at least {read};"
         " the figures of cursors are estimates."
     )
@@ -229,7 +235,7 @@ def cost(rows: DataFrame | None) -> Section:
             formats.size(row["bytes"]),
             *(formats.money(row[name]) for name in ("usd_per_month", "write_usd", "read_usd")),
         )
-        for row in kinds[:ROWS_MAX]
+        for row in _first(kinds)
     ]
     chart = charts.bars(sizes[:BARS_MAX], "bytes stored, by kind of item", formats.size)
     return Section(title, about, f"{formats.money(usd)} a month", verdict, "", chart, titles, cells, _hidden(kinds))
@@ -239,15 +245,15 @@ def _not_run(title: str, about: str, job: str) -> Section:
     return Section(title, about, "unknown", f"The job {job} has not run on this export.", "odd")
 
 
-def _step(topics: Sequence[Row]) -> int:
+def _step(topics: pa.Table) -> int:
     """The span in ms of one column of a chart over time."""
-    first, last = min(row["first_ms"] for row in topics), max(row["last_ms"] for row in topics)
+    first, last = pc.min(topics["first_ms"]).as_py(), pc.max(topics["last_ms"]).as_py()
     return digests.step_ms(last - first + 1)
 
 
-def _steps(rows: DataFrame, step_ms: int, value: SparkColumn) -> list[tuple[str, float]]:
+def _steps(rows: pa.Table, step_ms: int, value: str, function: str) -> list[tuple[str, float]]:
     """The value of each step, 0 where there are no rows; at most the last 201."""
-    values = {row["at_ms"]: row["value"] for row in digests.over_time(rows, step_ms, value).collect()}
+    values = digests.over_time(rows, step_ms, value, function)
     start = max(min(values), max(values) - 200 * step_ms)
     return [(formats.clock(at), values.get(at, 0)) for at in range(start, max(values) + 1, step_ms)]
 
@@ -269,5 +275,15 @@ def _number(value: int | None) -> str:
     return formats.NONE if value is None else str(value)
 
 
-def _hidden(rows: Sequence[Row]) -> int:
+def _first(rows: pa.Table) -> list[Row]:
+    first: list[Row] = rows[:ROWS_MAX].to_pylist()
+    return first
+
+
+def _sum(rows: pa.Table, name: str) -> float:
+    total: float = pc.sum(rows[name]).as_py() or 0
+    return total
+
+
+def _hidden(rows: pa.Table) -> int:
     return max(len(rows) - ROWS_MAX, 0)

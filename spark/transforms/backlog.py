@@ -12,9 +12,7 @@ from spark import item_schemas, schemas
 from spark.transforms.audit.cursors import owed
 from spark.transforms.audit.findings import is_past
 from spark.transforms.audit.log import ends, entries, topics
-
-KINDS = ("topic", "group", "cursor", "segment", "retry_page")
-"""The kinds of item that `backlog` reads of an export."""
+from spark.transforms.items import Items
 
 IDLE_CONSUMER_MS = 7 * 24 * 3_600_000
 """A broadcast group drops a consumer that long after its last pop."""
@@ -23,7 +21,7 @@ _WHOSE = ["topic_id", "group_id", "consumer"]
 _PLACE = [*_WHOSE, "queue"]
 
 
-def backlog(items: DataFrame, now_ms: int) -> DataFrame:
+def backlog(items: Items, now_ms: int) -> DataFrame:
     """A row for each topic, group, consumer and queue: `schemas.BACKLOG`. A log ends at the end that the export shows,
     or at the position of a cursor if that is later."""
     standing = (
@@ -38,10 +36,10 @@ def backlog(items: DataFrame, now_ms: int) -> DataFrame:
     return aged.select(*schemas.BACKLOG.fieldNames())
 
 
-def _places(items: DataFrame, now_ms: int) -> DataFrame:
+def _places(items: Items, now_ms: int) -> DataFrame:
     """The places that a group can have a position in: each queue of its topic, and in a broadcast group each queue for
     each consumer. A broadcast group without consumers has one place per queue, for its first consumer."""
-    groups = items.where("kind = 'group'").select(
+    groups = items["group"].select(
         "topic_id", F.col("group.name").alias("group"), "group.group_id", "group.starts", "group.mode", "group.ordered"
     )
     whose = _consumers(items, now_ms).join(groups, ["topic_id", "group_id"], "left_semi")
@@ -55,30 +53,30 @@ def _places(items: DataFrame, now_ms: int) -> DataFrame:
     )
 
 
-def _consumers(items: DataFrame, now_ms: int) -> DataFrame:
+def _consumers(items: Items, now_ms: int) -> DataFrame:
     """The consumers of broadcast groups. A consumer is forgotten if it was idle for too long, or if none of its cursors
     has an instant: these only count its dead letters."""
-    seen = items.where("kind = 'cursor' and cursor.consumer != ''").select("topic_id", "cursor.*")
+    seen = items["cursor"].where("cursor.consumer != ''").select("topic_id", "cursor.*")
     is_idle = F.max("at_ms") < now_ms - IDLE_CONSUMER_MS
     return seen.groupBy(*_WHOSE).agg(F.coalesce(is_idle, F.lit(True)).alias("is_forgotten"))
 
 
-def _cursors(items: DataFrame) -> DataFrame:
+def _cursors(items: Items) -> DataFrame:
     fields = [f"cursor.{name}" for name in (*_PLACE[1:], "next", "dead", "leases", "pages")]
     at_ms = F.col("cursor.at_ms").alias("last_pop_at_ms")
-    return items.where("kind = 'cursor'").select("topic_id", *fields, at_ms)
+    return items["cursor"].select("topic_id", *fields, at_ms)
 
 
-def _held(items: DataFrame) -> DataFrame:
+def _held(items: Items) -> DataFrame:
     """The content of a cursor's retry pages: `held`, as structs `page_id`, `retries`."""
     page_id = F.explode("cursor.pages.page_id").alias("page_id")
-    noted = items.where("kind = 'cursor'").select("topic_id", *[f"cursor.{name}" for name in _PLACE[1:]], page_id)
-    pages = items.where("kind = 'retry_page'").select("topic_id", "retry_page.*")
+    noted = items["cursor"].select("topic_id", *[f"cursor.{name}" for name in _PLACE[1:]], page_id)
+    pages = items["retry_page"].select("topic_id", "retry_page.*")
     stored = noted.join(pages, ["topic_id", "group_id", "queue", "page_id"])
     return stored.groupBy(*_PLACE).agg(F.collect_list(F.struct("page_id", "retries")).alias("held"))
 
 
-def _bounds(items: DataFrame, now_ms: int) -> DataFrame:
+def _bounds(items: Items, now_ms: int) -> DataFrame:
     """The bounds of each queue that has a log: `log_end`, and `first`, the first offset that has not expired."""
     logged = entries(items).join(
         F.broadcast(topics(items).select("topic_id", "retention_ms", "past_retentions")), "topic_id"
@@ -164,12 +162,12 @@ def _messages(leases: Column) -> Column:
     return F.size(F.flatten(leases["offsets"])).cast("long")
 
 
-def _with_oldest(standing: DataFrame, items: DataFrame) -> DataFrame:
+def _with_oldest(standing: DataFrame, items: Items) -> DataFrame:
     """With `oldest_at_ms`: when the entry with `oldest_offset` was stored."""
     place = ["topic_id", "queue", "oldest_offset"]
     wanted = standing.where("oldest_offset is not null").select(*place).distinct()
     logged = entries(items).select("topic_id", "queue", "offset", "count", "stored_at_ms")
     within = F.col("oldest_offset").between(F.col("offset"), F.col("offset") + F.col("count") - 1)
-    holding = logged.join(F.broadcast(wanted), ["topic_id", "queue"]).where(within)
+    holding = logged.join(wanted, ["topic_id", "queue"]).where(within)
     stored = holding.groupBy(*place).agg(F.min("stored_at_ms").alias("oldest_at_ms"))
-    return standing.join(F.broadcast(stored), place, "left")
+    return standing.join(stored, place, "left")

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 
 WRITE_BYTES, READ_BYTES = 1024, 4096
 """The bytes of one item that one unit writes, or reads."""
@@ -38,16 +39,15 @@ class Prices:
     storage: float = 0.25
 
 
-def cost(items: DataFrame, prices: Prices, pop_size: int) -> DataFrame:
+def cost(items: Items, prices: Prices, pop_size: int) -> DataFrame:
     """`schemas.COST`. `pop_size`: how many messages a pop is taken to bring."""
     named = F.broadcast(topics(items).select("topic_id", "topic"))
-    groups = items.where("kind = 'group'").select(
-        "topic_id", "group.group_id", F.col("group.name").alias("named"), "group.starts"
-    )
+    groups = items["group"].select("topic_id", "group.group_id", F.col("group.name").alias("named"), "group.starts")
     readers = groups.groupBy("topic_id").agg(F.count("*").alias("readers"))
     group_id = F.coalesce("cursor.group_id", "retry_page.group_id", "dead_letter.group_id")
     weighed = (
-        items.withColumn("group_id", group_id)
+        items.every()
+        .withColumn("group_id", group_id)
         .join(F.broadcast(groups), ["topic_id", "group_id"], "left")
         .select("topic_id", "kind", "bytes", *_of_items(pop_size))
         .join(named, "topic_id", "left")

@@ -7,22 +7,20 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 from spark.transforms.traffic import body_bytes
-
-KINDS = ("topic", "group", "dead_letter")
-"""The kinds of item that `dead_messages` reads of an export."""
 
 HOUR_MS = 3_600_000
 
 
-def dead_messages(items: DataFrame, messages: DataFrame) -> DataFrame:
+def dead_messages(items: Items, messages: DataFrame) -> DataFrame:
     """Each dead letter of a group that exists: `schemas.DEAD_MESSAGES`. `messages`: `schemas.MESSAGES`; if the message
     of a letter is missing there, its columns are null."""
-    groups = items.where("kind = 'group'").select("topic_id", "group.group_id", F.col("group.name").alias("group"))
-    letters = items.where("kind = 'dead_letter'").select("topic_id", "dead_letter.*")
+    groups = items["group"].select("topic_id", "group.group_id", F.col("group.name").alias("group"))
+    letters = items["dead_letter"].select("topic_id", "dead_letter.*")
     named = letters.join(F.broadcast(groups), ["topic_id", "group_id"]).join(F.broadcast(topics(items)), "topic_id")
     place = ["topic_id", "queue", "offset"]
-    wanted = F.broadcast(named.select(*place).distinct())
+    wanted = items["dead_letter"].select("topic_id", "dead_letter.queue", "dead_letter.offset")
     said = messages.join(wanted, place, "left_semi").select(
         *place, "message_id", "key", "tag", "stored_at_ms", body_bytes().alias("body_bytes")
     )

@@ -7,9 +7,7 @@ from pyspark.sql import functions as F
 
 from spark import schemas
 from spark.transforms.audit.log import topics
-
-KINDS = ("topic", "delayed", "decision")
-"""The kinds of item that `waiting` reads of an export."""
+from spark.transforms.items import Items
 
 BOUNDS_MS = (0, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000)
 """The upper ends of the histogram's bars. Below the first: early."""
@@ -18,44 +16,43 @@ HOUR_MS = 3_600_000
 _ACCURACY = 10_000
 """The accuracy of a percentile: its rank is right to a ten-thousandth, whatever the number of messages."""
 _TOPIC = ["topic", "topic_id"]
+_DAY = [*_TOPIC, "date"]
 
 
 def with_lateness(messages: DataFrame) -> DataFrame:
     """The delayed messages in the log, with `late_ms`: how long after their due time they entered it; negative: before
     that."""
     waited = messages.where("due_ms is not null")
-    return waited.select(*_TOPIC, (F.col("stored_at_ms") - F.col("due_ms")).alias("late_ms"))
+    return waited.select(*_DAY, (F.col("stored_at_ms") - F.col("due_ms")).alias("late_ms"))
 
 
-def lateness(late: DataFrame, waits: DataFrame) -> DataFrame:
-    """`schemas.LATENESS`, from `with_lateness` and `only_waiting`: a row for each topic with rows in either."""
+def lateness(late: DataFrame) -> DataFrame:
+    """`schemas.LATENESS`, from `with_lateness`: by topic and `date`."""
     p50, p90, p99 = (
         F.percentile_approx("late_ms", rank, _ACCURACY).alias(f"p{int(100 * rank)}_ms") for rank in (0.5, 0.9, 0.99)
     )
     early, latest = F.count_if(F.col("late_ms") < 0).alias("early"), F.max("late_ms").alias("max_ms")
-    delivered = late.groupBy(*_TOPIC).agg(F.count("*").alias("messages"), early, p50, p90, p99, latest)
-    due = waits.groupBy(*_TOPIC).agg(F.count("*").alias("waiting"), F.count_if("is_overdue").alias("overdue"))
-    counts = ("messages", "early", "waiting", "overdue")
-    return delivered.join(due, _TOPIC, "full").na.fill(0, list(counts)).select(*schemas.LATENESS.fieldNames())
+    delivered = late.groupBy(*_DAY).agg(F.count("*").alias("messages"), early, p50, p90, p99, latest)
+    return delivered.select(*schemas.LATENESS.fieldNames(), "date")
 
 
 def histogram(late: DataFrame) -> DataFrame:
-    """`schemas.LATENESS_HISTOGRAM`: bars without messages are left out."""
+    """`schemas.LATENESS_HISTOGRAM`, by topic and `date`: bars without messages are left out."""
     bounds = F.array(*[F.lit(bound).cast("long") for bound in BOUNDS_MS])
     bar = F.size(F.filter(bounds, lambda bound: bound <= F.col("late_ms")))
-    counted = late.groupBy(*_TOPIC, bar.alias("bar")).agg(F.count("*").alias("messages"))
+    counted = late.groupBy(*_DAY, bar.alias("bar")).agg(F.count("*").alias("messages"))
     below = F.get(bounds, F.col("bar")).alias("below_ms")
     from_ms = F.get(bounds, F.col("bar") - 1).alias("from_ms")
-    return counted.select(*_TOPIC, from_ms, below, "messages").select(*schemas.LATENESS_HISTOGRAM.fieldNames())
+    return counted.select("*", from_ms, below).select(*schemas.LATENESS_HISTOGRAM.fieldNames(), "date")
 
 
-def only_waiting(items: DataFrame, now_ms: int) -> DataFrame:
+def only_waiting(items: Items, now_ms: int) -> DataFrame:
     """The messages that wait in an export: `topic`, `topic_id`, `due_ms`, `is_overdue`. Skips cancelled messages, and
     those that a decision has delivered but whose item was not removed yet."""
     place = ["topic_id", "queue", "due_ms", "entry_id"]
-    delayed = items.where("kind = 'delayed' and not coalesce(delayed.cancelled, false)")
+    delayed = items["delayed"].where("not coalesce(delayed.cancelled, false)")
     due = delayed.select("topic_id", "delayed.queue", "delayed.due_ms", F.col("delayed.entry.id").alias("entry_id"))
-    slots = items.where("kind = 'decision'").select(
+    slots = items["decision"].select(
         "topic_id", "decision.queue", F.inline("decision.slots").alias("due_ms", "entry_id")
     )
     waits = due.join(slots, place, "left_anti").join(F.broadcast(topics(items)), "topic_id")

@@ -8,10 +8,8 @@ from pyspark.sql import functions as F
 from spark import schemas
 from spark.transforms.audit.findings import Moment, is_past
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 from spark.transforms.traffic import MINUTE_MS, only_between
-
-KINDS = ("topic", "reply")
-"""The kinds of item that `calls` reads of an export."""
 
 HOUR_MS = 3_600_000
 KEPT_MS = 25 * HOUR_MS
@@ -26,14 +24,13 @@ _PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TOPIC = ["topic", "topic_id"]
 
 
-def calls(messages: DataFrame, items: DataFrame, moment: Moment) -> DataFrame:
+def calls(messages: DataFrame, items: Items, moment: Moment) -> DataFrame:
     """A row for each call whose reply the service still keeps, if there was one: `topic`, `topic_id`, `asked_at_ms`,
     `taken_at_ms`, `replied_at_ms` (null: not known, or it did not happen), `is_timed_out`, `is_late`, `is_orphaned`.
 
     `messages`: rows of `schemas.MESSAGES`, which may be more than the export has. Calls of deleted topics are left
     out."""
-    kept_ms = moment.now_ms - KEPT_MS
-    asked = only_between(messages, kept_ms - TIMEOUT_MS_MAX, None).where("correlation_id is not null")
+    asked = only_between(messages, asked_from_ms(moment), None).where("correlation_id is not null")
     requests = asked.select(
         "topic_id",
         nonce(F.col("correlation_id")).alias("nonce"),
@@ -46,8 +43,13 @@ def calls(messages: DataFrame, items: DataFrame, moment: Moment) -> DataFrame:
             "reply_by_ms": F.coalesce("reply_by_ms", "request_by_ms"),
         }
     )
-    known = both.where(F.col("reply_by_ms") > kept_ms).join(F.broadcast(topics(items)), "topic_id")
+    known = both.where(F.col("reply_by_ms") > moment.now_ms - KEPT_MS).join(F.broadcast(topics(items)), "topic_id")
     return known.select(*_TOPIC, "asked_at_ms", "taken_at_ms", "replied_at_ms", *_outcomes(moment))
+
+
+def asked_from_ms(moment: Moment) -> int:
+    """A request that was asked before then is not counted."""
+    return moment.now_ms - KEPT_MS - TIMEOUT_MS_MAX
 
 
 def nonce(correlation_id: Column) -> Column:
@@ -56,10 +58,10 @@ def nonce(correlation_id: Column) -> Column:
     return F.substring(F.try_to_binary(nine, F.lit("base64")), 2, 8)
 
 
-def _replies(items: DataFrame) -> DataFrame:
+def _replies(items: Items) -> DataFrame:
     """The replies, and the notes of time-outs."""
     is_reply = F.col("reply.entry").isNotNull()
-    return items.where("kind = 'reply'").select(
+    return items["reply"].select(
         "topic_id",
         "reply.nonce",
         "reply.asked_at_ms",

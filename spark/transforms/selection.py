@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 
 from spark.transforms.traffic import only_between
 
+_PLACE = ["topic_id", "queue", "offset"]
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -45,16 +47,19 @@ def in_order(messages: DataFrame) -> DataFrame:
     """Sorted by time of storage, but within a queue by offset, even if clocks disagree. So messages with one key stay
     in order, even if the key moved to another queue when its topic grew."""
     before = Window.partitionBy("topic_id", "queue").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
-    by = F.max("stored_at_ms").over(before)
-    return messages.withColumn("_by", by).orderBy("_by", "topic_id", "queue", "offset").drop("_by")
+    times = messages.select(*_PLACE, "stored_at_ms", F.max("stored_at_ms").over(before).alias("_by"))
+    held_up = times.where("_by > stored_at_ms").select(*_PLACE, "_by")  # few: those that a clock ahead came before
+    timed = messages.join(held_up.hint("shuffle_hash"), _PLACE, "left")
+    by = F.coalesce("_by", "stored_at_ms")
+    return timed.orderBy(by, *_PLACE).select(*messages.columns)
 
 
 def newest_of_keys(messages: DataFrame) -> DataFrame:
     """The last message of each key of each topic: within a queue by offset, even where clocks say otherwise; where a
     key has moved to another queue of a topic that grew, by time. Messages without a key are left out. There are no
     tombstones: a key that was used once has a last message for good."""
-    every = F.struct(*messages.columns)
     keyed = messages.where("key is not null")
-    last = keyed.groupBy("topic_id", "key", "queue").agg(F.max_by(every, "offset").alias("last"))
-    latest = F.struct("last.stored_at_ms", "queue")
-    return last.groupBy("topic_id", "key").agg(F.max_by("last", latest).alias("newest")).select("newest.*")
+    at = F.struct("stored_at_ms", "queue", "offset")
+    last = keyed.groupBy("topic_id", "key", "queue").agg(F.max_by(at, "offset").alias("last"))
+    newest = last.groupBy("topic_id", "key").agg(F.max("last").alias("last"))
+    return keyed.join(newest.select("topic_id", "last.queue", "last.offset"), _PLACE, "left_semi")

@@ -1,4 +1,5 @@
-"""When messages were stored, and how evenly they lie in the queues: from rows of `schemas.MESSAGES`."""
+"""When messages were stored, and how evenly they lie in the queues: from rows of `schemas.MESSAGES`. All by day: rows
+have the `date` of their messages, beside the columns of their schema."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ TARGET_LOAD = 0.5
 APPENDS_PER_SECOND = int(PARTITION_UNITS * TARGET_LOAD / UNITS_PER_APPEND)
 QUEUES_MAX = 128
 
-_TOPIC = ["topic", "topic_id"]
+_DAY = ["topic", "topic_id", "date"]
 
 
 def only_between(messages: DataFrame, from_ms: int | None, to_ms: int | None) -> DataFrame:
@@ -42,8 +43,8 @@ def traffic(messages: DataFrame) -> DataFrame:
     """Messages by topic, queue, minute and tag: `schemas.TRAFFIC`."""
     stored = F.col("stored_at_ms")
     minute = (stored - stored % MINUTE_MS).alias("minute_ms")
-    counted = messages.groupBy(*_TOPIC, "queue", minute, "tag").agg(*_totals())
-    return counted.select(*schemas.TRAFFIC.fieldNames())
+    counted = messages.groupBy(*_DAY, "queue", minute, "tag").agg(*_totals())
+    return counted.select(*schemas.TRAFFIC.fieldNames(), "date")
 
 
 def _totals() -> list[Column]:
@@ -52,12 +53,12 @@ def _totals() -> list[Column]:
 
 def hot_keys(messages: DataFrame, top: int) -> DataFrame:
     """The `top` keys of each topic: `schemas.HOT_KEYS`. Ties are broken by name."""
-    by_topic = messages.groupBy(*_TOPIC).agg(F.count("*").alias("total"))
-    by_key = messages.where("key is not null").groupBy(*_TOPIC, "key").agg(*_totals())
-    order = Window.partitionBy("topic_id").orderBy(F.desc("messages"), "key")
-    ranked = by_key.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= top)
-    shared = ranked.join(F.broadcast(by_topic), _TOPIC).withColumn("share", F.col("messages") / F.col("total"))
-    return shared.select(*schemas.HOT_KEYS.fieldNames())
+    by_key = messages.groupBy(*_DAY, "key").agg(*_totals())
+    day = Window.partitionBy("topic_id", "date")
+    share = (F.col("messages") / F.sum("messages").over(day)).alias("share")
+    rank = F.row_number().over(day.orderBy(F.isnull("key"), F.desc("messages"), "key")).alias("rank")
+    ranked = by_key.select("*", share, rank).where((F.col("rank") <= top) & F.col("key").isNotNull())
+    return ranked.select(*schemas.HOT_KEYS.fieldNames(), "date")
 
 
 def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
@@ -66,11 +67,9 @@ def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
 
     The suggested number of queues is the one that would take the appends of the busiest second of any queue, times
     `queues`, at `APPENDS_PER_SECOND` each. It is never below `queues`."""
-    busiest = _appends(messages).groupBy("topic_id", "queue").agg(F.max("appends").alias("peak"))
-    counts = messages.groupBy(*_TOPIC, "queue").agg(F.count("*").alias("in_queue"))
     summed = (
-        counts.join(busiest, ["topic_id", "queue"])
-        .groupBy(*_TOPIC)
+        _of_queues(messages)
+        .groupBy(*_DAY)
         .agg(
             F.sum("in_queue").alias("messages"),
             F.max("queue").alias("last_queue"),
@@ -89,10 +88,14 @@ def skew(messages: DataFrame, topics: DataFrame) -> DataFrame:
     named = {"queues": queues, "max_over_mean": F.col("most") / mean, "variation": F.sqrt(variance) / mean}
     return summed.select(
         "*", *[value.alias(name) for name, value in named.items()], suggested.alias("suggested_queues")
-    ).select(*schemas.SKEW.fieldNames())
+    ).select(*schemas.SKEW.fieldNames(), "date")
 
 
-def _appends(messages: DataFrame) -> DataFrame:
-    """`appends`: entries that went into a queue within one second. All messages of an entry are of one instant."""
+def _of_queues(messages: DataFrame) -> DataFrame:
+    """`in_queue`: the messages of a queue; `peak`: the entries that went into it in its busiest second. All messages of
+    an entry are of one instant."""
     second = F.floor(F.col("stored_at_ms") / SECOND_MS).alias("second")
-    return messages.groupBy("topic_id", "queue", second).agg(F.countDistinct("entry_id").alias("appends"))
+    counted = F.count("*").alias("held")
+    entries = messages.groupBy(*_DAY, "queue", second, "entry_id").agg(counted)
+    seconds = entries.groupBy(*_DAY, "queue", "second").agg(F.count("*").alias("appends"), F.sum("held").alias("held"))
+    return seconds.groupBy(*_DAY, "queue").agg(F.sum("held").alias("in_queue"), F.max("appends").alias("peak"))

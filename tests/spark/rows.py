@@ -5,9 +5,11 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark import item_schemas
+from spark.transforms.items import Items
 
 Row = dict[str, Any]
 
@@ -138,6 +140,7 @@ def decided(name: str, number: int, *messages: int, at: int = OLD) -> Row:
     return item("decided_transaction", f"T{name}", **about, places=places)
 
 
-def items(spark: SparkSession, *rows: Row) -> DataFrame:
+def items(spark: SparkSession, *rows: Row) -> Items:
     names = item_schemas.ITEMS.fieldNames()
-    return spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], item_schemas.ITEMS)
+    all_ = spark.createDataFrame([{name: row.get(name) for name in names} for row in rows], item_schemas.ITEMS).cache()
+    return Items(lambda kinds: all_.where(F.col("kind").isin(*kinds)))

@@ -365,7 +365,7 @@ RIGHT: dict[str, list[Row]] = {
 @pytest.fixture(scope="module")
 def findings(spark: SparkSession) -> dict[str, Found]:
     rows = [row for rows, _ in WRONG.values() for row in rows] + [row for rows in RIGHT.values() for row in rows]
-    audited = violations(items(spark, *rows).persist(), Moment(NOW))
+    audited = violations(items(spark, *rows), Moment(NOW))
     assert audited.schema.simpleString() == schemas.VIOLATIONS.simpleString()
     by_topic: dict[str, Found] = {}
     for row in audited.collect():

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,8 +13,9 @@ from chalicelib.table.writes import Item, Write
 from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
 from tests.simulation.world import World
-from tests.spark.exports import ID, write_items
+from tests.spark.exports import write_items
 from tests.spark.service import busy_world
+from tests.spark.written import rows_of
 
 SEEDS = range(7000, 7024)
 LONG_AFTER = "2030-01-01T00:00:00Z"
@@ -85,7 +85,7 @@ def test_nothing_is_wrong_in_the_middle_of_any_history_but_what_was_broken(
     items = [item for seed in SEEDS for item in _in_the_middle(seed)] + broken
     folder, tables = write_items(tmp_path / "export", _unique(items)), tmp_path / "tables"
     code = main(JOB, ["--export", str(folder), "--tables", str(tables), "--now", LONG_AFTER])
-    rows = pq.read_table(tables / "violations" / f"export={ID}").to_pylist()
+    rows = rows_of(tables, "violations")
     said = capsys.readouterr().out
     assert {(row["topic"], row["invariant"]) for row in rows if row["severity"] != "cost"} == {
         ("bodies-0", "payload_missing"),

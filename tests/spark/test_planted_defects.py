@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from spark.frame.job import VIOLATED, main
 from spark.jobs.audit import JOB
+from tests.spark.written import rows_of
 from tests.synthetic import Defect, Shape, answers, generate
 
 FOUND = {
@@ -39,14 +39,14 @@ def test_every_planted_defect_is_found_and_nothing_else(
     tables = tmp_path / "tables"
     code = main(JOB, ["--export", str(folder), "--tables", str(tables), "--allow-quarantine"])
     assert (code, capsys.readouterr().err) == (VIOLATED, "")
-    rows = pq.read_table(tables / "violations" / f"export={folder.name}").to_pylist()
+    rows = rows_of(tables, "violations")
     assert {row["topic"] for row in rows} == {"topic-0"}
     assert {row["invariant"] for row in rows} == set(FOUND.values())
     assert {row["severity"] for row in rows} == {"violation", "cost"}
     places = {(row["invariant"], row["offset"]) for row in rows}
     known = {defect["defect"]: defect for defect in answers(folder)["planted"]}
     assert {("hole", known["hole"]["offset"]), ("overlap", known["overlap"]["offset"])} <= places
-    unread = pq.read_table(tables / "quarantine" / f"export={folder.name}").to_pylist()
+    unread = rows_of(tables, "quarantine")
     assert len(unread) >= len(UNREAD)
 
 

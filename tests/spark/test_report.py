@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -18,6 +17,9 @@ from spark import schemas
 from spark.frame.job import main
 from spark.jobs.report import JOB
 from spark.report import charts, formats, sections
+from spark.tables.tables import Tables
+from spark.tables.versions import Change
+from spark.tables.writing import write_part
 
 EXPORT = "01700000000000-abcdef12"
 AT = 1_700_000_000_000
@@ -45,10 +47,16 @@ TABLES: dict[str, tuple[StructType, list[tuple[Any, ...]]]] = {
             for minute, slowest in ((None, 1900), (AT // 60_000 * 60_000, 900), (AT // 60_000 * 60_000 + 60_000, 2100))
         ],
     ),
-    "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 3, 1, 0)]),
+    "delays": (schemas.LATENESS, [("orders", "T", 9, 12, 80, 2500, 4000, 0)]),
+    "delay_waiting": (schemas.WAITING, [("orders", "T", AT, 3, 1, AT)]),
     "dead_letters": (schemas.DEAD_LETTERS, [("orders", "T", "billing", f"no route {EVIL}", AT, 2, 16)]),
 }
 """All but `cost`, whose job has not run."""
+
+
+def arrow(schema: StructType, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
+    made = [dict(zip(schema.fieldNames(), row, strict=False)) for row in rows]
+    return pa.Table.from_pylist(made, to_arrow_schema(schema))
 
 
 class _Reader(HTMLParser):
@@ -68,16 +76,18 @@ class _Reader(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     root = tmp_path_factory.mktemp("tables")
+    change, tables = Change(), Tables(str(root))
     for table, (schema, rows) in TABLES.items():
-        partition = root / table / f"export={EXPORT}"
-        partition.mkdir(parents=True)
-        made = [dict(zip(schema.fieldNames(), row, strict=False)) for row in rows]
-        pq.write_table(pa.Table.from_pylist(made, to_arrow_schema(schema)), partition / "part-0.parquet")
-        (partition / "_SUCCESS").touch()
+        part = "date=2023-11-14" if table in ("traffic", "delays") else f"export={EXPORT}"
+        change.put[table, part] = write_part(tables.root, table, part, arrow(schema, rows))
+    old = "date=2023-11-13"
+    change.put["traffic", old] = write_part(tables.root, "traffic", old, arrow(*TABLES["traffic"]))
+    tables.commit(change)
     out = root / "pages" / "report.html"
-    assert main(JOB, ["--export", f"s3://gone/AWSDynamoDB/{EXPORT}/", "--tables", str(root), "--out", str(out)]) == 0
+    given = ["--tables", str(root), "--out", str(out), "--days", "1"]
+    assert main(JOB, ["--export", f"s3://gone/AWSDynamoDB/{EXPORT}/", *given]) == 0
     return out.read_text()
 
 
@@ -113,7 +123,7 @@ def test_the_report_needs_nothing_from_elsewhere(report: str) -> None:
 
 
 def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "report.html"
     assert main(JOB, ["--export", EXPORT, "--tables", str(tmp_path), "--out", str(out)]) == 1
@@ -121,27 +131,36 @@ def test_a_report_of_an_export_that_no_job_has_seen_is_refused(
     assert not out.exists()
 
 
-def test_early_messages_come_first_and_cost_sums_storage_writes_and_reads(spark: SparkSession) -> None:
-    early = spark.createDataFrame([("orders", "T", 9, -12, 80, 2500, 4000, 3, 1, 2)], schemas.LATENESS)
-    section = sections.delays(early)
+def test_early_messages_come_first_and_days_count_together() -> None:
+    days = arrow(
+        schemas.LATENESS, [("orders", "T", 5, -12, 80, 900, 4000, 1), ("orders", "T", 4, -9, 70, 2500, 3000, 1)]
+    )
+    section = sections.delays(
+        days, arrow(schemas.WAITING, [("orders", "T", AT, 3, 1, AT), ("later", "L", AT, 1, 0, AT)])
+    )
+    assert section.rows[0][1:6] == ("9", "-9\u202fms", "80\u202fms", "2.5\u202fs", "4\u202fs")
+    assert section.rows[1] == ("later", "0", *["\u2013"] * 4, "0", "1", "0")
     assert (section.headline, section.tone, section.rows[0][6:]) == ("2 early", "bad", ("2", "3", "1"))
+
+
+def test_cost_sums_storage_writes_and_reads() -> None:
     kinds = [
         ("orders", "T", None, kind, "up to 1 KB", 1, 5, 0.0, 0.0, 1.5, 2.5, 4.0, "") for kind in ("topic", "group")
     ]
-    costs = sections.cost(spark.createDataFrame(kinds, schemas.COST))
+    costs = sections.cost(arrow(schemas.COST, kinds))
     assert costs.headline == "$8.00 a month"
     assert "writing it has cost at least $3.00 and reading it at least $5.00" in costs.verdict
     assert [row[-3:] for row in costs.rows] == [("$4.00", "$1.50", "$2.50")] * 2
 
 
-def test_replies_that_must_not_be_come_before_time_outs(spark: SparkSession) -> None:
+def test_replies_that_must_not_be_come_before_time_outs() -> None:
     latencies = (*(5, 6, 7, 8), *(20, 30, 40, 50), *(26, 36, 46, 60))
     topics = [("orders", "T", None, 9, 7, 2, 0, 1, 2, *latencies), ("empty", "E", None, 4, 0, 3, 1, 0, 0, *[None] * 12)]
     minutes = [(name, topic_id, 60_000, *rest) for name, topic_id, _, *rest in topics]
-    section = sections.requests(spark.createDataFrame([*topics, *minutes], schemas.REQUESTS))
+    section = sections.requests(arrow(schemas.REQUESTS, [*topics, *minutes]))
     assert (section.headline, section.tone, section.rows[0][-2:]) == ("99 % within 46\u202fms", "bad", ("1", "2"))
     assert section.verdict.startswith("3 replies too late")
-    unanswered = sections.requests(spark.createDataFrame([topics[1], minutes[1]], schemas.REQUESTS))
+    unanswered = sections.requests(arrow(schemas.REQUESTS, [topics[1], minutes[1]]))
     assert (unanswered.headline, unanswered.tone, unanswered.chart) == ("0 replies", "odd", "")
     assert unanswered.verdict == "Timed out: 3 calls."
 

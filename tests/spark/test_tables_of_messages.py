@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,11 +12,12 @@ from pyspark.testing import assertDataFrameEqual
 from spark import schemas
 from spark.transforms.dead_letters import dead_letters, dead_messages
 from spark.transforms.delays import histogram, lateness, only_waiting, waiting, with_lateness
-from spark.transforms.selection import newest_of_keys
+from spark.transforms.selection import in_order, newest_of_keys
 from spark.transforms.traffic import APPENDS_PER_SECOND, hot_keys, only_between, skew, traffic
-from tests.spark.rows import HOUR, NOW, OLD, Row, decision, delayed, entry, group, items, letter, topic
+from tests.spark.rows import DAY, HOUR, NOW, OLD, Row, decision, delayed, entry, group, items, letter, topic
 
 MINUTE = 60_000
+TODAY = datetime.fromtimestamp(NOW / 1000, UTC).date()
 
 
 def message(offset: int, at: int = OLD, queue: int = 0, body: bytes = b"body", **fields: Any) -> Row:
@@ -55,20 +56,21 @@ def test_traffic_is_counted_by_minute_and_tag_and_keys_by_their_share(spark: Spa
         message(2, NOW + MINUTE, key="b"),
         message(0, NOW, queue=1, key="c", tag="x"),
         message(1, NOW + 3 * HOUR, queue=1),
+        message(2, NOW + DAY, queue=1, key="z"),
     ).cache()
     start = NOW - NOW % MINUTE
     assert start == NOW
-    assert [f.name for f in traffic(rows).schema] == schemas.TRAFFIC.fieldNames()
     before = only_between(rows, NOW, NOW + 3 * HOUR)
     same(
         traffic(before),
         [
-            ("t", "Tt", 0, NOW, "x", 2, 5),
-            ("t", "Tt", 0, NOW + MINUTE, None, 1, 4),
-            ("t", "Tt", 1, NOW, "x", 1, 4),
+            ("t", "Tt", 0, NOW, "x", 2, 5, TODAY),
+            ("t", "Tt", 0, NOW + MINUTE, None, 1, 4, TODAY),
+            ("t", "Tt", 1, NOW, "x", 1, 4, TODAY),
         ],
     )
-    same(hot_keys(rows, 2), [("t", "Tt", 1, "a", 2, 5, 0.4), ("t", "Tt", 2, "b", 1, 4, 0.2)])
+    hottest = [("t", "Tt", 1, "a", 2, 5, 0.4, TODAY), ("t", "Tt", 2, "b", 1, 4, 0.2, TODAY)]
+    same(hot_keys(rows, 2), [*hottest, ("t", "Tt", 1, "z", 1, 4, 1.0, TODAY + timedelta(1))])
 
 
 def test_the_last_of_a_key_is_the_last_of_its_queue_whatever_clocks_say(spark: SparkSession) -> None:
@@ -83,6 +85,8 @@ def test_the_last_of_a_key_is_the_last_of_its_queue_whatever_clocks_say(spark: S
     )
     newest = {(row["key"], row["queue"], row["offset"]) for row in newest_of_keys(rows).collect()}
     assert newest == {("a", 0, 6), ("b", 1, 1)}
+    sorted_ = [(row["queue"], row["offset"]) for row in in_order(rows).collect()]
+    assert sorted_ == [(1, 0), (1, 1), (0, 5), (0, 6), (0, 7), (0, 8)]
 
 
 def test_skew_covers_all_queues_and_the_busiest_second_sizes_them(spark: SparkSession) -> None:
@@ -99,6 +103,7 @@ def test_skew_covers_all_queues_and_the_busiest_second_sizes_them(spark: SparkSe
         "variation": pytest.approx(1.7229, abs=1e-4),
         "peak_appends": APPENDS_PER_SECOND + 1,
         "suggested_queues": 5,
+        "date": TODAY,
     }
 
 
@@ -124,11 +129,9 @@ def test_lateness_counts_from_the_due_time_and_decided_ones_do_not_wait(spark: S
         ),
         NOW,
     )
-    same(
-        lateness(late, waits),
-        [("t", "Tt", 3, 5, 5000, 5000, 5000, 2, 1, 1), ("u", "Tu", 0, None, None, None, None, 1, 0, 0)],
-    )
-    same(histogram(late), [("t", "Tt", None, 0, 1), ("t", "Tt", 0, 10, 1), ("t", "Tt", 1000, 10_000, 1)])
+    same(lateness(late), [("t", "Tt", 3, 5, 5000, 5000, 5000, 1, TODAY)])
+    bars = [("t", "Tt", *bar, TODAY) for bar in ((None, 0, 1), (0, 10, 1), (1000, 10_000, 1))]
+    same(histogram(late), bars)
     same(waiting(waits), [("t", "Tt", NOW, 2, 1, NOW), ("u", "Tu", NOW + HOUR, 1, 0, NOW + HOUR)])
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -15,6 +14,7 @@ from spark.exporting.__main__ import main as export
 from spark.frame.job import main
 from spark.jobs import pipeline
 from tests.local.serving import running
+from tests.spark.written import rows_of
 from tests.support.emulators import ROOT
 
 
@@ -34,7 +34,7 @@ def test_from_the_first_message_to_the_report(
     assert [line.partition(":")[0] for line in said.out.splitlines()] == [*pipeline.NAMES, "pipeline"]
     assert "messages: 21 messages, 0 already there" in said.out
     assert "audit: 0 violations" in said.out
-    backlog = pq.read_table(tables / "backlog" / f"export={Path(folder).name}").to_pylist()
+    backlog = rows_of(tables, "backlog")
     counts = {name: sum(row[name] for row in backlog) for name in ("ready", "in_flight", "retrying", "dead")}
     assert counts == {"ready": 15, "in_flight": 0, "retrying": 1, "dead": 1}
     page = out.read_text()

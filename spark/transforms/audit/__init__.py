@@ -26,14 +26,9 @@ from spark.transforms.audit.owed_messages import of_letters, of_offsets, of_page
 from spark.transforms.audit.replies import of_replies
 from spark.transforms.audit.segment_pointers import of_pointers
 from spark.transforms.audit.transactions import of_transactions
+from spark.transforms.items import Items
 
-__all__ = ["COST", "DOUBT", "KINDS", "VIOLATION", "Moment", "violations", "worst_first"]
-
-_WHOLE = ("topic", "group", "cursor", "retry_page", "index", "dead_letter", "decided_transaction")
-_ENTRIES = ("delayed", "decision", "dedup", "transaction", "reply")
-"""Kinds of item that hold one entry."""
-KINDS = (*_WHOLE, *_ENTRIES, "segment", "payload")
-"""Kinds of item that the audit looks at."""
+__all__ = ["COST", "DOUBT", "VIOLATION", "Moment", "violations"]
 
 _CHECKS = (
     of_logs,
@@ -52,7 +47,7 @@ _CHECKS = (
 )
 
 
-def violations(items: DataFrame, moment: Moment, unreadable: DataFrame | None = None) -> DataFrame:
+def violations(items: Items, moment: Moment, unreadable: DataFrame | None = None) -> DataFrame:
     """The violations in an export, for topics that exist: rows of `schemas.VIOLATIONS`. `unreadable`:
     `schemas.UNREADABLE`."""
     checked = [check(items, moment) for check in _CHECKS]
@@ -66,8 +61,3 @@ def of_unreadable(unreadable: DataFrame) -> DataFrame:
     """`unreadable`: the messages of each entry can be unpacked, and are as many as the entry states."""
     said = F.format_string("entry %s: %s", "entry_id", "reason")
     return findings(unreadable, finding("unreadable", F.lit(True), F.col("offset"), said))
-
-
-def worst_first(rows: DataFrame) -> DataFrame:
-    rank = F.array_position(F.array(F.lit(VIOLATION), F.lit(DOUBT), F.lit(COST)), F.col("severity"))
-    return rows.orderBy(rank, "topic", "queue", "offset", "invariant", "detail")

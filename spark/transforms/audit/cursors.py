@@ -7,22 +7,23 @@ from pyspark.sql import functions as F
 
 from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
 from spark.transforms.audit.log import ends, topics
+from spark.transforms.items import Items
 
 ACKED, MOVED = "61", "6D"
 """The letters that a mark begins with, `a` and `m`, in hex. After it comes a bit mask, its first byte the lowest."""
 
 
-def cursors(items: DataFrame) -> DataFrame:
+def cursors(items: Items) -> DataFrame:
     """The cursors of existing groups, with `mode` and `created_at_ms` of the group; `pk` and `sk` identify a cursor.
     Cursors of deleted groups are left out."""
-    groups = items.where("kind = 'group'").select(
+    groups = items["group"].select(
         "topic_id",
         F.col("group.name").alias("group"),
         F.col("group.group_id").alias("group_id"),
         F.col("group.mode").alias("mode"),
         F.col("group.created_at_ms").alias("created_at_ms"),
     )
-    standing = items.where("kind = 'cursor'").select("topic_id", "pk", "sk", "cursor.*")
+    standing = items["cursor"].select("topic_id", "pk", "sk", "cursor.*")
     return standing.join(F.broadcast(groups), ["topic_id", "group", "group_id"])
 
 
@@ -50,7 +51,7 @@ def _is_garbled(lease: Column) -> Column:
     return F.exists(lease["marks"], wrong)
 
 
-def of_cursors(items: DataFrame, moment: Moment) -> DataFrame:
+def of_cursors(items: Items, moment: Moment) -> DataFrame:
     """`next_beyond_end`: no cursor is beyond the end of its log. `lease_beyond_next`: no lease has messages that were
     not taken. `lease_marks`: a mark names messages of its own lease. `cursor_hint`: reading begins at or before `next`.
     `cursor_mode`: cursors belong to consumers in broadcast groups, and only there."""
@@ -100,9 +101,9 @@ def _stood_since() -> Column:
     return F.when(claimed, by).when(F.col("at_ms").isNull(), F.col("created_at_ms"))
 
 
-def of_groups(items: DataFrame, moment: Moment) -> DataFrame:
+def of_groups(items: Items, moment: Moment) -> DataFrame:
     """`start_beyond_end`: no group begins beyond the end of a log."""
-    groups = items.where("kind = 'group'").select(
+    groups = items["group"].select(
         "topic_id", "group.name", "group.created_at_ms", F.posexplode("group.starts").alias("queue", "start")
     )
     known = groups.join(F.broadcast(ends(items)), ["topic_id", "queue"], "left")
@@ -112,7 +113,7 @@ def of_groups(items: DataFrame, moment: Moment) -> DataFrame:
     return findings(known, finding("start_beyond_end", start > log_end, start, said, severity))
 
 
-def of_left_queues(items: DataFrame, moment: Moment) -> DataFrame:
+def of_left_queues(items: Items, moment: Moment) -> DataFrame:
     """`left_unsettled`: a queue leaves its topic when every group has taken its messages, or they have expired. (What a
     redrive brings back later, the topic reads again.)"""
     settings = topics(items).select("topic_id", "readers", "retention_ms", "past_retentions")

@@ -7,14 +7,15 @@ from pyspark.sql import functions as F
 
 from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 
 
-def decisions(items: DataFrame) -> DataFrame:
+def decisions(items: Items) -> DataFrame:
     """Each decision: `topic_id`, `queue`, `number`, `at_ms`, `slots`, `delivers`, `entry_id` of the entry that it
     delivers; and from its neighbours `prior_number`, `prior_at_ms`, `next_at_ms` (null: it is the newest, and perhaps
     not carried out yet)."""
     order = Window.partitionBy("topic_id", "queue").orderBy("number")
-    made = items.where("kind = 'decision'").select(
+    made = items["decision"].select(
         "topic_id",
         "decision.queue",
         "decision.number",
@@ -31,7 +32,7 @@ def decisions(items: DataFrame) -> DataFrame:
     )
 
 
-def of_decisions(items: DataFrame, moment: Moment) -> DataFrame:
+def of_decisions(items: Items, moment: Moment) -> DataFrame:
     """`decision_hole`: no number is missing, as long as none can have expired. `decision_time`: times never
     decrease."""
     chain = decisions(items).join(F.broadcast(topics(items)), "topic_id")
@@ -47,7 +48,7 @@ def of_decisions(items: DataFrame, moment: Moment) -> DataFrame:
     )
 
 
-def of_waiting(items: DataFrame, moment: Moment) -> DataFrame:
+def of_waiting(items: Items, moment: Moment) -> DataFrame:
     """`decided_twice`: no message is in two decisions. Once the next decision is made: `still_waiting`: a message that
     a decision delivers has no item any longer; `not_cancelled`: the item of a message that it cancels is marked."""
     next_at_ms, is_marked, delivers = F.col("next_at_ms"), F.col("is_marked"), F.col("delivers")
@@ -64,7 +65,7 @@ def of_waiting(items: DataFrame, moment: Moment) -> DataFrame:
     )
 
 
-def _side_by_side(items: DataFrame) -> DataFrame:
+def _side_by_side(items: Items) -> DataFrame:
     """A row for each message that waits or waited: the decisions that name it, and whether its item is marked as
     cancelled (null: it has no item)."""
     slots = (
@@ -72,7 +73,7 @@ def _side_by_side(items: DataFrame) -> DataFrame:
         .select("topic_id", "queue", "number", "delivers", "next_at_ms", F.explode("slots").alias("slot"))
         .select("topic_id", "queue", "slot.due_ms", "slot.entry_id", "number", "delivers", "next_at_ms")
     )
-    waiting = items.where("kind = 'delayed'").select(
+    waiting = items["delayed"].select(
         "topic_id",
         "delayed.queue",
         "delayed.due_ms",

@@ -8,9 +8,10 @@ from pyspark.sql import functions as F
 from spark.transforms.audit.decisions import decisions
 from spark.transforms.audit.findings import COST, Moment, finding, findings, proved
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 
 
-def of_entries(items: DataFrame, moment: Moment) -> DataFrame:
+def of_entries(items: Items, moment: Moment) -> DataFrame:
     """`entry_twice`: no entry is in a topic's logs twice. `undelivered`: an entry that a decision delivers is in the
     log once the next decision is made. `payload_missing`, and the same of what waits, of transactions and replies: all
     pieces of an entry's payload exist. `orphan_payload`: each payload has an item that points to it."""
@@ -69,7 +70,7 @@ def _is_partial(wanted: str) -> Column:
     return F.when(F.col(wanted) > 0, F.size(_absent(wanted)) > 0).otherwise(F.lit(False))
 
 
-def _side_by_side(items: DataFrame) -> DataFrame:
+def _side_by_side(items: Items) -> DataFrame:
     """A row for each entry id: its place in the log, the pieces of its payload, and the other items that name it."""
     rows = _logged(items)
     for others in (_payloads, _waiting, _deciding, _deduplicating, _undecided, _replying):
@@ -110,8 +111,8 @@ def _wanted(entry: Column) -> Column:
     return F.when(entry["data"].isNull(), entry["pieces"])
 
 
-def _logged(items: DataFrame) -> DataFrame:
-    listed = items.where("kind = 'segment'").select(
+def _logged(items: Items) -> DataFrame:
+    listed = items["segment"].select(
         "topic_id", "ttl", "segment.queue", "segment.base", F.explode("segment.entries").alias("entry")
     )
     return listed.select(
@@ -126,8 +127,8 @@ def _logged(items: DataFrame) -> DataFrame:
     )
 
 
-def _payloads(items: DataFrame) -> DataFrame:
-    held = items.where("kind = 'payload'")
+def _payloads(items: Items) -> DataFrame:
+    held = items["payload"]
     return held.select(
         "topic_id",
         "payload.entry_id",
@@ -137,9 +138,9 @@ def _payloads(items: DataFrame) -> DataFrame:
     )
 
 
-def _waiting(items: DataFrame) -> DataFrame:
+def _waiting(items: Items) -> DataFrame:
     is_wanted = ~F.coalesce(F.col("delayed.cancelled"), F.lit(False))
-    return items.where("kind = 'delayed'").select(
+    return items["delayed"].select(
         "topic_id",
         F.col("delayed.entry.id").alias("entry_id"),
         F.lit("delayed").alias("role"),
@@ -150,7 +151,7 @@ def _waiting(items: DataFrame) -> DataFrame:
     )
 
 
-def _deciding(items: DataFrame) -> DataFrame:
+def _deciding(items: Items) -> DataFrame:
     return (
         decisions(items)
         .where("delivers")
@@ -166,14 +167,14 @@ def _deciding(items: DataFrame) -> DataFrame:
     )
 
 
-def _deduplicating(items: DataFrame) -> DataFrame:
-    return items.where("kind = 'dedup'").select(
+def _deduplicating(items: Items) -> DataFrame:
+    return items["dedup"].select(
         "topic_id", F.col("dedup.entry.id").alias("entry_id"), F.lit("dedup").alias("role"), "dedup.queue"
     )
 
 
-def _undecided(items: DataFrame) -> DataFrame:
-    return items.where("kind = 'transaction'").select(
+def _undecided(items: Items) -> DataFrame:
+    return items["transaction"].select(
         "topic_id",
         F.col("transaction.entry.id").alias("entry_id"),
         F.lit("transaction").alias("role"),
@@ -183,12 +184,16 @@ def _undecided(items: DataFrame) -> DataFrame:
     )
 
 
-def _replying(items: DataFrame) -> DataFrame:
-    return items.where("kind = 'reply' and reply.entry is not null").select(
-        "topic_id",
-        F.col("reply.entry.id").alias("entry_id"),
-        F.lit("reply").alias("role"),
-        F.col("reply.at_ms").alias("replied_at_ms"),
-        F.col("ttl").alias("reply_ttl"),
-        _wanted(F.col("reply.entry")).alias("reply_wanted"),
+def _replying(items: Items) -> DataFrame:
+    return (
+        items["reply"]
+        .where("reply.entry is not null")
+        .select(
+            "topic_id",
+            F.col("reply.entry.id").alias("entry_id"),
+            F.lit("reply").alias("role"),
+            F.col("reply.at_ms").alias("replied_at_ms"),
+            F.col("ttl").alias("reply_ttl"),
+            _wanted(F.col("reply.entry")).alias("reply_wanted"),
+        )
     )

@@ -6,16 +6,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
+from spark.transforms.items import Items
 
 SEGMENT_FULL_BYTES = 700
 SEGMENT_ENTRIES_MAX = 32
 """A segment with this many entries is full: the next message begins a new one. See docs/table.md."""
 
 
-def topics(items: DataFrame) -> DataFrame:
+def topics(items: Items) -> DataFrame:
     """Of each topic `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
     `created_at_ms`, `version`."""
-    return items.where("kind = 'topic'").select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
+    return items["topic"].select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
 
 def _of_topic() -> list[str]:
@@ -23,11 +24,11 @@ def _of_topic() -> list[str]:
     return [f"topic.{name}" for name in names]
 
 
-def segments(items: DataFrame) -> DataFrame:
+def segments(items: Items) -> DataFrame:
     """Each segment: `topic_id`, `queue`, `base`, `end`, `ttl`; `messages` of its entries; `first_at_ms`, `last_at_ms`:
     when they were stored; `is_full`; `is_closed`."""
     entries = F.col("segment.entries")
-    return items.where("kind = 'segment'").select(
+    return items["segment"].select(
         "topic_id",
         "segment.queue",
         "segment.base",
@@ -41,19 +42,17 @@ def segments(items: DataFrame) -> DataFrame:
     )
 
 
-def entries(items: DataFrame) -> DataFrame:
+def entries(items: Items) -> DataFrame:
     """Each entry of each segment: `topic_id`, `queue`, and the fields of `item_schemas.SEGMENT_ENTRY`."""
-    segments = items.where("kind = 'segment'")
+    segments = items["segment"]
     return segments.select("topic_id", "segment.queue", F.inline("segment.entries"))
 
 
-def ends(items: DataFrame) -> DataFrame:
+def ends(items: Items) -> DataFrame:
     """Each queue that has a log: `topic_id`, `queue`, `first` and `end` of its segments, `last_at_ms`, when its last
     message was stored, `is_dense`: they have no gap and no overlap, as far as the sum of their sizes tells."""
     last_at_ms = F.array_max("segment.entries.stored_at_ms").alias("last_at_ms")
-    held = items.where("kind = 'segment'").select(
-        "topic_id", "segment.queue", "segment.base", "segment.end", last_at_ms
-    )
+    held = items["segment"].select("topic_id", "segment.queue", "segment.base", "segment.end", last_at_ms)
     return (
         held.groupBy("topic_id", "queue")
         .agg(
@@ -73,7 +72,7 @@ def ends(items: DataFrame) -> DataFrame:
     )
 
 
-def of_logs(items: DataFrame, moment: Moment) -> DataFrame:
+def of_logs(items: Items, moment: Moment) -> DataFrame:
     """`segment_end`: a segment ends where its entries do. `overlap`, `hole`: the next segment begins there. `head`: the
     first segment begins at 0, unless messages before it may have expired. `queue`: the topic has, or had, this queue.
     `closed`: a closed log does not go on. `left_open`: the log of a queue that has left is closed."""

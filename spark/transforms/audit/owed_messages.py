@@ -7,13 +7,14 @@ from pyspark.sql import functions as F
 
 from spark.transforms.audit.cursors import cursors, named, owed
 from spark.transforms.audit.findings import Moment, finding, findings, proved
+from spark.transforms.items import Items
 
 _PLACE = ["topic_id", "group_id", "queue", "consumer"]
 """The columns that identify a cursor, as dead letters spell them."""
 _ABOUT = [*_PLACE, "group", "epoch", "next", "at_ms", "dead"]
 
 
-def of_offsets(items: DataFrame, moment: Moment) -> DataFrame:
+def of_offsets(items: Items, moment: Moment) -> DataFrame:
     """`owed_twice`: no message is owed by two leases or pages. `dead_and_owed`: no dead message is owed by one."""
     standing = cursors(items)
     rows = _leased(standing, moment).unionByName(_paged(items, standing), allowMissingColumns=True)
@@ -43,7 +44,7 @@ def _leased(standing: DataFrame, moment: Moment) -> DataFrame:
     return leases.select(*_ABOUT, offsets, F.col("lease.token").alias("owner"), is_redriven.alias("is_redriven"))
 
 
-def _paged(items: DataFrame, standing: DataFrame) -> DataFrame:
+def _paged(items: Items, standing: DataFrame) -> DataFrame:
     """The offsets in the retry pages that a cursor notes."""
     retries = _pages(items, standing).select(*_ABOUT, "page_id", F.explode("retries").alias("retry"))
     covered = F.sequence(F.col("retry.start"), F.col("retry.start") + F.col("retry.count") - 1)
@@ -51,9 +52,9 @@ def _paged(items: DataFrame, standing: DataFrame) -> DataFrame:
     return retries.select(*_ABOUT, F.explode(covered).alias("offset"), owner)
 
 
-def _letters(items: DataFrame) -> DataFrame:
+def _letters(items: Items) -> DataFrame:
     """The dead letters of the groups that exist."""
-    letters = items.where("kind = 'dead_letter'").select(
+    letters = items["dead_letter"].select(
         "topic_id",
         F.col("ttl").alias("letter_ttl"),
         "dead_letter.group_id",
@@ -63,17 +64,17 @@ def _letters(items: DataFrame) -> DataFrame:
         F.col("dead_letter.epoch").alias("letter_epoch"),
         "dead_letter.dead_at_ms",
     )
-    groups = items.where("kind = 'group'").select("topic_id", "group.group_id", F.col("group.name").alias("group_name"))
+    groups = items["group"].select("topic_id", "group.group_id", F.col("group.name").alias("group_name"))
     return letters.join(F.broadcast(groups), ["topic_id", "group_id"])
 
 
-def _dead(items: DataFrame, standing: DataFrame) -> DataFrame:
+def _dead(items: Items, standing: DataFrame) -> DataFrame:
     """The offsets that died in the current epoch of their cursor: after a reset, a group gets dead messages again."""
     both = _letters(items).join(standing.select(*_ABOUT), _PLACE)
     return both.where("letter_epoch = epoch").select(*_ABOUT, "offset", "dead_at_ms")
 
 
-def of_letters(items: DataFrame, moment: Moment) -> DataFrame:
+def of_letters(items: Items, moment: Moment) -> DataFrame:
     """`letters`: a cursor's count of dead letters is right. `letter_beyond_next`: each dead message had been taken."""
     epoch, next_, dead = F.col("epoch"), F.col("next"), F.coalesce(F.col("dead"), F.lit(0))
     both = _letters(items).join(cursors(items).select(*_ABOUT), _PLACE, "full")
@@ -102,16 +103,16 @@ def of_letters(items: DataFrame, moment: Moment) -> DataFrame:
     )
 
 
-def _pages(items: DataFrame, standing: DataFrame) -> DataFrame:
+def _pages(items: Items, standing: DataFrame) -> DataFrame:
     """The retry pages that cursors note, with the `retries` in them; null: there is no such page."""
     noted = standing.select(*_ABOUT, F.explode("pages").alias("noted")).select("*", "noted.page_id")
-    held = items.where("kind = 'retry_page'").select(
+    held = items["retry_page"].select(
         "topic_id", "retry_page.group_id", "retry_page.queue", "retry_page.page_id", "retry_page.retries"
     )
     return noted.join(held, ["topic_id", "group_id", "queue", "page_id"], "left")
 
 
-def of_pages(items: DataFrame, moment: Moment) -> DataFrame:
+def of_pages(items: Items, moment: Moment) -> DataFrame:
     """`page`, `page_missing`: each retry page that a cursor notes exists, and is as noted. A page never changes; it is
     removed when its first retry is due, or by a reset."""
     retries, noted = F.col("retries"), F.col("noted")

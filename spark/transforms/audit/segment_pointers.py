@@ -7,12 +7,13 @@ from pyspark.sql import functions as F
 
 from spark.transforms.audit.findings import Moment, finding, findings, proved
 from spark.transforms.audit.log import ends
+from spark.transforms.items import Items
 
 
-def of_pointers(items: DataFrame, moment: Moment) -> DataFrame:
+def of_pointers(items: Items, moment: Moment) -> DataFrame:
     """`pointer`: each points to a segment, to the end of the log (where the next one begins), or to a segment that may
     have been removed."""
-    bases = items.where("kind = 'segment'").select("topic_id", "segment.queue", "segment.base", F.lit(1).alias("held"))
+    bases = items["segment"].select("topic_id", "segment.queue", "segment.base", F.lit(1).alias("held"))
     dangling = (
         _pointers(items)
         .unionByName(bases, allowMissingColumns=True)
@@ -28,18 +29,22 @@ def of_pointers(items: DataFrame, moment: Moment) -> DataFrame:
     return findings(dangling, finding("pointer", (base > log_end) | is_inside, base, detail, severity))
 
 
-def _pointers(items: DataFrame) -> DataFrame:
-    index = items.where("kind = 'index'").select(
+def _pointers(items: Items) -> DataFrame:
+    index = items["index"].select(
         "topic_id",
         "index.queue",
         "index.base",
         F.lit("the index of keys").alias("by"),
         F.col("index.stored_at_ms").alias("at_ms"),
     )
-    dedup = items.where("kind = 'dedup' AND dedup.due_ms = 0").select(
-        "topic_id", "dedup.queue", "dedup.base", F.lit("a dedup record").alias("by"), "dedup.at_ms"
+    dedup = (
+        items["dedup"]
+        .where("dedup.due_ms = 0")
+        .select("topic_id", "dedup.queue", "dedup.base", F.lit("a dedup record").alias("by"), "dedup.at_ms")
     )
-    decided = items.where("kind = 'decision' AND decision.entry IS NOT NULL").select(
-        "topic_id", "decision.queue", "decision.base", F.lit("a decision").alias("by"), "decision.at_ms"
+    decided = (
+        items["decision"]
+        .where("decision.entry IS NOT NULL")
+        .select("topic_id", "decision.queue", "decision.base", F.lit("a decision").alias("by"), "decision.at_ms")
     )
     return index.unionByName(dedup).unionByName(decided)

@@ -8,33 +8,34 @@ from pyspark.sql import functions as F
 from spark.transforms.audit.decisions import decisions
 from spark.transforms.audit.findings import Moment, finding, findings, is_past, proved
 from spark.transforms.audit.log import topics
+from spark.transforms.items import Items
 
 
-def of_transactions(items: DataFrame, moment: Moment) -> DataFrame:
+def of_transactions(items: Items, moment: Moment) -> DataFrame:
     """`half_and_decided`: what is decided is not undecided any more. `commit_lost`: each message of a commit waits, or
     a decision about delayed messages names it, which is checked like any other."""
     return _of_halves(items, moment).unionByName(_of_commits(items, moment))
 
 
-def _of_halves(items: DataFrame, moment: Moment) -> DataFrame:
+def _of_halves(items: Items, moment: Moment) -> DataFrame:
     """One write removes the item of a transaction and records what was decided."""
-    halves = items.where("kind = 'transaction'").select("topic_id", F.col("transaction.entry.id").alias("entry_id"))
-    decided = items.where("kind = 'decided_transaction'").select("topic_id", "decided_transaction.*")
+    halves = items["transaction"].select("topic_id", F.col("transaction.entry.id").alias("entry_id"))
+    decided = items["decided_transaction"].select("topic_id", "decided_transaction.*")
     both = halves.join(decided, ["topic_id", "entry_id"]).withColumn("queue", F.lit(None))
     said = F.format_string("transaction %s was %s at %d, and waits for it", _id(), F.col("state"), F.col("at_ms"))
     severity = proved(moment.has_seen(F.col("at_ms")))
     return findings(both, finding("half_and_decided", F.lit(True), None, said, severity))
 
 
-def _of_commits(items: DataFrame, moment: Moment) -> DataFrame:
+def _of_commits(items: Items, moment: Moment) -> DataFrame:
     place = ["topic_id", "queue", "due_ms", "message"]
-    committed = items.where("kind = 'decided_transaction'").select(
+    committed = items["decided_transaction"].select(
         "topic_id",
         "decided_transaction.entry_id",
         F.col("decided_transaction.at_ms").alias("due_ms"),
         F.inline("decided_transaction.places").alias("queue", "message"),
     )
-    waiting = items.where("kind = 'delayed'").select(
+    waiting = items["delayed"].select(
         "topic_id", "delayed.queue", "delayed.due_ms", F.col("delayed.entry.id").alias("message")
     )
     named = decisions(items).select("topic_id", "queue", F.inline("slots").alias("due_ms", "message"))
