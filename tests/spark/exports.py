@@ -1,4 +1,5 @@
-"""Writes exports for tests, in the layout that AWS documents: a few lines, so that tests can break each of them."""
+"""Writes exports for tests, in the layout that AWS documents: a few lines, so that tests can break each of them. Reads
+them, too."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+
+from spark.reading.data_file import FileReader
+from spark.reading.manifest import read_export
 
 ID = "01767225600000-0a1b2c3d"
 AT = "2026-01-01T00:00:00.000Z"
@@ -85,3 +89,13 @@ def write_manifest(folder: Path, name: str, content: bytes) -> None:
 
 def md5(path: Path) -> str:
     return base64.b64encode(hashlib.md5(path.read_bytes(), usedforsecurity=False).digest()).decode()
+
+
+def read(folder: Path) -> tuple[list[dict[str, Any]], list[tuple[str, int, str, str]]]:
+    """The items of an export in the order of their keys, and what cannot be read: file, line, reason and text."""
+    export, rows, troubles = read_export(str(folder)), list[dict[str, Any]](), list[tuple[str, int, str, str]]()
+    for file in export.files:
+        reader = FileReader(file, export.is_incremental)
+        rows += (row for batch in reader for row in batch.to_pylist())
+        troubles += ((file.name, *trouble) for trouble in reader.troubles)
+    return sorted(rows, key=lambda row: (row["pk"], row["sk"])), sorted(troubles)

@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from spark import item_schemas
 from spark.frame.job import main
 from spark.jobs.messages import JOB
-from spark.reading import dynamodb_export
-from tests.spark.exports import ID, write_items
+from tests.spark.exports import ID, read, write_items
 from tests.spark.items import entry, segment, topic
 from tests.spark.service import World, busy_world
 from tests.support.data_dictionary import ITEMS
@@ -37,9 +36,9 @@ def test_what_the_service_has_written_is_read_whole(
         path = tmp_path / "blobs" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(body)
-    kinds = dynamodb_export.items(spark, str(folder)).groupBy("kind").count().collect()
-    assert {row["kind"] for row in kinds} == set(item_schemas.KINDS)
-    assert sum(row["count"] for row in kinds) == len(world.items)
+    rows, troubles = read(folder)
+    assert {row["kind"] for row in rows} == set(item_schemas.KINDS)
+    assert (len(rows), troubles) == (len(world.items), [])
     tables = str(tmp_path / "tables")
     code = main(JOB, ["--export", str(folder), "--tables", tables, "--blobs", str(tmp_path / "blobs")])
     said = capsys.readouterr()
