@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
-    DateType,
     IntegerType,
     LongType,
     StringType,
@@ -158,18 +157,6 @@ ITEMS = StructType(
         *(StructField(kind, struct) for kind, struct in KINDS.items() if struct),
     ]
 )
-
-UNREADABLE, SPAN = "unreadable", "span"
-LANDED = StructType(
-    [
-        *ITEMS.fields,
-        StructField("trouble", struct(reason=_STRING, raw=_STRING)),
-        StructField("days", struct(first=DateType(), last=DateType())),
-    ]
-)
-"""An export as jobs read it: items without the messages in their entries (`data` is empty where it was not null), and
-two more kinds of row. `unreadable`: what could not be read, its `file`, `line` and `trouble`. `span`: one a file, the
-`days` from the first to the last on which entries of its segments were stored, null without entries."""
 
 PACKED = struct(
     topic_id=_STRING,

@@ -275,12 +275,9 @@ def test_the_pipeline_and_the_service_share_no_code() -> None:
     "module", [each for each in PIPELINE if each.is_in("spark.transforms")], ids=lambda it: it.name
 )
 def test_transforms_open_no_session_and_no_files(module: Module) -> None:
-    """Only the messages themselves lie packed in their items: one module unpacks them, the others get columns."""
-    forbidden = ["spark.frame", "spark.reading", "spark.exporting", "spark.jobs"]
-    if module.name != "spark.transforms.messages":
-        forbidden.append("spark.unpacking")
+    forbidden = ("spark.frame", "spark.reading", "spark.unpacking", "spark.exporting", "spark.jobs")
     for name in module.imports:
-        assert not name.startswith(tuple(forbidden)), name
+        assert not name.startswith(forbidden), name
 
 
 def _packages(module: Module) -> set[str]:

@@ -22,14 +22,9 @@ _OF_ITEM = ("topic_id", "file", "line")
 _OF_ENTRY = ("offset", "count", "stored_at_ms", "codec", "pieces", "data")
 
 
-def packed(items: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Input: the columns `topic_id`, `file`, `line`, `segment` and `payload` of `item_schemas.ITEMS`."""
-    yield entries(items)
-    yield payloads(items)
-
-
 def entries(items: pa.RecordBatch) -> pa.RecordBatch:
-    """The entries of the segments among items."""
+    """The entries of the segments among items: of `item_schemas.ITEMS` the columns `topic_id`, `file`, `line` and
+    `segment`."""
     items = _only(items, "segment")
     lists = pc.struct_field(items["segment"], "entries")
     listed, parents = lists.flatten(), pc.list_parent_indices(lists)

@@ -42,8 +42,8 @@ _SCHEMA = to_arrow_schema(COLUMNS)
 
 _lines = PackedLines()
 _FAILURES = (ValueError, TypeError, AttributeError, KeyError, OverflowError, pa.ArrowException, zstandard.ZstdError)
-DAY_MS = 24 * 60 * 60 * 1000
-LAST_DAY = 2_932_896
+_DAY_MS = 24 * 60 * 60 * 1000
+_LAST_DAY = 2_932_896
 """The end of the year 9999: what Spark and Python can show."""
 _ID_BEFORE_DUE = 19
 """The letters that precede the due time in the id of a message that waited: the entry's id, the queue, `t`."""
@@ -161,8 +161,8 @@ def _of_entries(entries: pa.RecordBatch) -> pa.RecordBatch:
     queues = pc.utf8_lpad(_hex(entries["queue"].to_numpy().astype(np.int64)), 2, "0")
     heads = pc.binary_join_element_wise(ids, queues, "")
     given = {name: entries[name] for name in ("topic_id", "queue", "stored_at_ms")}
-    days = stored.to_numpy() // DAY_MS
-    dates = pa.array(days.clip(0, LAST_DAY).astype(np.int32), mask=(days < 0) | (days > LAST_DAY)).cast(pa.date32())
+    days = stored.to_numpy() // _DAY_MS
+    dates = pa.array(days.clip(0, _LAST_DAY).astype(np.int32), mask=(days < 0) | (days > _LAST_DAY)).cast(pa.date32())
     return pa.RecordBatch.from_pydict({**given, "entry_id": ids, "id_head": heads, "date": dates})
 
 

@@ -67,11 +67,8 @@ class _Item(NamedTuple):
     sk: pa.Array
 
 
-def columns_of(
-    kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType, is_light: bool = False
-) -> Columns:
-    """`target`: the Arrow type of the kind's struct in `ITEMS`. `is_light`: the `data` of entries are checked, and left
-    out. Raises `Unsuited`."""
+def columns_of(kind: str, lines: Sequence[bytes], is_incremental: bool, target: pa.StructType) -> Columns:
+    """`target`: the Arrow type of the kind's struct in `ITEMS`. Raises `Unsuited`."""
     try:
         table = _parsed(kind, lines, is_incremental)
         typed = table["NewImage" if is_incremental else "Item"].combine_chunks()
@@ -80,7 +77,7 @@ def columns_of(
             key.validate(full=True)  # that it is UTF-8
         item = _Item(typed, pc.split_pattern(pk, "#"), sk)
         ttl = pc.cast(_demanded(pc.struct_field(typed, ["ttl", "N"]), _NUMBER), pa.int64())
-        struct, weight = _STRUCTS[kind](item, target, is_light)
+        struct, weight = _STRUCTS[kind](item, target)
         weight = weight + len("pksk") + _lengths(pk) + _lengths(sk) + _weights(ttl, "ttl")
         return Columns(
             pk, sk, pc.list_element(item.parts, 1), pa.array(weight, pa.int64()), ttl, _written(table), struct
@@ -110,13 +107,13 @@ def _written(table: pa.Table) -> pa.Array:
     return _numbers(pc.struct_field(table["Metadata"].combine_chunks(), ["WriteTimestampMicros", "N"]))
 
 
-def _segments(item: _Item, target: pa.StructType, is_light: bool) -> tuple[pa.StructArray, Numbers]:
+def _segments(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
     end, filled = (_numbers(pc.struct_field(item.typed, [name, "N"])) for name in ("end", "bytes"))
     lists = _required(pc.struct_field(item.typed, ["entries", "L"]))
     queue = pc.cast(_demanded(pc.list_element(item.parts, 2), _PLACE), pa.int32())
     base = pc.cast(_demanded(item.sk, _PLACE), pa.int64())
     bounds = pc.subtract(lists.offsets, lists.offsets[0])
-    entries, weight = _entries(_required(pc.struct_field(lists.flatten(), ["M"])), is_light)
+    entries, weight = _entries(_required(pc.struct_field(lists.flatten(), ["M"])))
     placed = [_offsets(base, bounds, entries[_COUNT]), *entries]
     kind = target.field("entries").type
     listed = pa.ListArray.from_arrays(
@@ -138,7 +135,7 @@ def _offsets(base: pa.Array, bounds: pa.Array, counts: pa.Array) -> pa.Array:
     return pa.array(np.repeat(base.to_numpy() - before[first], entries) + before[:-1], pa.int64())
 
 
-def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Numbers]:
+def _entries(typed: pa.StructArray) -> tuple[list[pa.Array], Numbers]:
     """The fields of the entries of all segments, as in `item_schemas.ENTRY`, and the size of each entry as an element
     of a list."""
     identity = _required(decoded(pc.struct_field(typed, ["i", "B"])))
@@ -150,9 +147,8 @@ def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Num
     pieces = pc.cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
     if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
         raise Unsuited("an entry with its messages in two places, or none")
-    kept = pc.if_else(data.is_valid(), b"", pa.scalar(None, pa.binary())) if is_light else data
     life = pc.cast(_demanded(pc.struct_field(typed, ["l", "N"]), _NUMBER), pa.int64())
-    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, kept, pieces, life]
+    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces, life]
     attributes = [
         len("i") + _lengths(identity),
         _weights(count, "n"),
@@ -166,7 +162,7 @@ def _entries(typed: pa.StructArray, is_light: bool) -> tuple[list[pa.Array], Num
     return columns, weight
 
 
-def _payloads(item: _Item, target: pa.StructType, _: bool) -> tuple[pa.StructArray, Numbers]:
+def _payloads(item: _Item, target: pa.StructType) -> tuple[pa.StructArray, Numbers]:
     data = _required(decoded(pc.struct_field(item.typed, ["data", "B"])))
     ids = _demanded(pc.list_element(item.parts, 2), _HEX).to_pylist()
     entry_ids = pa.array([bytes.fromhex(text) for text in ids], pa.binary())
@@ -174,7 +170,7 @@ def _payloads(item: _Item, target: pa.StructType, _: bool) -> tuple[pa.StructArr
     return pa.StructArray.from_arrays(columns, fields=list(target)), len("data") + _lengths(data)
 
 
-_STRUCTS: dict[str, Callable[[_Item, pa.StructType, bool], tuple[pa.StructArray, Numbers]]] = {
+_STRUCTS: dict[str, Callable[[_Item, pa.StructType], tuple[pa.StructArray, Numbers]]] = {
     "segment": _segments,
     "payload": _payloads,
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from spark.reading.items.attributes import Attributes, Malformed
 
-_PREFIXES = {
+PREFIXES = {
     "topics": "topic",
     "graves": "grave",
     "groups": "directory",
@@ -26,17 +26,13 @@ _PREFIXES = {
     "trace": "note",
     "agenda": "appointment",
 }
+"""How the partition key of a kind begins, if its partitions hold nothing else."""
 _WITHIN = {
     "group": {"settings": "group", "cursor": "cursor", "rate": "window", "alarm": "alarm"},
     "push": {"slot": "push_slot", "pause": "push_pause"},
     "service": {"sweep": "sweep", "signing-key": "secret"},
 }
 """Partitions that hold several kinds: the beginning of the sort key tells them apart."""
-
-PREFIXES_OF: dict[str, str] = {kind: prefix for prefix, kind in _PREFIXES.items()} | {
-    kind: prefix for prefix, kinds in _WITHIN.items() for kind in kinds.values()
-}
-"""How the partition key of each kind begins."""
 
 
 class Key(NamedTuple):
@@ -54,7 +50,7 @@ def key_of(pk: str, sk: str) -> Key:
 
 def kind_of(key: Key) -> str:
     prefix = key.parts[0]
-    kind = _PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
+    kind = PREFIXES.get(prefix) or _WITHIN.get(prefix, {}).get(key.sort[0])
     if kind is None:
         raise Malformed(f"unknown kind of item: pk {key.pk[:60]!r}, sk {key.sk[:60]!r}")
     return kind
