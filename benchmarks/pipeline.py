@@ -1,73 +1,111 @@
-"""`python -m benchmarks.pipeline`: how fast the data pipeline reads and unpacks an export, and in how much memory."""
+"""`python -m benchmarks.pipeline`: what it costs to unpack an export into the table `messages`, and in how much memory.
+
+Each contender is a command of its own on two exports, one four times as large as the other. The slope between them is
+what a message costs; the rest is what a run costs, however small its export is."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import subprocess
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from benchmarks import servers
 from benchmarks.pipeline_export import export
+from benchmarks.processes import Used, used_by
 from benchmarks.progress import shown
-from benchmarks.report import table
+from benchmarks.report import Cell, table
 
 FULL, QUICK = 2_000_000, 200_000
+TIMES = 4
 PER_ENTRY = (1, 10, 100)
 ROOT = Path(__file__).parent.parent
-CONTENDERS = (("plain", 1), ("Arrow", 1), ("ours", 1), ("ours", 2), ("read.json", 1), ("DuckDB", 1))
+HEADERS = ["contender", "s", "s, larger", "CPU s", "CPU s, larger", "CPU µs a message", "of that JVM", "peak MB"]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`module`: of Python, in this folder. Its arguments follow, then those that name the export and the tables."""
+
+    name: str
+    module: str
+    folder: Path = ROOT
+    arguments: tuple[str, ...] = ()
+    has_tables: bool = True
+
+    def command(self, source: Path, tables: Path) -> list[str]:
+        named = ["--export", str(source), "--tables", str(tables)] if self.has_tables else [str(source)]
+        return [sys.executable, "-m", self.module, *self.arguments, *named]
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} messages in place of {FULL}")
-    total = QUICK if parser.parse_args(arguments).quick else FULL
-    print(
-        f"{total} messages, {os.cpu_count()} cores; load average {os.getloadavg()[0]:.1f} when it began.\n", flush=True
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.pipeline",
+        description=(__doc__ or "").replace("`", ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    with tempfile.TemporaryDirectory() as folder:
-        for per_entry in PER_ENTRY:
-            print(measured(Path(folder), total, per_entry), flush=True)
+    parser.add_argument("--messages", type=int, default=FULL, metavar="N", help=f"of the smaller one (default {FULL})")
+    parser.add_argument("--quick", action="store_const", const=QUICK, dest="messages", help=f"only {QUICK}")
+    parser.add_argument("--entries", type=int, nargs="+", default=PER_ENTRY, metavar="N", help="messages of an entry")
+    parser.add_argument("--against", metavar="REF", help="a git ref whose job is measured beside this one")
+    given = parser.parse_args(arguments)
+    if given.against:
+        servers.demand_ref(given.against)
+    load = f"load average {os.getloadavg()[0]:.1f} when it began"
+    print(f"{given.messages} and {TIMES * given.messages} messages, {os.cpu_count()} cores; {load}.\n", flush=True)
+    with ExitStack() as stack:
+        contenders = [*_contenders(), *_before(stack, given.against)]
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for per_entry in given.entries:
+            print(measured(folder, given.messages, per_entry, contenders), flush=True)
     return 0
 
 
-def measured(folder: Path, total: int, per_entry: int) -> str:
-    """One table: each contender on entries of so many messages, after a run on a tenth of them to warm up."""
-    large = export(folder / f"export{per_entry}", total, per_entry)
-    small = export(folder / f"small{per_entry}", total // 10, per_entry)
-    results = {}
-    for who, cores in shown(CONTENDERS, len(CONTENDERS), f"entries of {per_entry}"):
-        results[who, cores] = _run(who, cores, large, small)
-    tenth = _run("ours", 1, small, small)
-    base = results["plain", 1]["seconds"]
-    rows = [
-        [f"{who}, {cores} cores", f"{result['seconds']:.1f}", f"{base / result['seconds']:.2f}", _memory(result)]
-        for (who, cores), result in results.items()
-    ]
-    rows.append(["ours, 1 core, a tenth of the messages", f"{tenth['seconds']:.1f}", "", _memory(tenth)])
-    title = f"{total} messages in entries of {per_entry}"
-    scale = results["ours", 1]["seconds"] / results["ours", 2]["seconds"]
-    head = ["contender", "seconds", "times as fast as the loop", "peak MB"]
-    load = f"Load average now {os.getloadavg()[0]:.1f}."
-    used = ", ".join(f"{role} {seconds:.1f}" for role, seconds in results["ours", 1]["cpu_seconds"].items())
-    said = f"Two cores are {scale:.2f} times as fast as one. CPU seconds of ours on one: {used}. {load}"
-    return f"{table(title, head, rows)}\n{said}\n"
+def _contenders() -> Iterator[Contender]:
+    yield Contender("plain loop", "benchmarks.pipeline_contenders", arguments=("plain",), has_tables=False)
+    yield Contender("DuckDB", "benchmarks.pipeline_contenders", arguments=("DuckDB",), has_tables=False)
+    for cores in ("1", "2"):
+        yield Contender(f"messages, {cores} cores", "spark.jobs.messages", arguments=("--cores", cores))
 
 
-def _run(who: str, cores: int, folder: Path, warm: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.pipeline_contenders", who, str(cores), str(folder), str(warm)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603  our own
-    if done.returncode:
-        raise SystemExit(f"benchmarks.pipeline: {who} failed\n{done.stderr[-2000:]}")
-    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return results
+def _before(stack: ExitStack, against: str | None) -> Iterator[Contender]:
+    if against:
+        checkout = stack.enter_context(servers.checkout(against))
+        yield Contender(f"at {against}, 1 core", "spark.jobs.messages", checkout, ("--cores", "1"))
 
 
-def _memory(result: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {peak}" for name, peak in sorted(result["peak_mb"].items()))
+def measured(folder: Path, messages: int, per_entry: int, contenders: list[Contender]) -> str:
+    sizes = (messages, TIMES * messages)
+    exports = [export(folder / f"export{size}-{per_entry}", size, per_entry) for size in sizes]
+    rows = []
+    for contender in shown(contenders, len(contenders), f"entries of {per_entry}"):
+        small, large = (_used(contender, source, folder / "tables") for source in exports)
+        rows.append(_row(contender.name, small, large, messages))
+    for source in exports:
+        shutil.rmtree(source)
+    title = f"{sizes[0]} and {sizes[1]} messages in entries of {per_entry}"
+    return f"{table(title, HEADERS, rows)}\nLoad average now {os.getloadavg()[0]:.1f}.\n"
+
+
+def _used(contender: Contender, source: Path, tables: Path) -> Used:
+    try:
+        return used_by(contender.command(source, tables), contender.folder)
+    finally:
+        shutil.rmtree(tables, ignore_errors=True)
+
+
+def _row(name: str, small: Used, large: Used, messages: int) -> list[Cell]:
+    more = (TIMES - 1) * messages / 1e6
+    slope = (large.cpu_seconds - small.cpu_seconds) / more
+    jvm = (large.by_role.get("JVM", 0.0) - small.by_role.get("JVM", 0.0)) / more
+    roles = sorted(large.peak_mb)
+    peak = "; ".join(f"{role} {small.peak_mb.get(role, 0)}, {large.peak_mb[role]}" for role in roles)
+    return [name, small.seconds, large.seconds, small.cpu_seconds, large.cpu_seconds, slope, jvm, peak]
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from spark.files import endpoint
+
 ROOT = Path(__file__).resolve().parents[2]
 """Python workers find the package `spark` there."""
 
@@ -59,7 +61,7 @@ def open_session(
     Without `master` it is on this machine, on `cores` of it (default: all), and listens on loopback only; under
     `spark-submit --master` it is the one submitted to."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    chosen = dict(_SETTINGS)
+    chosen = _SETTINGS | s3_settings()
     if master or not _is_submitted():
         chosen["spark.master"] = master or f"local[{cores or '*'}]"
     if chosen.get("spark.master", "").startswith("local"):
@@ -71,6 +73,16 @@ def open_session(
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def s3_settings() -> dict[str, str]:
+    """The S3 that the environment names, as `spark.files` uses it. Spark itself takes the keys from there."""
+    chosen = dict[str, str]()
+    if url := endpoint():
+        chosen |= {"endpoint": url, "path.style.access": "true"}
+    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
+        chosen["endpoint.region"] = region
+    return {f"spark.hadoop.fs.s3a.{name}": value for name, value in chosen.items()}
 
 
 @contextmanager

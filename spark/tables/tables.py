@@ -115,7 +115,7 @@ class Tables:
 
     def clean(self) -> int:
         """Removes files that the newest version does not name. Only while no other run writes. Returns how many."""
-        newest = self.newest()
+        newest = self.versions.newest()
         named = newest.named()
         unnamed = [each.name for each in self.root.files() if OURS.fullmatch(each.name) and each.name not in named]
         for name in unnamed:

@@ -9,11 +9,11 @@ from typing import Any
 
 from spark.files import Place
 from spark.frame.job import Job, main
-from spark.jobs import messages, tidy
+from spark.jobs import convert, messages, tidy
 from spark.tables.writing import PartWriter
 
 DIED = 9
-_JOBS = {job.name: job for job in (messages.JOB, tidy.JOB)}
+_JOBS = {job.name: job for job in (convert.JOB, messages.JOB, tidy.JOB)}
 _PLACE, _WRITER = ("create", "delete", "delete_folder"), ("_opened", "close")
 _STEPS = [*((Place, name) for name in _PLACE), *((PartWriter, name) for name in _WRITER)]
 """Everything that changes a file."""

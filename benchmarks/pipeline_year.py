@@ -1,0 +1,67 @@
+"""`python -m benchmarks.pipeline_year`: a year of daily exports, each read by the job `incremental` on its day.
+
+The first is full, the others have the changes of a day. What a day costs must not grow with the days before."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.progress import shown
+from benchmarks.report import table
+from spark.frame.job import DONE
+from spark.frame.job import main as run
+from spark.jobs import incremental
+from tests.synthetic.days import Days
+
+DAYS, A_DAY = 365, 200
+EARLY, LATE = slice(5, 35), slice(-30, None)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.pipeline_year", description=__doc__)
+    parser.add_argument("--days", type=int, default=DAYS, metavar="N", help=f"(default {DAYS})")
+    parser.add_argument("--messages", type=int, default=A_DAY, metavar="N", help=f"of a day (default {A_DAY})")
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as folder:
+        days = Days(Path(folder) / "exports", given.messages)
+        took = [_day(days, Path(folder)) for _ in shown(range(given.days), given.days, "days")]
+    early, late = took[EARLY], took[LATE]
+    rows = [
+        [name, *(statistics.median(values) for values in zip(*of, strict=True))] for name, of in _named(early, late)
+    ]
+    print(table(f"A day's run of `incremental`, {given.messages} messages a day", ["days", "CPU ms", "KB read"], rows))
+    print(f"The later days take {rows[1][1] / rows[0][1]:.2f} times the CPU time of the earlier ones.")
+    return 0
+
+
+def _named(
+    early: list[tuple[float, float]], late: list[tuple[float, float]]
+) -> list[tuple[str, list[tuple[float, float]]]]:
+    return [(f"{EARLY.start} to {EARLY.stop}", early), (f"the last {len(late)}", late)]
+
+
+def _day(days: Days, folder: Path) -> tuple[float, float]:
+    """CPU ms of this process, and KB that it has read."""
+    days.write()
+    arguments = ["--arriving", str(folder / "exports"), "--tables", str(folder / "tables")]
+    read, began = _bytes_read(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = run(incremental.JOB, arguments)
+    assert code == DONE
+    return 1_000 * (time.process_time() - began), (_bytes_read() - read) / 1_000
+
+
+def _bytes_read() -> int:
+    """By this process so far. On Linux alone."""
+    return int(Path("/proc/self/io").read_text().split()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

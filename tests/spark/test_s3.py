@@ -1,0 +1,194 @@
+"""Tables in S3: runs that are killed, or at work at once, and jobs on a cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark
+import pytest
+
+from spark.files import Place
+from spark.frame.job import DONE, FAILED, main
+from spark.jobs import messages, tidy
+from spark.tables.tables import Tables
+from tests.support import s3
+from tests.support.emulators import ROOT
+from tests.synthetic import Shape, answers, generate
+from tests.synthetic.days import Days
+
+MESSAGES = pa.schema([("queue", pa.int32()), ("offset", pa.int64())])
+A_DAY = 40
+CLUSTER_SECONDS_MAX = 240
+
+
+class Killed(BaseException):
+    """Of a process: nothing catches it."""
+
+
+class Steps:
+    """What a run asks of its files, in order. A run that is killed after one of these steps changes nothing more."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.names: list[str] = []
+        self._kill_after: int | None = None
+        located, create = Place.located, Place.create
+        patch.setattr(Place, "located", lambda place: self._step("", located, place))
+        patch.setattr(Place, "create", lambda place, content: self._step("create", create, place, content))
+
+    def kill(self, run: Callable[[], object], after: int) -> bool:
+        """Kills it after so many steps. Returns False if it has ended before."""
+        self.names, self._kill_after = [], after
+        try:
+            run()
+        except Killed:
+            return True
+        finally:
+            self._kill_after = None
+        return False
+
+    def _step(self, name: str, act: Callable[..., Any], *given: Any) -> Any:
+        self._die_if_due()
+        self.names.append(name)
+        done = act(*given)
+        self._die_if_due()
+        return done
+
+    def _die_if_due(self) -> None:
+        if self._kill_after is not None and len(self.names) >= self._kill_after:
+            raise Killed
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[dict[str, str]]:
+    with s3.server() as environment, pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        yield environment
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A full one, and what the next day has changed."""
+    days = Days(tmp_path_factory.mktemp("exports"), A_DAY)
+    return [days.write(), days.write()]
+
+
+@pytest.fixture
+def bucket(environment: dict[str, str]) -> str:
+    return s3.new_bucket()
+
+
+@pytest.fixture
+def tables(bucket: str) -> str:
+    """Where none are yet."""
+    return f"s3://{bucket}/tables"
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(monkeypatch)
+
+
+def run(export: Path, tables: str) -> int:
+    return main(messages.JOB, ["--export", str(export), "--tables", tables])
+
+
+def there(tables: str) -> list[tuple[int, int]]:
+    """The messages that a reader finds: queue and offset."""
+    rows = Tables(tables).arrow("messages", MESSAGES).to_pylist()
+    return sorted((row["queue"], row["offset"]) for row in rows)
+
+
+def of_days(days: int) -> list[tuple[int, int]]:
+    return [(queue, at) for queue in range(2) for at in range(days * A_DAY // 2)]
+
+
+def test_a_run_killed_after_any_step_has_changed_all_or_nothing(exports: list[Path], tables: str, steps: Steps) -> None:
+    assert run(exports[0], tables) == DONE
+    kills, found = 0, []
+    while steps.kill(partial(run, exports[1], tables), kills):
+        found.append(there(tables))
+        kills += 1
+    assert kills > 30
+    assert steps.names.count("create") == 1
+    changed = found.index(of_days(2))
+    assert found == [of_days(1)] * changed + [of_days(2)] * (kills - changed)
+    assert there(tables) == of_days(2)
+    time.sleep(1.1)  # S3 gives the times of files in seconds
+    assert main(tidy.JOB, ["--tables", tables, "--hours", "0"]) == DONE
+    newest = Tables(tables).newest()
+    left = {name for name in (found.name for found in Place(tables).files()) if not name.startswith("_versions/")}
+    assert left == newest.named()
+    assert there(tables) == of_days(2)
+
+
+def test_of_two_runs_at_once_the_second_to_commit_fails(
+    exports: list[Path], tables: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create, codes = Place.create, list[int]()
+
+    def other_first(place: Place, content: bytes) -> bool:
+        monkeypatch.setattr(Place, "create", create)
+        codes.append(run(exports[0], tables))
+        return create(place, content)
+
+    monkeypatch.setattr(Place, "create", other_first)
+    codes.append(run(exports[0], tables))
+    assert codes == [DONE, FAILED]
+    said = f"messages: another run has written the same messages to {tables}; run the job again\n"
+    assert capsys.readouterr().err == said
+    assert there(tables) == of_days(1)
+
+
+@pytest.mark.skipif(not shutil.which("java") and not os.environ.get("CI"), reason="Java 17 is not here")
+def test_jobs_on_a_cluster_work_in_s3_though_a_driver_was_killed(
+    bucket: str, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    folder = generate(tmp_path, Shape(3_000, files=3))
+    s3.upload(tmp_path, bucket)
+    export, tables = f"s3://{bucket}/{folder.relative_to(tmp_path)}", f"s3://{bucket}/tables"
+    died = submitted(tmp_path, export, tables, "dies")
+    assert died.returncode != 0
+    assert Tables(tables).newest().number == 0
+    assert any("/messages/date=" in key for key in s3.keys(bucket))
+    done = submitted(tmp_path, export, tables, "lives")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [line.partition(" in ")[0] for line in done.stdout.splitlines()] == [
+        "messages: 3000 messages, 0 already there",
+        "audit: 0 violations, 0 doubts, 0 costs",
+        "traffic: 3000 messages",
+    ]
+    queues = answers(folder)["queues"]
+    rows = Tables(tables).arrow("messages", MESSAGES.append(pa.field("topic_id", pa.string()))).to_pylist()
+    assert sorted((row["topic_id"], row["queue"], row["offset"]) for row in rows) == sorted(
+        (queue["topic_id"], queue["queue"], at) for queue in queues for at in range(queue["messages"])
+    )
+
+
+def submitted(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """On a cluster of two workers on this machine."""
+    quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    given = ["--master", "local-cluster[2,1,1024]", "--jars", s3.jars(), "--driver-memory", "1g"]
+    given += ["--driver-java-options", quick, "--conf", f"spark.executor.extraJavaOptions={quick}"]
+    own = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
+    return subprocess.run(
+        [
+            Path(pyspark.__file__).parent / "bin/spark-submit",
+            *given,
+            Path(__file__).with_name("submitted.py"),
+            *arguments,
+        ],
+        env={**os.environ, **own, "SPARK_WORKER_DIR": str(folder / "work")},
+        capture_output=True,
+        text=True,
+        timeout=CLUSTER_SECONDS_MAX,
+    )
