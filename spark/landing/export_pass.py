@@ -31,8 +31,8 @@ KNOWN, TOPICS = "_known", "topics"
 ALL = "part=all"
 """The one partition of a table that has no others."""
 
-_TASK_BYTES, _TASK_BYTES_MAX = 8 << 20, 128 << 20
-"""Data files of a task, compressed: less than a second's work is not worth a task."""
+_TASK_BYTES, _TASK_BYTES_MAX = 32 << 20, 128 << 20
+"""Data files of a task, compressed: some 300,000 messages. One process has landed fewer before Spark has started."""
 _TASKS = 64
 """How many tasks there are before they become larger."""
 _HERE_BYTES_MAX = 32 << 20
@@ -118,8 +118,8 @@ class ExportPass:
         """The tables without the messages. Items of other exports go."""
         part, puts = self._landing.part, self._found.puts
         change = Change({(table, part): Part(tuple(files)) for table, files in puts.items()})
-        for other in newest.parts(ITEMS).keys() - {part}:
-            change.put[ITEMS, other] = None
+        for table in (ITEMS, UNREADABLE):
+            change.put |= {(table, other): None for other in newest.parts(table).keys() - {part}}
         return change
 
     def whole(self, newest: Version) -> Change:
