@@ -144,10 +144,14 @@ def _spelled(version: Version) -> bytes:
 
 
 def _tables(place: Place) -> dict[str, dict[str, Part]]:
-    spelled = orjson.loads(place.read())
-    if spelled["layout"] != _LAYOUT:
-        raise BadInput(f"{place} is of layout {spelled['layout']}, which another release has written")
-    return {table: {name: _part(part) for name, part in parts.items()} for table, parts in spelled["tables"].items()}
+    try:
+        spelled = orjson.loads(place.read())
+        if (layout := spelled["layout"]) != _LAYOUT:
+            raise BadInput(f"{place} is of layout {layout}; this release reads layout {_LAYOUT}")
+        tables = spelled["tables"].items()
+        return {table: {name: _part(part) for name, part in parts.items()} for table, parts in tables}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadInput(f"{place} does not tell the files of the tables: {error}") from error
 
 
 def _part(spelled: dict[str, Any]) -> Part:

@@ -15,7 +15,7 @@ from spark.jobs import messages, tidy
 from spark.landing.export_pass import ExportPass
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
-from spark.tables.versions import Change, Part, Version
+from spark.tables.versions import Change, Part, Version, Versions
 from spark.tables.writing import write_part
 from tests.spark.exports import write_items
 from tests.spark.items import Item, entry, payload, segment, topic
@@ -194,3 +194,18 @@ def test_tables_of_an_older_layout_are_refused_with_what_converts_them(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"python -m spark.jobs.convert --tables {tmp_path / 'tables'}" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(b'{"layout":3,"tables":{}}', "is of layout 3"), (b'{"lay', "does not tell the files")]
+)
+def test_a_version_that_cannot_be_read_is_named_and_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, said: str
+) -> None:
+    given = _export(tmp_path, _small(0), export_id="1-a")
+    version = Tables(given[-1]).root / Versions.path(1)
+    version.create(content)
+    assert main(messages.JOB, given) == 1
+    error = capsys.readouterr().err
+    assert (error.count("\n"), f"{version} {said}" in error) == (1, True)
+    assert not (tmp_path / "tables" / "messages").exists()
