@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
 import subprocess
@@ -75,6 +76,7 @@ FUNCTION_LINES_MAX = 45
 COLD_START_RATIO_MAX = 4
 """How much longer `import app` may take than `import chalice`, which is a good part of it; both as byte code, as they
 are deployed."""
+COLD_START_ROUNDS = 20
 LATE = {
     "jmespath",
     "prometheus_client",
@@ -335,11 +337,18 @@ def test_a_cold_start_imports_nothing_that_can_wait() -> None:
 
 
 def test_a_cold_start_takes_little_longer_than_its_framework(tmp_path: Path) -> None:
-    """Other tests run at the same time, and slow down one or the other: the fastest of each counts."""
-    for module in ("app", "chalice.app"):
+    """Other tests run at the same time, and slow down one or the other: the fastest of each counts, and the rounds end
+    when these are within the limit."""
+    modules = ("app", "chalice.app")
+    for module in modules:
         _import_seconds(module, tmp_path)  # writes the byte code
-    ours, theirs = (min(_import_seconds(module, tmp_path) for _ in range(5)) for module in ("app", "chalice.app"))
-    assert ours <= COLD_START_RATIO_MAX * theirs, f"{ours:.3f} s, and {theirs:.3f} s of them for Chalice"
+    ours = theirs = math.inf
+    for _ in range(COLD_START_ROUNDS):
+        seconds = [_import_seconds(module, tmp_path) for module in modules]
+        ours, theirs = min(ours, seconds[0]), min(theirs, seconds[1])
+        if ours <= COLD_START_RATIO_MAX * theirs:
+            return
+    pytest.fail(f"{ours:.3f} s, and {theirs:.3f} s of them for Chalice")
 
 
 def _import_seconds(module: str, byte_code: Path) -> float:
