@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import orjson
 
 from spark.errors import BadInput
-from spark.files import Place, sizes
+from spark.files import Place
 
 T = TypeVar("T")
 
@@ -99,19 +99,19 @@ def batches_of_files(export: Export, bytes_max: int) -> list[list[DataFile]]:
 
 
 def _data_files(place: Place) -> Iterator[DataFile]:
-    """The files that the manifest names, with their sizes, asked for at once."""
+    """The files that the manifest names, with their sizes: one call for each folder."""
     manifest = place / "manifest-files.json"
     named = [_parsed(line, manifest) for line in _verified(manifest).splitlines() if line.strip()]
     keys = [_field(file, "dataFileS3Key", str, manifest).rpartition(_ROOT)[2] for file in named]
     places = [place.parent / key for key in keys]
-    found = sizes(places)
-    missing = [file.name for file, size in zip(places, found, strict=True) if size is None]
+    sizes = {folder: folder.sizes() for folder in {file.parent for file in places}}
+    missing = [file.name for file in places if file.name not in sizes[file.parent]]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise BadInput(f"{place} misses the data file {missing[0]}{more}, which its manifest names")
-    for at, file, size in zip(places, named, found, strict=True):
+    for at, file in zip(places, named, strict=True):
         items, md5 = _field(file, "itemCount", int, manifest), _field(file, "md5Checksum", str, manifest)
-        yield DataFile(at, items, md5, size or 0)
+        yield DataFile(at, items, md5, sizes[at.parent][at.name])
 
 
 def _verified(manifest: Place) -> bytes:

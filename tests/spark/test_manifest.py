@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from spark.errors import BadInput
+from spark.files import Place
 from spark.reading.manifest import batches_of_files, read_export
 from tests.spark import items
 from tests.spark.exports import ID, line, write_export, write_items, write_manifest
@@ -78,3 +79,14 @@ def test_small_files_share_a_task_and_those_without_items_need_none(tmp_path: Pa
     assert large > 2000 > 1000 > small > 3 * 100
     assert export.bytes == large + small + 2 * len(gzip.compress(b""))
     assert batches_of_files(export, small - 1) == [batches[0], batches[1][:2], batches[1][2:]]
+
+
+def test_the_sizes_of_all_data_files_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_items(tmp_path, [items.topic(str(at)) for at in range(9)], files=9)
+    asked, listed, size, sizes = list[str](), list[str](), Place.size, Place.sizes
+    monkeypatch.setattr(Place, "size", lambda place: asked.append(place.name) or size(place))
+    monkeypatch.setattr(Place, "sizes", lambda place: listed.append(place.path) or sizes(place))
+    files = read_export(str(folder)).files
+    assert [file.bytes for file in files] == [(folder / "data" / file.name).stat().st_size for file in files]
+    assert listed == [str(folder / "data")]
+    assert all(name.startswith("manifest-") for name in asked)
