@@ -90,8 +90,12 @@ class Tables:
     def writing(self) -> Iterator[None]:
         """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
         `BadInput` if one is at work. In S3 it does nothing: there the versions alone tell runs apart."""
-        if not self.root.is_local or self._lock:
+        if not self.root.is_local:
             yield
+            return
+        if self._lock:  # a job that runs others
+            with self._cleaned_if_it_fails():
+                yield
             return
         self.root.make_folder()
         with open((self.root / _LOCK).path, "a+b") as lock:
@@ -104,14 +108,20 @@ class Tables:
                 lock.flush()
             self._lock = lock
             try:
-                yield
-            except BaseException:
-                self.clean()
-                raise
+                with self._cleaned_if_it_fails():
+                    yield
             finally:
                 self._lock = None
             (self.root / SCRATCH).delete_folder()
             lock.truncate(0)
+
+    @contextmanager
+    def _cleaned_if_it_fails(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.clean()
+            raise
 
     def clean(self) -> int:
         """Removes files that the newest version does not name. Only while no other run writes. Returns how many."""

@@ -77,10 +77,11 @@ class Change:
 
 
 class Versions:
-    """Of the tables at `root`."""
+    """Of the tables at `root`. A version never changes: each is read once."""
 
     def __init__(self, root: Place) -> None:
         self._root, self._folder = root, root / FOLDER
+        self._read = Version()
 
     def newest(self) -> Version:
         """Raises `BadInput` if the tables are of another layout."""
@@ -89,8 +90,10 @@ class Versions:
             if not numbers:
                 return Version()
             place = self._place(numbers[-1])
-            if place.size() is not None:  # else it was removed, since there is a newer one
-                return Version(numbers[-1], _tables(place))
+            if numbers[-1] != self._read.number and place.size() is not None:  # else a newer one has replaced it
+                self._read = Version(numbers[-1], _tables(place))
+            if numbers[-1] == self._read.number:
+                return self._read
         raise BadInput(f"{self._folder} cannot be read: versions come and go all the time")
 
     def commit(self, change: Callable[[Version], Change]) -> tuple[Version, Version]:
@@ -100,6 +103,7 @@ class Versions:
             before = self.newest()
             after = Version(before.number + 1, _changed(before, change(before)))
             if self._place(after.number).create(_spelled(after)):
+                self._read = after
                 return before, after
         raise BadInput(f"{self._root}: others commit all the time; run the job again")
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark.errors import BadInput
+from spark.files import Place
 from spark.frame.job import main
 from spark.jobs import messages, tidy
 from spark.landing.export_pass import ExportPass
@@ -93,6 +94,24 @@ def test_who_writes_keeps_others_out_and_leaves_no_file_that_is_not_named(tables
     with pytest.raises(KeyError), tables.writing():
         put(tables, "a", "export=1", 3).put.pop(("b", "export=1"))
     assert (content(tables, "a"), data_files(tables)) == ([2], tables.newest().named())
+
+
+def test_a_run_that_fails_within_another_leaves_no_file(tables: Tables) -> None:
+    with tables.writing():
+        put(tables, "a", "export=1", 1)
+        with pytest.raises(ZeroDivisionError), tables.writing():
+            raise ZeroDivisionError
+        assert data_files(tables) == set()
+
+
+def test_a_version_is_read_once(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables.commit(put(tables, "a", "export=1", 1))
+    other, read, reads = Tables(str(tables.root)), Place.read, list[Place]()
+    monkeypatch.setattr(Place, "read", lambda place: reads.append(place) or read(place))
+    assert [content(each, "a") for each in (tables, other, other)] == [[1]] * 3
+    tables.commit(put(tables, "a", "export=2", 2))
+    assert [content(each, "a") for each in (tables, other)] == [[1, 2]] * 2
+    assert [place.name for place in reads] == ["000000000001.json", "000000000002.json"]
 
 
 def test_files_of_others_in_the_folder_stay(tables: Tables) -> None:
