@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from spark.frame import at_hand
 from spark.frame.job import main
 from spark.jobs import backlog, compact, cost, dead_letters, delays, messages, traffic
 from tests.spark.written import rows_of
@@ -18,8 +19,9 @@ JOBS = (messages.JOB, backlog.JOB, traffic.JOB, delays.JOB, dead_letters.JOB, co
 
 
 def test_jobs_say_what_the_generator_knows(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(at_hand, "BYTES_MAX", 0)  # so that Spark reads files, as it does where they are larger
     folder = generate(tmp_path, Shape(2_000, files=1, topics=1, queues=2))
     known = answers(folder)
     tables = str(tmp_path / "tables")

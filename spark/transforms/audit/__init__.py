@@ -52,7 +52,7 @@ def violations(items: Items, moment: Moment, unreadable: DataFrame | None = None
     `schemas.UNREADABLE`."""
     checked = [check(items, moment) for check in _CHECKS]
     checked += [] if unreadable is None else [of_unreadable(unreadable)]
-    rows = reduce(DataFrame.unionByName, checked)
+    rows = reduce(DataFrame.union, checked)  # all have `findings.COLUMNS`
     named = rows.join(F.broadcast(topics(items).select("topic_id", "topic")), "topic_id")
     return named.select("invariant", "severity", "topic", "topic_id", "queue", "offset", "detail")
 
