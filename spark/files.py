@@ -115,6 +115,13 @@ class Place:
         with suppress(FileNotFoundError):
             files.delete_file(path)
 
+    def delete_empty_folders(self) -> None:
+        """Deletes the folder if there is nothing in it, and then the one that it is in. S3 has no folders."""
+        if self.is_local:
+            with suppress(OSError):
+                Path(self.path).rmdir()
+                Path(self.path).parent.rmdir()
+
     def delete_folder(self) -> None:
         """Deletes the folder and all that is in it, if it exists."""
         files, path = self.located()

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, DateType, StringType, StructType
 
 from spark import item_schemas
@@ -22,7 +23,7 @@ from spark.landing.unpacked import UNREADABLE
 from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Parts, Version
-from spark.tables.writing import PartWriter, Written, as_parts, read_rows
+from spark.tables.writing import PartWriter, Written, as_parts, read_rows, write_part
 from spark.transforms.items import Items
 
 _PARTITIONS: dict[str, DataType] = {"date": DateType(), "export": StringType()}
@@ -203,6 +204,9 @@ class Run:
     def _put(self, rows: DataFrame, table: str, name: str, made_from: str = "") -> int:
         made = over_rows(rows, partial(_write_part, self.tables.root, table, name))
         part = Part(tuple(written.file for task in made for written in task), made_from)
+        if not part.files:
+            none = write_part(self.tables.root, table, name, to_arrow_schema(rows.schema).empty_table())
+            part = Part(none.files, made_from)
         self._staged.put[table, name] = part
         return part.rows
 

@@ -81,8 +81,7 @@ class Tables:
         before, after = self.versions.commit(made)
         if self._lock:
             with suppress(OSError):  # it is done; what stays, the next run removes
-                for path in before.named() - after.named():
-                    (self.root / path).delete()
+                self._remove(before.named() - after.named())
                 self.versions.forget(after.number)
         return after
 
@@ -128,11 +127,16 @@ class Tables:
         newest = self.versions.newest()
         named = newest.named()
         unnamed = [each.name for each in self.root.files() if OURS.fullmatch(each.name) and each.name not in named]
-        for name in unnamed:
-            (self.root / name).delete()
+        self._remove(unnamed)
         (self.root / SCRATCH).delete_folder()
         self.versions.forget(newest.number)
         return len(unnamed)
+
+    def _remove(self, names: Collection[str]) -> None:
+        for name in names:
+            (self.root / name).delete()
+        for folder in {(self.root / name).parent.path for name in names}:
+            Place(folder).delete_empty_folders()
 
     def _acquire(self, lock: BinaryIO) -> None:
         import fcntl

@@ -57,6 +57,11 @@ class PartWriter:
         for day in pc.unique(days).to_pylist():
             self.add(rest.filter(pc.equal(days, pa.scalar(day, pa.date32()))), f"date={day}")
 
+    def add_none(self, part: str, schema: pa.Schema) -> None:
+        """Makes a file without rows, for whoever reads the folder of a partition that has none."""
+        self._rows[part, ""] = 0
+        self._open[part, ""] = self._opened(part, "", schema)
+
     def close(self) -> list[Written]:
         for to in list(self._held):
             self._flush(to)
@@ -90,8 +95,10 @@ class PartWriter:
 
 
 def write_part(root: Place, table: str, part: str, rows: pa.Table) -> Part:
-    """Writes rows that fit into memory."""
+    """Writes rows that fit into memory, or a file without rows."""
     writer = PartWriter(root, table)
+    if not len(rows):
+        writer.add_none(part, rows.schema)
     for batch in rows.to_batches():
         writer.add(batch, part)
     return Part(tuple(written.file for written in writer.close()))
