@@ -22,16 +22,10 @@ _ARROW_BATCH_ROWS = 4096
 _ARROW_BATCH_BYTES = 16 * 1024 * 1024
 """The most bytes in one batch between the JVM and Python: rows with payloads of 300 KB must not add up to gigabytes."""
 
-_LOSES_COUNTS = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-"""When one input of a join turns out empty before the other is read, this rule drops the rest of the plan, with the
-counts that an `Observation` has made there: asking for them then fails with an AssertionError."""
-
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # three calls into the JVM for each column of a plan
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    "spark.sql.adaptive.optimizer.excludedRules": _LOSES_COUNTS,
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ARROW_BATCH_ROWS),
     "spark.sql.execution.arrow.maxBytesPerBatch": str(_ARROW_BATCH_BYTES),

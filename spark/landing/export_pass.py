@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import uuid4
@@ -130,6 +131,9 @@ class ExportPass:
         tables = self._tables
         change = self.only_landed(newest)
         change.added = dict(self._found.added)
+        if not change.added and not newest.parts(MESSAGES):  # the table is there, and has nothing
+            day = datetime.fromtimestamp(self._export.at_ms / 1000, UTC)
+            change.put[MESSAGES, f"date={day:%Y-%m-%d}"] = Part()
         known = known_in(tables.places(newest, KNOWN))
         if newest.parts(KNOWN) != self._before.parts(KNOWN) and known.overlaps(self._found.intervals):
             raise BadInput(f"another run has written the same messages to {tables.root}; run the job again")

@@ -42,3 +42,11 @@ def test_only_days_with_new_messages_are_counted_again(
     assert "compact: 2 keys, nothing new" in said
     assert named[0] < named[1] == named[2]
     assert [row["messages"] for row in rows_of(tmp_path / "tables", "traffic")] == [2, 1]
+
+
+def test_an_export_without_messages_is_counted_as_none(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write_items(tmp_path / "export", [topic()])
+    for job in (messages.JOB, traffic.JOB):
+        assert main(job, ["--export", str(folder), "--tables", str(tmp_path / "tables")]) == 0
+    assert rows_of(tmp_path / "tables", "traffic") == []
+    assert main(compact.JOB, ["--tables", str(tmp_path / "tables")]) == 0

@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
-
-import pyarrow as pa
 import pytest
-from pyspark.sql import Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark.frame.session import s3_settings
 
@@ -30,19 +25,3 @@ def test_spark_uses_the_s3_that_the_environment_names(monkeypatch: pytest.Monkey
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.path.style.access": "true",
     }
-
-
-def test_rows_are_counted_though_a_join_keeps_none(
-    spark: SparkSession,
-) -> None:
-    counted = Observation()
-    none = spark.range(0, 4, 1, 2).observe(counted, F.count(F.lit(1)).alias("rows")).where("id > 9")
-    late = spark.range(0, 4, 1, 2).mapInArrow(_slowly, "id long")
-    rows = none.hint("shuffle_merge").join(late, "id", "left_anti").select("id", F.lit(1))
-    assert rows.collect() == []
-    assert counted.get == {"rows": 4}
-
-
-def _slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    time.sleep(0.5)
-    yield from batches
