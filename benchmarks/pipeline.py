@@ -86,6 +86,7 @@ def measured(folder: Path, messages: int, per_entry: int, contenders: list[Conte
     for contender in shown(contenders, len(contenders), f"entries of {per_entry}"):
         small, large = (_used(contender, source, folder / "tables") for source in exports)
         rows.append(_row(contender.name, small, large, messages))
+        print(*rows[-1], sep="; ", file=sys.stderr, flush=True)  # the others may take long, and fail
     for source in exports:
         shutil.rmtree(source)
     title = f"{sizes[0]} and {sizes[1]} messages in entries of {per_entry}"

@@ -61,7 +61,7 @@ def _done(run: Run) -> set[str]:
 
 def _arrived(folder: Place, done: set[str]) -> list[tuple[str, Place]]:
     """The exports in the folder that are not done, each with its time, in the order of their times."""
-    found = [folder / found.name for found in folder.files() if Place(found.name).name == _MANIFEST]
+    found = [folder / found.name for found in folder.files() if found.name.rpartition("/")[2] == _MANIFEST]
     new = [(_time(manifest), manifest.parent) for manifest in found if manifest.parent.name not in done]
     return sorted(new, key=lambda export: (export[0], export[1].name))
 
