@@ -50,6 +50,8 @@ def place(text: str) -> str:
     """Parses the location of the tables. It must not be empty: the tables would lie in the root of the machine."""
     if not text:
         raise argparse.ArgumentTypeError("the path is empty")
+    if re.match(r"\w+:/", text) and not re.match(r"s3a?://[^/]", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a folder here nor s3://bucket/folder")
     return text
 
 

@@ -19,7 +19,7 @@ from spark.frame.session import SMALL_ITEMS, open_session
 from spark.landing.export_pass import ALL, ExportPass
 from spark.landing.landed import ITEMS, QUARANTINE
 from spark.landing.tasks import Given, Made, in_tasks, over_rows
-from spark.landing.unpacked import UNREADABLE
+from spark.landing.unpacked import OF_ENTRIES, UNREADABLE
 from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Parts, Version
@@ -59,10 +59,19 @@ class Run:
         self._context, self.given, self._export = context, given, export
         self.context, self.tables = context, context.tables
         self._staged = Change()
+        self._version: Version | None = None
 
     @property
     def spark(self) -> SparkSession:
         return self._context.session()
+
+    @property
+    def version(self) -> Version:
+        """The tables that this run reads: as they were when it first asked, or as its own last commit left them. What
+        other runs commit in S3 meanwhile does not mix with that."""
+        if self._version is None:
+            self._version = self.tables.newest()
+        return self._version
 
     @property
     def export(self) -> Export:
@@ -88,29 +97,31 @@ class Run:
         return ExportPass(self.tables, self.export, self._context.session, unpacks)
 
     def land(self, unpacks: bool = False) -> None:
-        """Reads the export into the tables `items` and `quarantine`, unless they have it. `unpacks`: also finds the
-        entries that cannot be unpacked. Raises `BadInput` if something cannot be read and `--allow-quarantine` was not
-        given."""
-        newest = self.tables.newest()
-        if not all(self.part in newest.parts(table) for table in (ITEMS, *([UNREADABLE] if unpacks else []))):
+        """Reads the export into the tables `items` and `quarantine`, unless they have it and it was whole. `unpacks`:
+        also finds the entries that cannot be unpacked. Raises `BadInput` if something cannot be read and
+        `--allow-quarantine` was not given."""
+        is_there = all(self.part in self.parts(table) for table in (ITEMS, *([UNREADABLE] if unpacks else [])))
+        if not is_there or (self.quarantined and not self.given.allow_quarantine):  # it may have been repaired
             reading = self.pass_over(unpacks)
             reading.land()
             if unpacks:
                 reading.unpack(keeps=False)
-            self.tables.commit(partial(self._but_known_quarantine, reading))
+            self.commit(partial(self._with_entries, reading))
         self.demand_clean()
 
-    def _but_known_quarantine(self, reading: ExportPass, newest: Version) -> Change:
-        """The job `messages` may have found more that cannot be read, which stays."""
+    def _with_entries(self, reading: ExportPass, newest: Version) -> Change:
+        """The job `messages` may have quarantined entries, which stay."""
         change = reading.only_landed(newest)
-        if self.part in newest.parts(QUARANTINE):
-            del change.put[QUARANTINE, self.part]
+        known = newest.parts(QUARANTINE).get(self.part, Part()).files
+        entries = tuple(file for file in known if file.name.startswith(OF_ENTRIES))
+        found = change.put[QUARANTINE, self.part] or Part()
+        change.put[QUARANTINE, self.part] = Part((*found.files, *entries))
         return change
 
     @property
     def quarantined(self) -> int:
         """The number of quarantine rows for this export."""
-        return self.tables.parts(QUARANTINE).get(self.part, Part()).rows
+        return self.parts(QUARANTINE).get(self.part, Part()).rows
 
     def demand_clean(self) -> None:
         """Raises `BadInput` if the quarantine has rows of this export and `--allow-quarantine` was not given."""
@@ -121,7 +132,7 @@ class Run:
             )
 
     def _first_of_quarantine(self) -> str:
-        places = self.tables.places(self.tables.newest(), QUARANTINE, [self.part])
+        places = self.tables.places(self.version, QUARANTINE, [self.part])
         batches = read_rows(places, ["file", "line", "reason"])
         row = min((row for batch in batches for row in batch.to_pylist()), key=lambda row: (row["file"], row["line"]))
         return f"{row['file']} line {row['line']}, {row['reason']}"
@@ -132,7 +143,7 @@ class Run:
         return Items(self._items)
 
     def _items(self, kinds: Collection[str]) -> DataFrame:
-        found = self.tables.places(self.tables.newest(), ITEMS, [self.part])
+        found = self.tables.places(self.version, ITEMS, [self.part])
         wanted = [place for place in found if place.name.rpartition("-")[0] in kinds]
         others = item_schemas.KINDS.keys() - set(kinds)
         return self._frame(wanted, StructType([field for field in item_schemas.ITEMS if field.name not in others]))
@@ -146,17 +157,21 @@ class Run:
     def read(self, table: str, schema: StructType, parts: Collection[str] | None = None) -> DataFrame:
         """The rows of these partitions of the table, or of all, with its partition's column. Raises `BadInput` if no
         job has written the table."""
-        version = self.tables.demand(table)
+        version = self.demand(table)
         return self._frame(self.tables.places(version, table, parts), _with_partition(version, table, schema), table)
+
+    def demand(self, table: str) -> Version:
+        """The tables. Raises `BadInput` if no job has written this one."""
+        return self.tables.demand(table, self.version)
 
     def parts(self, table: str) -> Parts:
         """The partitions of the table."""
-        return self.tables.parts(table)
+        return self.version.parts(table)
 
     def stale_days(self, table: str, source: str) -> list[str]:
         """The partitions of `source`, by day, that have changed since those of `table` were made from them. Days of
         `source` only ever get rows."""
-        version = self.tables.demand(source)
+        version = self.demand(source)
         made = version.parts(table)
         days = version.parts(source).items()
         return [day for day, part in sorted(days) if made.get(day, Part()).made_from != str(part.rows)]
@@ -192,10 +207,10 @@ class Run:
         staged = [(name, part) for (of, name), part in self._staged.put.items() if of == table and part]
         return [self.tables.root / table / name / file.name for name, part in staged for file in part.files]
 
-    def commit(self) -> None:
-        """Makes what this run has written part of the tables."""
-        if self._staged.put or self._staged.added:
-            self.tables.commit(self._staged)
+    def commit(self, change: Callable[[Version], Change] | None = None) -> None:
+        """Makes a change of the tables, or else what this run has written."""
+        if change or self._staged.put:
+            self._version = self.tables.commit(change or self._staged)
 
     def where(self, table: str) -> str:
         """The partition of this export, for the summary."""

@@ -23,7 +23,7 @@ TABLE = "compact"
 
 
 def run(run: Run) -> Outcome:
-    days = {day: part.rows for day, part in run.tables.demand(MESSAGES).parts(MESSAGES).items()}
+    days = {day: part.rows for day, part in run.demand(MESSAGES).parts(MESSAGES).items()}
     before = run.parts(TABLE).get(ALL, Part())
     known = orjson.loads(before.made_from or "{}")
     if known == days:

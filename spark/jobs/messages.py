@@ -28,9 +28,9 @@ def run(run: Run) -> Outcome:
     if not reading.quarantined or run.given.allow_quarantine:
         reading.unpack(keeps=True, blobs=Place(run.given.blobs) if run.given.blobs else None)
     if reading.quarantined and not run.given.allow_quarantine:
-        run.tables.commit(reading.only_landed)
+        run.commit(reading.only_landed)
         run.demand_clean()
-    run.tables.commit(reading.whole)
+    run.commit(reading.whole)
     brought = reading.brought
     left_out = f", {brought.orphaned} of deleted topics left out" if brought.orphaned else ""
     return Outcome(f"{brought.written} messages, {brought.known} already there{left_out}", run.tables.path(MESSAGES))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -55,7 +55,8 @@ class Brought:
 
 @dataclass(slots=True)
 class _Found:
-    """`puts`: the partitions of this export, by table."""
+    """`puts`: the partitions of this export, by table. `overlaps`: some entries that are not known have messages that
+    are: the log is damaged."""
 
     puts: dict[str, list[File]] = field(default_factory=dict)
     added: Mapping[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
@@ -63,6 +64,7 @@ class _Found:
     topics: dict[str, str] = field(default_factory=dict)
     intervals: Known = field(default_factory=Known)
     has_twice: bool = False
+    overlaps: bool = False
 
 
 class ExportPass:
@@ -84,7 +86,9 @@ class ExportPass:
         results: list[Landed] = in_tasks(self._open_session, partial(landed, self._landing), parts)
         self.brought.known = sum(result.known for result in results)
         new = [result.new for result in results]
-        self._found.has_twice = Known().with_(new).messages < sum(found.messages for found in new)
+        together = Known().with_(new)
+        self._found.has_twice = together.messages < sum(found.messages for found in new)
+        self._found.overlaps = known_in(self._landing.known).overlaps(together)
         self._found.puts |= {ITEMS: [], QUARANTINE: []}
         for written in (written for result in results for written in result.written):
             self._found.puts[written.table].append(written.file)
@@ -95,7 +99,8 @@ class ExportPass:
         """Unpacks the entries that are not known. `keeps`: their messages become rows of `messages`; otherwise they
         are only checked. Raises `BadInput` if an incremental export is the first."""
         self._found.topics = self._topics()
-        unpacking = Unpacking(self._landing, self._names(), keeps, blobs, self._superseded())
+        landing = self._landing if self._found.overlaps else replace(self._landing, known=())
+        unpacking = Unpacking(landing, self._names(), keeps, blobs, self._superseded())
         results = in_tasks(self._open_session, partial(_inline, unpacking), [[f] for f in self._aside(ENTRIES)])
         results += self._elsewhere(unpacking)
         self._found.puts[UNREADABLE] = []
@@ -106,6 +111,7 @@ class ExportPass:
         self._found.added = as_parts(written for written in all_written if written.table == MESSAGES)
         self._found.intervals = Known().with_(result.known for result in results)
         self.brought.written = self._found.intervals.messages
+        self.brought.known += sum(result.there for result in results)
         self.brought.failed = sum(result.failed for result in results)
         self.brought.orphaned = sum(result.orphaned for result in results)
 

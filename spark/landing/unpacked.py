@@ -12,11 +12,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark import schemas
 from spark.files import Place
 from spark.landing.known import Known
-from spark.landing.landed import QUARANTINE, Landing
+from spark.landing.landed import QUARANTINE, Landing, known_in
 from spark.tables.writing import PartWriter, Written
 from spark.unpacking.unpack import ReadBlob, unpack
 
 MESSAGES, UNREADABLE = "messages", "_unreadable"
+OF_ENTRIES = "entries-"
+"""How files of the quarantine begin that tell of entries; the others tell what could not be read."""
 _ORDER = ("topic", "queue", "offset")
 _REPEATED = ("topic", "topic_id", "queue", "tag", "entry_id", "stored_at_ms", "export")
 _COLUMNS = [name for name in schemas.MESSAGES.names if name not in ("topic", "date")]
@@ -38,13 +40,14 @@ class Unpacking:
 
 @dataclass(slots=True)
 class Unpacked:
-    """`known`: the messages that were written. Counts: of entries that cannot be unpacked, and of messages of deleted
-    topics."""
+    """`known`: the messages that were written. Counts: of entries that cannot be unpacked, of messages of deleted
+    topics, and of messages that were there though their entries were not known."""
 
     written: list[Written] = field(default_factory=list)
     known: Known = field(default_factory=Known)
     failed: int = 0
     orphaned: int = 0
+    there: int = 0
 
 
 @dataclass(slots=True)
@@ -55,10 +58,12 @@ class _Task:
     unreadable: PartWriter
     done: Unpacked = field(default_factory=Unpacked)
     brought: list[Known] = field(default_factory=list)
+    known: Known = field(init=False)
     ids: pa.Array = field(init=False)
     names: pa.Array = field(init=False)
 
     def __post_init__(self) -> None:
+        self.known = known_in(self.unpacking.landing.known)
         self.ids = pa.array(list(self.unpacking.names), pa.string())
         self.names = pa.array(list(self.unpacking.names.values()), pa.string())
 
@@ -76,6 +81,10 @@ class _Task:
         named = pa.RecordBatch.from_arrays(given, ["topic", *_COLUMNS, "export", "date"])
         if topics.null_count:
             named = named.filter(topics.is_valid())
+        if self.unpacking.landing.known:
+            is_there = self.known.has(named.append_column("count", pa.repeat(1, len(named))))
+            self.done.there += is_there.true_count
+            named = named.filter(pc.invert(is_there))
         self.messages.add_days(named)
         self.brought.append(Known.of_messages(named))
 
@@ -90,7 +99,7 @@ class _Task:
             texts = [pa.array(places[name].cast(pa.string())) for name in ("entry_id", "offset")]
             reason = pc.binary_join_element_wise("entry ", texts[0], " at offset ", texts[1], ": ", said["reason"], "")
             raw = pa.repeat(pa.scalar(""), len(rows))
-            self.quarantine.add(_made({**said, "reason": reason, "raw": raw}, _QUARANTINE), part)
+            self.quarantine.add(_made({**said, "reason": reason, "raw": raw}, _QUARANTINE), part, OF_ENTRIES)
 
 
 def unpacked(unpacking: Unpacking, entries: Iterable[pa.RecordBatch]) -> Unpacked:

@@ -57,9 +57,9 @@ class Tables:
             for file in part.files
         ]
 
-    def demand(self, table: str) -> Version:
-        """The newest version. Raises `BadInput` if no job has written the table."""
-        version = self.newest()
+    def demand(self, table: str, version: Version | None = None) -> Version:
+        """The version, or else the newest. Raises `BadInput` if no job has written the table."""
+        version = version or self.newest()
         if not version.parts(table):
             raise BadInput(f"there is no table {self.path(table)}: the job that writes it has to run first")
         return version
@@ -96,7 +96,10 @@ class Tables:
             with self._cleaned_if_it_fails():
                 yield
             return
-        self.root.make_folder()
+        try:
+            self.root.make_folder()
+        except OSError as error:
+            raise BadInput(f"{self.root} cannot be made a folder of tables: {error.strerror}") from error
         with open((self.root / _LOCK).path, "a+b") as lock:
             self._acquire(lock)
             lock.seek(0)

@@ -80,7 +80,7 @@ def remove_unnamed(tables: Tables, hours: int) -> int:
     until = found[f"{FOLDER}/{clock.name}"] - timedelta(hours=hours)
     clock.delete()
     newest = tables.newest()
-    kept = newest.named() | {tables.versions.path(newest.number)}
+    kept = newest.named() | tables.versions.kept(newest.number)
     old = [name for name, at in found.items() if at < until and name not in kept and _is_ours(name)]
     for name in old:
         (tables.root / name).delete()

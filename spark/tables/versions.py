@@ -17,7 +17,8 @@ FOLDER = "_versions"
 _LAYOUT = 2
 _NAME = re.compile(r"(\d{12})\.json")
 _KEPT = 10
-"""Versions that stay for readers that are about to read them."""
+"""Versions that stay: for readers that are about to read them, and so that no commit that has slept finds an old number
+free, and succeeds unseen."""
 _TRIES_MAX = 100
 
 
@@ -109,11 +110,15 @@ class Versions:
 
     def forget(self, newest: int) -> None:
         """Removes versions that nobody needs, and what is left of commits that died. Only for who is the only one that
-        commits: with an old number free again, a commit that has slept would succeed unseen."""
+        commits."""
         for name in self._folder.names():
-            number = _NAME.fullmatch(name)
-            if name.startswith(TEMPORARY) or (number and int(number[1]) <= newest - _KEPT):
+            is_old = _NAME.fullmatch(name) and f"{FOLDER}/{name}" not in self.kept(newest)
+            if is_old or name.startswith(TEMPORARY):
                 (self._folder / name).delete()
+
+    def kept(self, newest: int) -> set[str]:
+        """The last versions, below the root."""
+        return {self.path(number) for number in range(newest, newest - _KEPT, -1)}
 
     def _numbers(self) -> list[int]:
         return sorted(int(match[1]) for name in self._folder.names() if (match := _NAME.fullmatch(name)))

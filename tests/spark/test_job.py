@@ -40,6 +40,8 @@ def _raises(error: BaseException) -> Callable[[], Outcome]:
     [
         (messages.JOB, ["--no-such-option"]),
         (messages.JOB, ["--export", "e", "--tables", ""]),
+        (messages.JOB, ["--export", "e", "--tables", "file:///tables"]),
+        (messages.JOB, ["--export", "e", "--tables", "s3:/bucket/tables"]),
         (pipeline.JOB, []),
         (pipeline.JOB, ["--export", "e", "--cores", "two"]),
         (backlog.JOB, ["--export", "e", "--now", "tomorrow"]),

@@ -10,13 +10,21 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.frame.job import main
-from spark.jobs import messages
+from spark import schemas
+from spark.frame import at_hand
+from spark.frame.job import main, parser
+from spark.frame.run import Context, Run
+from spark.jobs import compact, messages, traffic
 from spark.landing import export_pass
+from spark.landing.export_pass import ExportPass
 from spark.landing.known import SCHEMA, Known
+from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
+from spark.transforms.traffic import traffic as traffic_of
 from tests.spark.exports import write_items
+from tests.spark.items import entry, segment, topic
 from tests.spark.service import busy_world
+from tests.spark.written import rows_of
 
 
 def entries(*places: tuple[str, int, int, int]) -> pa.RecordBatch:
@@ -47,6 +55,41 @@ def test_an_entry_is_known_if_all_of_its_messages_are() -> None:
 def _rows(tables: Path, table: str) -> list[dict[str, Any]]:
     rows = pq.read_table(tables / table).to_pylist()
     return sorted(rows, key=lambda row: [str(row.get(name)) for name in ("topic_id", "queue", "offset", "reason")])
+
+
+def test_a_run_reads_one_version_whatever_others_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """As in S3, where no lock keeps the others out until it ends."""
+    held = [segment(entry(b'{"b":"m"}', number.to_bytes(8)), base=number) for number in (0, 1)]
+    exports = [write_items(tmp_path / f"{n}", [topic(), *held[:n]], export_id=f"{n}-a") for n in (1, 2)]
+    given = ["--export", str(exports[0]), "--tables", str(tmp_path / "tables")]
+    assert main(messages.JOB, given) == 0
+    arguments = parser(traffic.JOB).parse_args(given)
+    one, next_one = (Run(Context("one", arguments), arguments, read_export(str(exports[0]))) for _ in range(2))
+    one.land()
+    days = one.stale_days("traffic", "messages")
+    rows = traffic_of(one.read("messages", schemas.MESSAGES, days))
+    other = ExportPass(Tables(given[-1]), read_export(str(exports[1])), lambda: spark, unpacks=True)
+    other.land()
+    other.unpack(keeps=True)
+    Tables(given[-1]).commit(other.whole)
+    assert (one.write_days(rows, "traffic", "messages", days), one.items["segment"].count()) == (1, 1)
+    one.commit()
+    assert next_one.stale_days("traffic", "messages") == days
+
+
+def test_the_last_of_each_key_stays_when_they_are_too_many_for_a_plan(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(at_hand, "BYTES_MAX", -1)
+    held = [
+        segment(entry(b'{"b":"m","k":"k%d"}' % (number % 2), number.to_bytes(8)), base=number) for number in (0, 1, 2)
+    ]
+    given = ["--tables", str(tmp_path / "tables")]
+    for count in (2, 3):
+        export = write_items(tmp_path / f"{count}", [topic(), *held[:count]], export_id=f"{count}-a")
+        assert main(messages.JOB, ["--export", str(export), *given]) == 0
+        assert main(compact.JOB, given) == 0
+    assert sorted((row["key"], row["offset"]) for row in rows_of(given[1], "compact")) == [("k0", 2), ("k1", 1)]
 
 
 def test_tasks_of_spark_bring_what_one_process_brings(

@@ -28,6 +28,20 @@ def _brought(tables: Path) -> dict[int, tuple[str, str, str]]:
     return brought
 
 
+def test_an_entry_that_overlaps_what_is_there_brings_only_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    three = entry(b'{"b":"m0"}\n{"b":"m1"}\n{"b":"m2"}', count=3, at=NOON)
+    two = entry(b'{"b":"x1"}\n{"b":"x2"}\n{"b":"m3"}', bytes(8), count=3, at=NOON)
+    said = []
+    for number, held in enumerate([segment(three), segment(two, base=1)]):
+        export = write_items(tmp_path / f"{number}", [topic(), held], export_id=f"{number}-a")
+        assert main(JOB, ["--export", str(export), "--tables", str(tmp_path / "tables")]) == 0
+        said.append(capsys.readouterr().out.partition(" in ")[0])
+    assert said == ["messages: 3 messages, 0 already there", "messages: 1 messages, 2 already there"]
+    assert [body for _, (body, *_) in sorted(_brought(tmp_path / "tables").items())] == ["m0", "m1", "m2", "m3"]
+
+
 def test_a_message_of_many_exports_is_there_once_after_any_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

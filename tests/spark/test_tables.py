@@ -11,7 +11,7 @@ import pytest
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.frame.job import main
+from spark.frame.job import Job, Outcome, main
 from spark.jobs import messages, tidy
 from spark.landing.export_pass import ExportPass
 from spark.reading.manifest import read_export
@@ -21,6 +21,7 @@ from spark.tables.writing import write_part
 from tests.spark.exports import write_items
 from tests.spark.items import Item, entry, payload, segment, topic
 from tests.spark.killing import run_until
+from tests.spark.written import rows_of
 
 DAY = "date=2026-01-01"
 NOON = 1_767_268_800_000
@@ -112,6 +113,21 @@ def test_a_version_is_read_once(tables: Tables, monkeypatch: pytest.MonkeyPatch)
     tables.commit(put(tables, "a", "export=2", 2))
     assert [content(each, "a") for each in (tables, other)] == [[1, 2]] * 2
     assert [place.name for place in reads] == ["000000000001.json", "000000000002.json"]
+
+
+def test_a_repaired_export_is_read_anew_and_its_bad_entries_stay_in_quarantine(tmp_path: Path) -> None:
+    look = Job("look", "", lambda _: Outcome(""))
+    given = _export(tmp_path, _small(0), segment(entry(b"{", (1).to_bytes(8), at=NOON), base=1), export_id="1-a")
+    codes = [main(look, given), main(messages.JOB, given), main(look, given)]
+    assert codes == [0, 1, 1]
+    whole = {path: path.read_bytes() for path in (Path(given[1]) / "data").iterdir()}
+    for repaired in (False, True):
+        for path, content in whole.items():
+            path.write_bytes(content if repaired else content[:-9])
+        assert main(look, given) == 1
+        found = rows_of(given[-1], "quarantine", "export=1-a")
+        assert len(found) == (1 if repaired else 3)
+        assert sum(row["reason"].startswith("entry ") for row in found) == 1
 
 
 def test_files_of_others_in_the_folder_stay(tables: Tables) -> None:
