@@ -232,7 +232,8 @@ class Run:
         reader = self.spark.read.schema(schema)
         if table:
             reader = reader.option("basePath", (self.tables.root / table).spark_path)
-        return reader.parquet(*[place.spark_path for place in places])
+        rows = reader.parquet(*[place.spark_path for place in places])
+        return rows.select(*schema.names)  # Spark adds each column that it sees in a path
 
 
 def rows_of(count: int) -> str:

@@ -85,9 +85,8 @@ class ExportPass:
         parts = batches_of_files(self._export, size)
         results: list[Landed] = in_tasks(self._open_session, partial(landed, self._landing), parts)
         self.brought.known = sum(result.known for result in results)
-        new = [result.new for result in results]
-        together = Known().with_(new)
-        self._found.has_twice = together.messages < sum(found.messages for found in new)
+        together = Known().with_(result.new for result in results)
+        self._found.has_twice = together.messages < sum(result.found for result in results)
         self._found.overlaps = known_in(self._landing.known).overlaps(together)
         self._found.puts |= {ITEMS: [], QUARANTINE: []}
         for written in (written for result in results for written in result.written):
@@ -184,7 +183,8 @@ class ExportPass:
         if not self._export.is_incremental or not self._found.has_twice:
             return frozenset()
         newest: dict[str, tuple[int, str, int]] = {}
-        rows = list(_rows(self._landed("segment"), ["pk", "sk", "written_us", "file", "line"]))
+        columns = ["pk", "sk", "written_us", "file", "line", "is_deleted"]
+        rows = [row for row in _rows(self._landed("segment"), columns) if not row["is_deleted"]]
         for row in rows:
             image, key = (row["written_us"], row["file"], row["line"]), f"{row['pk']}\n{row['sk']}"
             newest[key] = max(newest.get(key, image), image)

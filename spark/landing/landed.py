@@ -49,11 +49,13 @@ class Landing:
 
 
 class Landed(NamedTuple):
-    """`known`: the number of messages in entries that are known. `new`: the messages in the others."""
+    """Counts of messages: `known`, in entries that are known, and `found`, in the others. `new`: the places of the
+    latter; fewer than `found` if an entry was there twice."""
 
     written: list[Written]
     aside: list[Written]
     known: int
+    found: int
     new: Known
 
 
@@ -65,6 +67,7 @@ class _Task:
     aside: PartWriter
     known: Known
     skipped: int = 0
+    found: int = 0
     new: list[Known] = field(default_factory=list)
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -78,6 +81,7 @@ class _Task:
         is_known = self.known.has(found)
         self.skipped += pc.sum(found["count"].filter(is_known)).as_py() or 0
         found = found.filter(pc.invert(is_known))
+        self.found += pc.sum(found["count"]).as_py() or 0
         self.new.append(Known.of_entries(found))
         is_here = found["data"].is_valid()
         self.aside.add(found.filter(is_here), ENTRIES)
@@ -100,7 +104,7 @@ def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:
         rows = [{"file": file.name, **trouble._asdict()} for trouble in reader.troubles]
         task.quarantine.add(pa.RecordBatch.from_pylist(rows, schema=_QUARANTINE), landing.part)
     written = [*task.items.close(), *task.quarantine.close()]
-    return Landed(written, task.aside.close(), task.skipped, Known().with_(task.new))
+    return Landed(written, task.aside.close(), task.skipped, task.found, Known().with_(task.new))
 
 
 def known_in(files: Sequence[Place]) -> Known:

@@ -28,6 +28,19 @@ def _brought(tables: Path) -> dict[int, tuple[str, str, str]]:
     return brought
 
 
+def test_of_several_images_of_a_segment_the_newest_counts(tmp_path: Path) -> None:
+    full = write_items(tmp_path / "1", [topic(), segment(_entry(0, 0))], export_id="1-a")
+    grown = [segment(*(_entry(number, 0) for number in range(count))) for count in (2, 4, 3)]
+    gone = segment(_entry(5, 0), base=5)
+    lines = [change(grown[0], 5), change(gone, 6), change(grown[1], 8), change(grown[2], 7)]
+    lines += [change(gone, 9, is_deleted=True)]
+    for name, files in (("in one file", [lines]), ("in several", [[line] for line in lines])):
+        changed = write_export(tmp_path / name, files, "2-b", is_incremental=True)
+        for export in (full, changed):
+            assert main(JOB, ["--export", str(export), "--tables", str(tmp_path / f"{name}.tables")]) == 0
+        assert sorted(_brought(tmp_path / f"{name}.tables")) == [0, 1, 2, 3, 5]
+
+
 def test_an_entry_that_overlaps_what_is_there_brings_only_the_rest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
