@@ -23,6 +23,7 @@ from spark.errors import BadInput
 from spark.frame.command_line import positive
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
+from spark.reading.manifest import place_of
 from spark.report import sections
 from spark.report.page import Section, Tile, page
 
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
-    export_id = run.given.export.rstrip("/").rpartition("/")[2]
+    export_id = place_of(run.given.export).name
     tables = _tables(run, export_id)
     if all(tables[name] is None for name in _BY_EXPORT):
         raise BadInput(f"{run.tables.root} has nothing of an export {export_id}: other jobs have to run first")
@@ -79,7 +80,7 @@ def run(run: Run) -> Outcome:
 
 
 def _tables(run: Run, export_id: str) -> dict[str, pa.Table | None]:
-    """The rows of this export, or of the last days before its end; None: its job has not run."""
+    """The rows of this export, or of the last days that there are; None: its job has not run."""
     version = run.tables.newest()
 
     def read(table: str, schema: StructType, parts: Collection[str]) -> pa.Table | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -62,10 +63,16 @@ class Export:
         return sum(file.bytes for file in self.files)
 
 
+def place_of(path: str) -> Place:
+    """Where an export lies. Its name is its id, so it must be the folder's own, not `.` or that of a link which shows
+    another export tomorrow."""
+    return Place(os.path.realpath(path) if Place(path).is_local else path.rstrip("/"))
+
+
 def read_export(path: str) -> Export:
     """The export in this folder. Raises `BadInput` if it has no manifest, a manifest has a wrong checksum, a data file
     is missing, counts disagree, or the export is empty."""
-    place = Place(path.rstrip("/"))
+    place = place_of(path)
     manifest = place / "manifest-summary.json"
     summary = _parsed(_verified(manifest), manifest)
     if summary.get("outputFormat", _FORMAT) != _FORMAT:

@@ -77,7 +77,7 @@ def test_a_run_reads_one_version_whatever_others_commit(spark: SparkSession, tmp
     assert next_one.stale_days("traffic", "messages") == days
 
 
-def test_the_last_of_each_key_stays_when_they_are_too_many_for_a_plan(
+def test_the_last_of_each_key_stays_though_too_many_for_a_plan(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(at_hand, "BYTES_MAX", -1)

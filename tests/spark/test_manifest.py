@@ -14,6 +14,13 @@ from tests.spark import items
 from tests.spark.exports import ID, line, write_export, write_items, write_manifest
 
 
+def test_an_export_has_one_id_whatever_its_folder_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_items(tmp_path, [items.topic()])
+    (tmp_path / "latest").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    assert [read_export(path).id for path in (f"{folder}/", str(tmp_path / "latest"), ".")] == [ID] * 3
+
+
 def _without(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
 

@@ -115,7 +115,7 @@ def test_a_version_is_read_once(tables: Tables, monkeypatch: pytest.MonkeyPatch)
     assert [place.name for place in reads] == ["000000000001.json", "000000000002.json"]
 
 
-def test_a_repaired_export_is_read_anew_and_its_bad_entries_stay_in_quarantine(tmp_path: Path) -> None:
+def test_a_repaired_export_is_read_anew_and_bad_entries_stay_named(tmp_path: Path) -> None:
     look = Job("look", "", lambda _: Outcome(""))
     given = _export(tmp_path, _small(0), segment(entry(b"{", (1).to_bytes(8), at=NOON), base=1), export_id="1-a")
     codes = [main(look, given), main(messages.JOB, given), main(look, given)]
