@@ -6,6 +6,7 @@ endpoint."""
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +22,8 @@ from pyarrow import fs
 from spark.errors import BadInput
 
 _S3 = ("s3://", "s3a://")
-_CONFLICTS_MAX = 10
-"""How often S3 is asked again while it says that another request for the same key is under way."""
+_CONFLICTS_MAX, _CONFLICT_SECONDS = 10, 0.2
+"""How often S3 is asked again while it says that another request for the same key is under way, and after how long."""
 TEMPORARY = ".new-"
 """How the names of files begin that `create` has not finished."""
 
@@ -172,6 +173,7 @@ class Place:
                     return self.read() == content
                 if code != "ConditionalRequestConflict":
                     raise
+                time.sleep(_CONFLICT_SECONDS)
             else:
                 return True
         raise BadInput(f"{self.path} cannot be written: others write it all the time")

@@ -33,6 +33,7 @@ _OF_OTHERS = re.compile(r"(export=[^/]+)/([^/]+\.parquet)")
 _KEPT = ("violations", "backlog", "requests", "dead_letters", "dead_messages", "cost", "quarantine")
 """Their files stay as they are."""
 _MADE_ANEW = ("traffic", "hot_keys", "skew", "delays", "delay_histogram", "delay_waiting", "compact")
+_UNFINISHED = "_unfinished"
 _FILES_OF_TASK = 64
 
 
@@ -42,12 +43,22 @@ def run(run: Run) -> Outcome:
         raise BadInput(f"{root} has no tables of the layout before versions")
     old = [each.name for each in (root / MESSAGES).files() if _OF_MESSAGES.fullmatch(each.name)]
     if not run.tables.versions.newest().number:
+        _demand_finished(root)
         parts = [old[at : at + _FILES_OF_TASK] for at in range(0, len(old), _FILES_OF_TASK)]
         results = run.in_tasks(partial(_converted, root), parts)
         run.tables.commit(_change(root, results))
     _remove(run.tables, old)
     rows = sum(part.rows for part in run.tables.parts(MESSAGES).values())
     return Outcome(f"{rows} messages; the next pipeline makes {', '.join(_MADE_ANEW)} anew", str(root))
+
+
+def _demand_finished(root: Place) -> None:
+    """A run of an older release that died while it replaced partitions has left some of their rows aside."""
+    if any(name.startswith(f"{MESSAGES}-") and name.endswith(".old") for name in (root / _UNFINISHED).names()):
+        raise BadInput(
+            f"a run of an older release has died, and {root / _UNFINISHED} has some of its messages: run the job"
+            " messages on the same export again with that release, then convert"
+        )
 
 
 def _remove(tables: Tables, messages: list[str]) -> None:
@@ -58,7 +69,7 @@ def _remove(tables: Tables, messages: list[str]) -> None:
     for each in (root / TOPICS).files():
         if _OF_OTHERS.fullmatch(each.name):
             (root / TOPICS / each.name).delete()
-    for table in (*_MADE_ANEW, "arrived", "_unfinished", "_checkpoint"):
+    for table in (*_MADE_ANEW, "arrived", _UNFINISHED, "_checkpoint"):
         if not version.parts(table):
             (root / table).delete_folder()
     (root / MESSAGES / "_SUCCESS").delete()

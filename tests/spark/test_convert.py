@@ -38,6 +38,11 @@ def test_a_conversion_killed_anywhere_keeps_each_message_once(
     assert main(messages.JOB, ["--export", export, "--tables", str(tmp_path / "new")]) == 0
     old = tmp_path / "old"
     _old_layout(old, tmp_path / "new")
+    aside = old / "_unfinished/messages-1-a.old"
+    aside.mkdir(parents=True)
+    assert main(convert.JOB, ["--tables", str(old)]) == 1
+    assert f"{old}/_unfinished has some of its messages" in capsys.readouterr().err
+    aside.rmdir()
     step = 0
     while run_until(step, convert.JOB, ["--tables", str(old)]):
         step += 1
