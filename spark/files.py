@@ -136,7 +136,7 @@ class Place:
 
     def located(self) -> tuple[fs.FileSystem, str]:
         """The file system, and the path in it."""
-        return (_here(), self.path) if self.is_local else (_s3(), self._key)
+        return (_here(), os.path.abspath(self.path)) if self.is_local else (_s3(), self._key)
 
     @property
     def _key(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 import time
@@ -52,7 +53,7 @@ def place(text: str) -> str:
         raise argparse.ArgumentTypeError("the path is empty")
     if re.match(r"\w+:/", text) and not re.match(r"s3a?://[^/]", text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither a folder here nor s3://bucket/folder")
-    return text
+    return os.path.expanduser(text)
 
 
 def master(text: str) -> str:

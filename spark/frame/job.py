@@ -97,7 +97,8 @@ def _outcome(job: Job, given: argparse.Namespace, context: Context) -> Outcome:
 
 def parser(job: Job) -> argparse.ArgumentParser:
     """The parser of the arguments that all jobs share, and of the job's own."""
-    made = Parser(prog=job.name, description=job.about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    how = argparse.RawDescriptionHelpFormatter
+    made = Parser(prog=job.name, description=job.about, formatter_class=how, allow_abbrev=False)
     if job.reads_export:
         made.add_argument("--export", required=True, metavar="PATH", help="folder of the export: here, or s3://")
         made.add_argument("--allow-quarantine", action="store_true", help="go on though some of it cannot be read")

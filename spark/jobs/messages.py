@@ -9,6 +9,7 @@ from pathlib import Path
 if not __package__:  # spark-submit runs this file by its path
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
+from spark.errors import BadInput
 from spark.files import Place
 from spark.frame.job import Job, Outcome, main
 from spark.frame.run import Run
@@ -23,10 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(run: Run) -> Outcome:
+    blobs = Place(run.given.blobs) if run.given.blobs else None
+    if blobs and not (Path(blobs.path).is_dir() if blobs.is_local else blobs.names()):
+        raise BadInput(f"--blobs: there is nothing at {blobs}")
     reading = run.pass_over(unpacks=True)
     reading.land()
     if not reading.quarantined or run.given.allow_quarantine:
-        reading.unpack(keeps=True, blobs=Place(run.given.blobs) if run.given.blobs else None)
+        reading.unpack(keeps=True, blobs=blobs)
     if reading.quarantined and not run.given.allow_quarantine:
         run.commit(reading.only_landed)
         run.demand_clean()

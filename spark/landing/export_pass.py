@@ -98,9 +98,15 @@ class ExportPass:
         """Unpacks the entries that are not known. `keeps`: their messages become rows of `messages`; otherwise they
         are only checked. Raises `BadInput` if an incremental export is the first."""
         self._found.topics = self._topics()
-        landing = self._landing if self._found.overlaps else replace(self._landing, known=())
-        unpacking = Unpacking(landing, self._names(), keeps, blobs, self._superseded())
-        results = in_tasks(self._open_session, partial(_inline, unpacking), [[f] for f in self._aside(ENTRIES)])
+        unpacking = Unpacking(self._landing, self._names(), keeps, blobs, None, self._superseded())
+        files = self._aside(ENTRIES)
+        parts = [[file] for file in files]
+        if self._found.overlaps or self._found.has_twice:  # a damaged log: one task tells what came before
+            unpacking = replace(unpacking, known=known_in(self._landing.known))
+            parts = [files] if files else []
+        results = in_tasks(self._open_session, partial(_inline, unpacking), parts)
+        if unpacking.known is not None:
+            unpacking = replace(unpacking, known=unpacking.known.with_(result.known for result in results))
         results += self._elsewhere(unpacking)
         self._found.puts[UNREADABLE] = []
         all_written = [written for result in results for written in result.written]
@@ -199,7 +205,8 @@ class ExportPass:
         size = sum(file.bytes for kind in (PLACES, PIECES) for file in self._found.aside.get(kind, []))
         if size <= _HERE_BYTES_MAX:
             return [_assembled(unpacking, _joined_here(places, pieces))]
-        rows = _joined(self._open_session(), places, pieces, size // _SHUFFLE_BYTES + 1)
+        parts = 1 if unpacking.known is not None else size // _SHUFFLE_BYTES + 1
+        rows = _joined(self._open_session(), places, pieces, parts)
         return over_rows(rows, partial(_assembled, unpacking))
 
     def _landed(self, kind: str) -> list[Place]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -12,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark import schemas
 from spark.files import Place
 from spark.landing.known import Known
-from spark.landing.landed import QUARANTINE, Landing, known_in
+from spark.landing.landed import QUARANTINE, Landing
 from spark.tables.writing import PartWriter, Written
 from spark.unpacking.unpack import ReadBlob, unpack
 
@@ -34,6 +35,8 @@ class Unpacking:
     names: Mapping[str, str]
     keeps: bool
     blobs: Place | None = None
+    known: Known | None = None
+    """Messages that are there, and of which each other one is brought once; None: no entry brings any of them again."""
     superseded: frozenset[tuple[str, int]] = frozenset()
     """Files and lines of items of which the export has a newer image."""
 
@@ -58,12 +61,12 @@ class _Task:
     unreadable: PartWriter
     done: Unpacked = field(default_factory=Unpacked)
     brought: list[Known] = field(default_factory=list)
-    known: Known = field(init=False)
+    known: Known | None = field(init=False)
     ids: pa.Array = field(init=False)
     names: pa.Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self.known = known_in(self.unpacking.landing.known)
+        self.known = self.unpacking.known
         self.ids = pa.array(list(self.unpacking.names), pa.string())
         self.names = pa.array(list(self.unpacking.names.values()), pa.string())
 
@@ -81,12 +84,23 @@ class _Task:
         named = pa.RecordBatch.from_arrays(given, ["topic", *_COLUMNS, "export", "date"])
         if topics.null_count:
             named = named.filter(topics.is_valid())
-        if self.unpacking.landing.known:
-            is_there = self.known.has(named.append_column("count", pa.repeat(1, len(named))))
-            self.done.there += is_there.true_count
-            named = named.filter(pc.invert(is_there))
+        if self.known is not None:
+            named = self._only_new(named, self.known)
         self.messages.add_days(named)
         self.brought.append(Known.of_messages(named))
+
+    def _only_new(self, messages: pa.RecordBatch, known: Known) -> pa.RecordBatch:
+        """The messages that are not there, each once. From now on they are."""
+        is_there = known.has(messages.append_column("count", pa.repeat(1, len(messages))))
+        self.done.there += is_there.true_count
+        places = messages.select(["topic_id", "queue", "offset"]).append_column(
+            "at", pa.array(np.arange(len(messages)))
+        )
+        groups = pa.Table.from_batches([places.filter(pc.invert(is_there))]).group_by(["topic_id", "queue", "offset"])
+        firsts = groups.aggregate([("at", "min")])["at_min"].to_numpy()
+        new = messages.take(pa.array(np.sort(firsts)))
+        self.known = known.with_([Known.of_messages(new)])
+        return new
 
     def _fail(self, rows: pa.RecordBatch, is_here: bool) -> None:
         self.done.failed += len(rows)

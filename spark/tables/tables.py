@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.dataset as ds
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.tables.versions import Change, Parts, Version, Versions
+from spark.tables.versions import FOLDER, Change, Parts, Version, Versions
 
 SCRATCH = "_scratch"
 """Folder of what a run keeps aside until it ends."""
@@ -34,7 +35,7 @@ class Tables:
     def newest(self) -> Version:
         """Raises `BadInput` if the tables are of another layout."""
         version = self.versions.newest()
-        if not version.number and (self.root / "messages/_SUCCESS").size() is not None:
+        if not version.number and self._is_of_older_layout():
             raise BadInput(
                 f"{self.root} has tables of an older layout; python -m spark.jobs.convert --tables {self.root}"
                 " makes new ones of them"
@@ -78,6 +79,8 @@ class Tables:
     def commit(self, change: Callable[[Version], Change] | Change) -> Version:
         """Makes a new version. `change` may depend on the version before, see `Versions.commit`."""
         made = change if callable(change) else lambda _: change
+        if not self.root.is_local:
+            made = partial(self._demand_files, made)
         before, after = self.versions.commit(made)
         if self._lock:
             with suppress(OSError):  # it is done; what stays, the next run removes
@@ -90,6 +93,7 @@ class Tables:
         """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
         `BadInput` if one is at work. In S3 it does nothing: there the versions alone tell runs apart."""
         if not self.root.is_local:
+            self._begin()
             yield
             return
         if self._lock:  # a job that runs others
@@ -102,6 +106,7 @@ class Tables:
             raise BadInput(f"{self.root} cannot be made a folder of tables: {error.strerror}") from error
         with open((self.root / _LOCK).path, "a+b") as lock:
             self._acquire(lock)
+            self._begin()
             lock.seek(0)
             if lock.read():
                 self.clean()
@@ -134,6 +139,29 @@ class Tables:
         (self.root / SCRATCH).delete_folder()
         self.versions.forget(newest.number)
         return len(unnamed)
+
+    def _demand_files(self, change: Callable[[Version], Change], newest: Version) -> Change:
+        """Raises `BadInput` if `tidy` has removed files of this run, because it took too long."""
+        made = change(newest)
+        parts = [(place, part.files) for place, part in made.put.items() if part] + [*made.added.items()]
+        named = newest.named()
+        for (table, name), files in parts:
+            new = {file.name for file in files if f"{table}/{name}/{file.name}" not in named}
+            if new - (self.root / table / name).sizes().keys():
+                raise BadInput(f"files that this run has written to {self.root} are gone; run the job again")
+        return made
+
+    def _begin(self) -> None:
+        """Makes the first version, of no tables, before there are any files: so files without a version are not a run's
+        that has died, but tables whose versions were lost, and nobody may remove them."""
+        if self.versions.newest().number or self._is_of_older_layout():
+            return
+        if any(OURS.fullmatch(each.name) for each in self.root.files()):
+            raise BadInput(f"{self.root} has files of tables, but no version of them: {self.root / FOLDER} is missing")
+        self.commit(Change())
+
+    def _is_of_older_layout(self) -> bool:
+        return (self.root / "messages/_SUCCESS").size() is not None
 
     def _remove(self, names: Collection[str]) -> None:
         for name in names:

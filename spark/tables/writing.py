@@ -27,6 +27,11 @@ class Written(NamedTuple):
     file: File
 
 
+class _ParquetWriter(pq.ParquetWriter):  # type: ignore[misc]  # PyArrow has no types
+    def __del__(self) -> None:
+        """Does not finish the file: whoever has not closed it has failed, and nobody will name it."""
+
+
 class PartWriter:
     """Writes rows into files of a table at `root`, one for each partition and `prefix` of its name. `order`: columns by
     which the rows of a row group are sorted."""
@@ -37,7 +42,7 @@ class PartWriter:
         self._options = {**_COMPRESSION, "use_dictionary": list(repeated) or True}
         self._held: dict[tuple[str, str], list[pa.RecordBatch]] = {}
         self._bytes: dict[tuple[str, str], int] = {}
-        self._open: dict[tuple[str, str], tuple[str, pq.ParquetWriter]] = {}
+        self._open: dict[tuple[str, str], tuple[str, _ParquetWriter]] = {}
         self._rows: dict[tuple[str, str], int] = {}
 
     def add(self, rows: pa.RecordBatch, part: str, prefix: str = "") -> None:
@@ -86,12 +91,12 @@ class PartWriter:
         keys = [(name, "ascending") for name in self._order]
         return rows.take(pc.sort_indices(rows.select(list(self._order)), sort_keys=keys))
 
-    def _opened(self, part: str, prefix: str, schema: pa.Schema) -> tuple[str, pq.ParquetWriter]:
+    def _opened(self, part: str, prefix: str, schema: pa.Schema) -> tuple[str, _ParquetWriter]:
         name = f"{prefix}{uuid4().hex}.parquet"
         folder = self._root / self._table / part
         folder.make_folder()
         files, path = (folder / name).located()
-        return name, pq.ParquetWriter(path, schema, filesystem=files, **self._options)
+        return name, _ParquetWriter(path, schema, filesystem=files, **self._options)
 
 
 def write_part(root: Place, table: str, part: str, rows: pa.Table) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -244,3 +245,28 @@ def test_a_version_that_cannot_be_read_is_named_and_changes_nothing(
     error = capsys.readouterr().err
     assert (error.count("\n"), f"{version} {said}" in error) == (1, True)
     assert not (tmp_path / "tables" / "messages").exists()
+
+
+def test_files_whose_versions_are_lost_are_neither_removed_nor_doubled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = _export(tmp_path, _small(0), export_id="1-a")
+    assert main(messages.JOB, given) == 0
+    shutil.rmtree(tmp_path / "tables/_versions")
+    for _ in range(2):
+        assert main(messages.JOB, given) == 1
+        assert f"{tmp_path}/tables/_versions is missing" in capsys.readouterr().err
+    assert pq.read_table(tmp_path / "tables/messages").num_rows == 1
+
+
+def test_messages_that_an_export_has_twice_are_brought_once(tmp_path: Path) -> None:
+    """One data file is a copy of another."""
+    given = _export(tmp_path, _small(0), *_large(1), _small(2), export_id="1-a")
+    data = sorted((Path(given[1]) / "data").iterdir())
+    for path in data[1:]:
+        path.write_bytes(data[0].read_bytes())
+    tables = Tables(given[-1])
+    assert main(messages.JOB, [*given, "--allow-quarantine"]) == 0
+    bodies = _named(tables)
+    assert bodies
+    assert len({*bodies}) == len(bodies) == sum(part.rows for part in tables.parts("messages").values())
