@@ -89,8 +89,14 @@ def bucket(environment: dict[str, str]) -> str:
 
 @pytest.fixture
 def tables(bucket: str) -> str:
-    """Where none are yet."""
-    return f"s3://{bucket}/tables"
+    return begun(bucket)
+
+
+def begun(bucket: str) -> str:
+    """Where there is a version, of no tables yet."""
+    tables = f"s3://{bucket}/tables"
+    with Tables(tables).writing():
+        return tables
 
 
 @pytest.fixture
@@ -153,7 +159,7 @@ def test_of_two_runs_at_once_the_second_to_commit_fails(
 def test_a_cluster_writes_tables_in_s3_and_reads_them(bucket: str, tmp_path: Path) -> None:
     folder = generate(tmp_path, Shape(3_000, files=3))
     s3.upload(tmp_path, bucket)
-    tables = f"s3://{bucket}/tables"
+    tables = begun(bucket)
     done = submitted(tmp_path, f"s3://{bucket}/{folder.relative_to(tmp_path)}", tables)
     assert done.returncode == 0, done.stderr[-3000:]
     said = [line.partition(" in ")[0] for line in done.stdout.splitlines()]
