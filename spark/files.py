@@ -110,6 +110,16 @@ class Place:
             if info.type == fs.FileType.File:
                 yield Found(info.path.removeprefix(path).lstrip("/"), info.mtime)
 
+    def is_folder(self) -> bool:
+        """Whether there is such a folder; in S3, whether anything lies in it."""
+        return Path(self.path).is_dir() if self.is_local else bool(self.names())
+
+    def sync(self) -> None:
+        """Makes the file outlive a power failure, its name too. In S3 each file does."""
+        if self.is_local:
+            _sync(Path(self.path))
+            _sync(Path(self.path).parent)
+
     def delete(self) -> None:
         """Deletes the file if it exists."""
         files, path = self.located()
@@ -157,7 +167,7 @@ class Place:
             return False
         finally:
             unfinished.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        _sync(path.parent)
         return True
 
     def _create_in_s3(self, content: bytes) -> bool:
@@ -213,9 +223,9 @@ def _client_at(url: str | None) -> Any:
     return boto3.client("s3", config=Config(s3={"addressing_style": "path"}) if url else None)
 
 
-def _sync_folder(folder: Path) -> None:
-    """So that the file's name outlives a power failure."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _sync(path: Path) -> None:
+    """A file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

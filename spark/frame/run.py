@@ -97,7 +97,7 @@ class Run:
         return ExportPass(self.tables, self.export, self._context.session, unpacks)
 
     def land(self, unpacks: bool = False) -> None:
-        """Reads the export into the tables `items` and `quarantine`, unless they have it and it was whole. `unpacks`:
+        """Reads the export into the tables `_items` and `quarantine`, unless they have it and it was whole. `unpacks`:
         also finds the entries that cannot be unpacked. Raises `BadInput` if something cannot be read and
         `--allow-quarantine` was not given."""
         is_there = all(self.part in self.parts(table) for table in (ITEMS, *([UNREADABLE] if unpacks else [])))

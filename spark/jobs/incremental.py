@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     folder = Place(run.given.arriving)
-    if not (Path(folder.path).is_dir() if folder.is_local else folder.names()):
+    if not folder.is_folder():
         raise BadInput(f"there is no folder {folder}, in which exports could arrive")
     outcomes = [_one(run, place, at) for at, place in _arrived(folder, _done(run))]
     read, broken = outcomes.count(True), outcomes.count(False)

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(run: Run) -> Outcome:
     blobs = Place(run.given.blobs) if run.given.blobs else None
-    if blobs and not (Path(blobs.path).is_dir() if blobs.is_local else blobs.names()):
+    if blobs and not blobs.is_folder():
         raise BadInput(f"--blobs: there is nothing at {blobs}")
     reading = run.pass_over(unpacks=True)
     reading.land()

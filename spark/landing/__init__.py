@@ -1,6 +1,6 @@
-"""The one pass over an export: its items become the table `items`, its new messages rows of `messages`.
+"""The one pass over an export: its items become the table `_items`, its new messages rows of `messages`.
 
 `landed` reads each data file once. It writes the items, light, and keeps aside the packed messages of entries that the
-table `messages` does not have (`known`). `unpacked` then unpacks these, when the names of all topics are known. Both
+table `messages` does not have (`_known`). `unpacked` then unpacks these, when the names of all topics are known. Both
 are plain Python over Arrow; `tasks` runs them here, or in tasks of Spark if there is more than one.
 """

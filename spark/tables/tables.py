@@ -91,7 +91,7 @@ class Tables:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Keeps other runs on this machine from these tables. If the last one died, removes what it left. Raises
-        `BadInput` if one is at work. In S3 it does nothing: there the versions alone tell runs apart."""
+        `BadInput` if one is at work. In S3 nobody is kept out: there the versions alone tell runs apart."""
         if not self.root.is_local:
             self._begin()
             yield

@@ -73,8 +73,9 @@ class PartWriter:
         written = []
         for (part, prefix), (name, file) in self._open.items():
             file.close()
-            size = (self._root / self._table / part / name).size() or 0
-            written.append(Written(self._table, part, File(name, self._rows[part, prefix], size)))
+            place = self._root / self._table / part / name
+            place.sync()  # before a version names it
+            written.append(Written(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
         return written
 
     def _flush(self, to: tuple[str, str]) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from spark import files
 from spark.errors import BadInput
 from spark.files import Place
 from spark.frame.job import Job, Outcome, main
@@ -270,3 +271,27 @@ def test_messages_that_an_export_has_twice_are_brought_once(tmp_path: Path) -> N
     bodies = _named(tables)
     assert bodies
     assert len({*bodies}) == len(bodies) == sum(part.rows for part in tables.parts("messages").values())
+
+
+def test_files_outlive_a_power_failure_before_a_version_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = _export(tmp_path, _small(0), *_large(1), export_id="1-a")
+    tables = Tables(given[-1])
+    synced, before = list[str](), set[str]()
+    sync, create = files._sync, Place.create
+
+    def noting(path: Path) -> None:
+        synced.append(str(path))
+        sync(path)
+
+    def creating(place: Place, content: bytes) -> bool:
+        before.update(synced)
+        return create(place, content)
+
+    monkeypatch.setattr(files, "_sync", noting)
+    monkeypatch.setattr(Place, "create", creating)
+    assert main(messages.JOB, given) == 0
+    named = {f"{tables.root}/{name}" for name in tables.newest().named()}
+    assert named
+    assert named | {path.rpartition("/")[0] for path in named} <= before
