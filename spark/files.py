@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -187,6 +187,27 @@ class Place:
             else:
                 return True
         raise BadInput(f"{self.path} cannot be written: others write it all the time")
+
+
+class _Sized(Protocol):
+    @property
+    def bytes(self) -> int: ...
+
+
+Sized = TypeVar("Sized", bound=_Sized)
+
+
+def bundled(files: Iterable[Sized], bytes_max: int) -> list[list[Sized]]:
+    """The files in their order, large ones alone, small ones together up to so many bytes."""
+    bundles: list[list[Sized]] = []
+    room = 0
+    for file in files:
+        if not bundles or file.bytes > room:
+            bundles.append([])
+            room = bytes_max
+        bundles[-1].append(file)
+        room -= file.bytes
+    return bundles
 
 
 def endpoint() -> str | None:

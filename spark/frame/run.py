@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
@@ -15,10 +16,10 @@ from spark import item_schemas
 from spark.errors import BadInput
 from spark.files import Place
 from spark.frame.at_hand import frame_at_hand
-from spark.frame.session import SMALL_ITEMS, open_session
+from spark.frame.session import SMALL_ITEMS, is_submitted, open_session
 from spark.landing.export_pass import ALL, ExportPass
 from spark.landing.landed import ITEMS, QUARANTINE
-from spark.landing.tasks import Given, Made, in_tasks, over_rows
+from spark.landing.tasks import Given, Made, Workers, over_rows
 from spark.landing.unpacked import OF_ENTRIES, UNREADABLE
 from spark.reading.manifest import Export, read_export
 from spark.tables.tables import Tables
@@ -43,6 +44,13 @@ class Context:
         if path not in self._exports:
             self._exports[path] = read_export(path)
         return self._exports[path]
+
+    @property
+    def workers(self) -> Workers:
+        """Processes of this machine, unless a cluster was named."""
+        if self._given.master or is_submitted():
+            return Workers(cluster=self.session)
+        return Workers(self._given.cores or os.cpu_count() or 1)
 
     def session(self) -> SparkSession:
         """Opened when it is first needed."""
@@ -94,7 +102,7 @@ class Run:
     # -- the export ---------------------------------------------------------------------------------------------------
 
     def pass_over(self, unpacks: bool) -> ExportPass:
-        return ExportPass(self.tables, self.export, self._context.session, unpacks)
+        return ExportPass(self.tables, self.export, self._context.workers, unpacks)
 
     def land(self, unpacks: bool = False) -> None:
         """Reads the export into the tables `_items` and `quarantine`, unless they have it and it was whole. `unpacks`:
@@ -149,8 +157,8 @@ class Run:
         return self._frame(wanted, StructType([field for field in item_schemas.ITEMS if field.name not in others]))
 
     def in_tasks(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
-        """See `tasks.in_tasks`."""
-        return in_tasks(self._context.session, function, parts)
+        """See `Workers.each`."""
+        return self._context.workers.each(function, parts)
 
     # -- tables -------------------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ def open_session(
     `spark-submit --master` it is the one submitted to."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = _SETTINGS | s3_settings()
-    if master or not _is_submitted():
+    if master or not is_submitted():
         chosen["spark.master"] = master or f"local[{cores or '*'}]"
     if chosen.get("spark.master", "").startswith("local"):
         chosen |= _on_this_machine(cores or os.cpu_count() or 1)
@@ -100,7 +100,7 @@ def _interrupted_later() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
     """Whether `spark-submit` has started this process, and so has set the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -10,36 +10,32 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark import item_schemas, schemas
+from spark import schemas
 from spark.errors import BadInput
-from spark.files import Place
+from spark.files import Place, bundled
+from spark.landing.aside import sources
 from spark.landing.known import Known
-from spark.landing.landed import ENTRIES, ITEMS, PIECES, PLACES, QUARANTINE, Landed, Landing, known_in, landed
-from spark.landing.tasks import OpenSession, in_tasks, over_rows
-from spark.landing.unpacked import MESSAGES, UNREADABLE, Unpacked, Unpacking, unpacked
-from spark.reading.manifest import Export, batches_of_files
+from spark.landing.landed import ITEMS, QUARANTINE, Landed, Landing, known_in, landed
+from spark.landing.tasks import Workers
+from spark.landing.unpacked import MESSAGES, UNREADABLE, Unpacking, unpacked
+from spark.reading.manifest import Export, files_with_items
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, File, Part, Version
-from spark.tables.writing import as_parts, read_rows, write_part
-from spark.unpacking import entries as packing
+from spark.tables.writing import Written, as_parts, read_rows, write_part
 
 KNOWN, TOPICS = "_known", "topics"
 ALL = "part=all"
 """The one partition of a table that has no others."""
 
-_TASK_BYTES, _TASK_BYTES_MAX = 32 << 20, 128 << 20
-"""Data files of a task, compressed: some 300,000 messages. One process has landed fewer before Spark has started."""
+_TASK_BYTES, _TASK_BYTES_MAX = 8 << 20, 128 << 20
+"""What a task reads, compressed. The least takes some seconds, and a process that does it one to start."""
 _TASKS = 64
 """How many tasks there are before they become larger."""
-_HERE_BYTES_MAX = 32 << 20
-"""Entries and their payloads meet here, without Spark, while these are not larger together."""
-_SHUFFLE_BYTES = 64 << 20
-_ENTRY = ["topic_id", "entry_id"]
+_BUCKET_BYTES = 16 << 20
+"""Of the export, compressed. Of one bucket at a time a task holds all entries with their messages."""
+_BUCKETS_MAX = 256
 _TOPICS = to_arrow_schema(schemas.TOPICS)
 
 
@@ -60,7 +56,7 @@ class _Found:
 
     puts: dict[str, list[File]] = field(default_factory=dict)
     added: Mapping[tuple[str, str], tuple[File, ...]] = field(default_factory=dict)
-    aside: dict[str, list[File]] = field(default_factory=dict)
+    aside: list[Written] = field(default_factory=list)
     topics: dict[str, str] = field(default_factory=dict)
     intervals: Known = field(default_factory=Known)
     has_twice: bool = False
@@ -70,20 +66,21 @@ class _Found:
 class ExportPass:
     """One pass over an export: `land`, then perhaps `unpack`; `change` is what the tables become."""
 
-    def __init__(self, tables: Tables, export: Export, open_session: OpenSession, unpacks: bool) -> None:
+    def __init__(self, tables: Tables, export: Export, workers: Workers, unpacks: bool) -> None:
         """`unpacks`: whether `unpack` will be called."""
-        self._tables, self._export, self._open_session = tables, export, open_session
+        self._tables, self._export, self._workers = tables, export, workers
         self._before = tables.newest()
-        known = tables.places(self._before, KNOWN) if unpacks else ()
-        self._landing = Landing(tables.root, uuid4().hex, export.id, export.is_incremental, unpacks, tuple(known))
+        self._task_bytes = min(max(export.bytes // _TASKS, _TASK_BYTES), _TASK_BYTES_MAX)
+        buckets = min(export.bytes // _BUCKET_BYTES + 1, _BUCKETS_MAX) if unpacks else 0
+        known = tuple(tables.places(self._before, KNOWN) if unpacks else ())
+        self._landing = Landing(tables.root, uuid4().hex, export.id, export.is_incremental, buckets, known)
         self._found = _Found()
         self.brought = Brought()
 
     def land(self) -> None:
         """Reads the export once: its items, what cannot be read, and the entries that are not known."""
-        size = min(max(self._export.bytes // _TASKS, _TASK_BYTES), _TASK_BYTES_MAX)
-        parts = batches_of_files(self._export, size)
-        results: list[Landed] = in_tasks(self._open_session, partial(landed, self._landing), parts)
+        parts = bundled(files_with_items(self._export), self._task_bytes)
+        results: list[Landed] = self._workers.each(partial(landed, self._landing), parts)
         self.brought.known = sum(result.known for result in results)
         together = Known().with_(result.new for result in results)
         self._found.has_twice = together.messages < sum(result.found for result in results)
@@ -91,23 +88,19 @@ class ExportPass:
         self._found.puts |= {ITEMS: [], QUARANTINE: []}
         for written in (written for result in results for written in result.written):
             self._found.puts[written.table].append(written.file)
-        for written in (written for result in results for written in result.aside):
-            self._found.aside.setdefault(written.part, []).append(written.file)
+        self._found.aside = [written for result in results for written in result.aside]
 
     def unpack(self, keeps: bool, blobs: Place | None = None) -> None:
         """Unpacks the entries that are not known. `keeps`: their messages become rows of `messages`; otherwise they
         are only checked. Raises `BadInput` if an incremental export is the first."""
         self._found.topics = self._topics()
         unpacking = Unpacking(self._landing, self._names(), keeps, blobs, None, self._superseded())
-        files = self._aside(ENTRIES)
-        parts = [[file] for file in files]
+        found = sources(self._landing.scratch, self._found.aside, _BUCKET_BYTES)
+        parts = bundled(found, self._task_bytes)
         if self._found.overlaps or self._found.has_twice:  # a damaged log: one task tells what came before
             unpacking = replace(unpacking, known=known_in(self._landing.known))
-            parts = [files] if files else []
-        results = in_tasks(self._open_session, partial(_inline, unpacking), parts)
-        if unpacking.known is not None:
-            unpacking = replace(unpacking, known=unpacking.known.with_(result.known for result in results))
-        results += self._elsewhere(unpacking)
+            parts = [found]
+        results = self._workers.each(partial(unpacked, unpacking), parts)
         self._found.puts[UNREADABLE] = []
         all_written = [written for result in results for written in result.written]
         for written in all_written:
@@ -197,52 +190,9 @@ class ExportPass:
         kept = {image[1:] for image in newest.values()}
         return frozenset({(row["file"], row["line"]) for row in rows} - kept)
 
-    def _elsewhere(self, unpacking: Unpacking) -> list[Unpacked]:
-        """Unpacks the entries whose messages lie in payload items, or in S3."""
-        places, pieces = self._aside(PLACES), self._aside(PIECES)
-        if not places:
-            return []
-        size = sum(file.bytes for kind in (PLACES, PIECES) for file in self._found.aside.get(kind, []))
-        if size <= _HERE_BYTES_MAX:
-            return [_assembled(unpacking, _joined_here(places, pieces))]
-        parts = 1 if unpacking.known is not None else size // _SHUFFLE_BYTES + 1
-        rows = _joined(self._open_session(), places, pieces, parts)
-        return over_rows(rows, partial(_assembled, unpacking))
-
     def _landed(self, kind: str) -> list[Place]:
         folder = self._tables.root / ITEMS / self._landing.part
         return [folder / file.name for file in self._found.puts[ITEMS] if file.name.startswith(f"{kind}-")]
-
-    def _aside(self, kind: str) -> list[Place]:
-        return [self._landing.scratch / kind / file.name for file in self._found.aside.get(kind, [])]
-
-
-def _inline(unpacking: Unpacking, files: Sequence[Place]) -> Unpacked:
-    return unpacked(unpacking, read_rows(files))
-
-
-def _assembled(unpacking: Unpacking, rows: Iterable[pa.RecordBatch]) -> Unpacked:
-    return unpacked(unpacking, packing.assembled(rows))
-
-
-def _joined_here(places: Sequence[Place], pieces: Sequence[Place]) -> list[pa.RecordBatch]:
-    """Entries, each before its pieces. Pieces of other entries are left out."""
-    wanted = pa.Table.from_batches(read_rows(places), packing.SCHEMA)
-    found = pa.Table.from_batches(read_rows(pieces), packing.SCHEMA)
-    found = found.filter(pc.is_in(found["entry_id"], wanted["entry_id"].combine_chunks()))
-    order = [*((name, "ascending", "at_end") for name in _ENTRY), ("piece", "ascending", "at_start")]
-    both = pa.concat_tables([wanted, found])
-    batches: list[pa.RecordBatch] = both.take(pc.sort_indices(both, order)).to_batches()
-    return batches
-
-
-def _joined(spark: SparkSession, places: Sequence[Place], pieces: Sequence[Place], parts: int) -> DataFrame:
-    wanted, found = (
-        spark.read.schema(item_schemas.PACKED).parquet(*[place.spark_path for place in of]) for of in (places, pieces)
-    )
-    needed = found.join(wanted.select(*_ENTRY).distinct(), _ENTRY, "left_semi").select(*wanted.columns)
-    both = wanted.unionByName(needed).repartition(parts, *_ENTRY)
-    return both.sortWithinPartitions(*_ENTRY, F.asc_nulls_first("piece"))
 
 
 def _rows(places: Iterable[Place], columns: list[str]) -> Iterator[dict[str, Any]]:

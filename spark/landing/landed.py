@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import item_schemas, schemas
 from spark.files import Place
+from spark.landing.aside import ENTRIES, PIECES, PLACES, in_buckets
 from spark.landing.known import SCHEMA, Known
 from spark.reading.data_file import FileReader, light
 from spark.reading.manifest import DataFile
@@ -20,9 +21,6 @@ from spark.tables.writing import PartWriter, Written, read_rows
 from spark.unpacking.entries import entries, payloads
 
 ITEMS, QUARANTINE = "_items", "quarantine"
-ENTRIES, PLACES, PIECES = "entries", "places", "pieces"
-"""What is kept aside: entries that are not known, with their messages or with the number of their pieces; and the
-pieces of all payloads."""
 _HEAD = [field.name for field in item_schemas.ITEMS if field.name not in item_schemas.KINDS]
 _QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 
@@ -30,13 +28,14 @@ _QUARANTINE = to_arrow_schema(schemas.QUARANTINE)
 @dataclass(frozen=True, slots=True)
 class Landing:
     """`root`: of the tables. `run`: the name of the run, for its folder aside. `known`: the files that say which
-    messages are there. `unpacks`: whether messages are wanted at all."""
+    messages are there. `buckets`: into how many the entries are divided whose messages lie in payload items; 0: no
+    messages are wanted."""
 
     root: Place
     run: str
     export_id: str
     is_incremental: bool
-    unpacks: bool
+    buckets: int
     known: tuple[Place, ...] = ()
 
     @property
@@ -73,7 +72,7 @@ class _Task:
     def add(self, batch: pa.RecordBatch) -> None:
         for kind, rows in _by_kind(light(batch)):
             self.items.add(rows, self.landing.part, f"{kind}-")
-        if self.landing.unpacks:
+        if self.landing.buckets:
             self._set_aside(batch)
 
     def _set_aside(self, batch: pa.RecordBatch) -> None:
@@ -85,8 +84,9 @@ class _Task:
         self.new.append(Known.of_entries(found))
         is_here = found["data"].is_valid()
         self.aside.add(found.filter(is_here), ENTRIES)
-        self.aside.add(found.filter(pc.invert(is_here)), PLACES)
-        self.aside.add(payloads(batch), PIECES)
+        for kind, rows in ((PLACES, found.filter(pc.invert(is_here))), (PIECES, payloads(batch))):
+            for bucket, part in in_buckets(rows, self.landing.buckets):
+                self.aside.add(part, f"{kind}{bucket}")
 
 
 def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:

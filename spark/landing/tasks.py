@@ -1,28 +1,45 @@
-"""Runs functions where the data are: in tasks of Spark, or here if there is little to do."""
+"""Runs functions where the data are: in processes of this machine, or in tasks of Spark on a cluster."""
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from functools import partial
+from multiprocessing import active_children, get_context, parent_process
 from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark.errors import BadInput
+
 Given = TypeVar("Given")
 Made = TypeVar("Made")
-OpenSession = Callable[[], SparkSession]
 
 
-def in_tasks(open_session: OpenSession, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
-    """What the function returns for each part, in any order: in a task for each, or here if there is one. It is called
-    again for a part whose task has failed."""
-    if len(parts) <= 1:
-        return [function(part) for part in parts]
-    context = open_session().sparkContext
-    made: list[Made] = context.parallelize(parts, len(parts)).map(function).collect()
-    return made
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """`processes`: how many of this machine, which need no JVM. `cluster`: opens its session, and is used instead."""
+
+    processes: int = 1
+    cluster: Callable[[], SparkSession] | None = None
+
+    def each(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
+        """What the function returns for each part, in their order. Of one part, and of all if there is one process, it
+        is called here. On a cluster it is called again for a part whose task has failed."""
+        if len(parts) <= 1 or (self.cluster is None and self.processes == 1):
+            return [function(part) for part in parts]
+        if self.cluster is None:
+            return _in_processes(self.processes, function, parts)
+        context = self.cluster().sparkContext
+        made: list[Made] = context.parallelize(parts, len(parts)).map(function).collect()
+        return made
 
 
 def over_rows(rows: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Made]) -> list[Made]:
@@ -35,3 +52,35 @@ def _pickled(
     function: Callable[[Iterable[pa.RecordBatch]], Made], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"made": [pickle.dumps(function(batches))]})
+
+
+def _in_processes(processes: int, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
+    """Returns, or raises, when all processes have ended: what they write after that nobody would clean."""
+    pool = ProcessPoolExecutor(min(processes, len(parts)), get_context("spawn"), _begin)
+    try:
+        asked = [pool.submit(function, part) for part in parts]
+        for done in as_completed(asked):
+            done.result()  # raises as soon as one has failed
+        return [each.result() for each in asked]
+    except BrokenProcessPool:
+        raise BadInput(
+            "a process of this job was killed, perhaps for want of memory; --cores 1 takes the least"
+        ) from None
+    except BaseException:
+        for process in active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _begin() -> None:
+    """A process ends with the one that has started it, and not by itself at Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if parent := parent_process():
+        parent.join()
+        os._exit(1)

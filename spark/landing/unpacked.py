@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
 from spark.files import Place
+from spark.landing.aside import Source
 from spark.landing.known import Known
 from spark.landing.landed import QUARANTINE, Landing
 from spark.tables.writing import PartWriter, Written
@@ -116,12 +118,11 @@ class _Task:
             self.quarantine.add(_made({**said, "reason": reason, "raw": raw}, _QUARANTINE), part, OF_ENTRIES)
 
 
-def unpacked(unpacking: Unpacking, entries: Iterable[pa.RecordBatch]) -> Unpacked:
-    """`entries`: `item_schemas.PACKED`, each with its data."""
+def unpacked(unpacking: Unpacking, sources: Iterable[Source]) -> Unpacked:
     root = unpacking.landing.root
     writers = messages_writer(root), PartWriter(root, QUARANTINE), PartWriter(root, UNREADABLE)
     task = _Task(unpacking, *writers)
-    for batch in entries:
+    for batch in chain.from_iterable(source.entries() for source in sources):
         current = _current(batch, unpacking.superseded)
         for is_here in (True, False):
             chosen = current.filter(pc.equal(current["data"].is_valid(), is_here))

@@ -89,20 +89,10 @@ def read_export(path: str) -> Export:
     return Export(place.name, place, at_ms, items, is_incremental, files)
 
 
-def batches_of_files(export: Export, bytes_max: int) -> list[list[DataFile]]:
-    """All files with items, for one task each list: large files first, alone if they reach `bytes_max`, and small ones
-    together up to it."""
-    batches: list[list[DataFile]] = []
-    room = 0
-    for file in sorted(export.files, key=lambda file: -file.bytes):
-        if file.items == 0 and file.bytes == _EMPTY_BYTES:
-            continue
-        if file.bytes > room:
-            batches.append([])
-            room = bytes_max
-        batches[-1].append(file)
-        room -= file.bytes
-    return batches
+def files_with_items(export: Export) -> list[DataFile]:
+    """The largest first: what takes longest begins first."""
+    files = [file for file in export.files if file.items or file.bytes != _EMPTY_BYTES]
+    return sorted(files, key=lambda file: -file.bytes)
 
 
 def _data_files(place: Place) -> Iterator[DataFile]:

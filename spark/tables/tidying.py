@@ -7,9 +7,9 @@ from datetime import timedelta
 from uuid import uuid4
 
 from spark.errors import BadInput
-from spark.files import Place
+from spark.files import Place, bundled
 from spark.tables.tables import OURS, SCRATCH, Tables
-from spark.tables.versions import FOLDER, Change, File, Part, Version
+from spark.tables.versions import FOLDER, Change, Part, Version
 from spark.tables.writing import PartWriter, Written, read_rows
 
 FILES_MAX = 8
@@ -29,19 +29,9 @@ def small_parts(version: Version, table: str) -> list[Group]:
     for name, part in sorted(version.parts(table).items()):
         small = [file for file in part.files if file.bytes < _SMALL_BYTES]
         if len(small) > FILES_MAX:
-            groups += [(name, names) for names in _grouped(small) if len(names) > 1]
-    return groups
-
-
-def _grouped(files: Iterable[File]) -> list[list[str]]:
-    groups: list[list[str]] = []
-    room = 0
-    for file in files:
-        if file.bytes > room:
-            groups.append([])
-            room = _JOINED_BYTES_MAX
-        groups[-1].append(file.name)
-        room -= file.bytes
+            groups += [
+                (name, [file.name for file in files]) for files in bundled(small, _JOINED_BYTES_MAX) if files[1:]
+            ]
     return groups
 
 

@@ -23,8 +23,8 @@ def _die(place: Place, content: bytes) -> bool:
 
 export, tables = sys.argv[1:]
 arguments = ["--export", export, "--tables", tables, "--traceback"]
-export_pass._TASK_BYTES = 1  # a task for each file, and a shuffle for the payloads, however small they are
-export_pass._HERE_BYTES_MAX = 0
+export_pass._TASK_BYTES = 1  # a task for each file, and more than one bucket, however small they are
+export_pass._BUCKET_BYTES = 1_000
 create, Place.create = Place.create, _die  # type: ignore[method-assign]
 with suppress(Killed):
     main(messages.JOB, arguments)

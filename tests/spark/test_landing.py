@@ -18,6 +18,7 @@ from spark.jobs import compact, messages, traffic
 from spark.landing import export_pass
 from spark.landing.export_pass import ExportPass
 from spark.landing.known import SCHEMA, Known
+from spark.landing.tasks import Workers
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
 from spark.transforms.traffic import traffic as traffic_of
@@ -68,7 +69,7 @@ def test_a_run_reads_one_version_whatever_others_commit(spark: SparkSession, tmp
     one.land()
     days = one.stale_days("traffic", "messages")
     rows = traffic_of(one.read("messages", schemas.MESSAGES, days))
-    other = ExportPass(Tables(given[-1]), read_export(str(exports[1])), lambda: spark, unpacks=True)
+    other = ExportPass(Tables(given[-1]), read_export(str(exports[1])), Workers(), unpacks=True)
     other.land()
     other.unpack(keeps=True)
     Tables(given[-1]).commit(other.whole)
@@ -92,17 +93,22 @@ def test_the_last_of_each_key_stays_though_too_many_for_a_plan(
     assert sorted((row["key"], row["offset"]) for row in rows_of(given[1], "compact")) == [("k0", 2), ("k1", 1)]
 
 
-def test_tasks_of_spark_bring_what_one_process_brings(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("workers", [["--cores", "2"], ["--master", "local[1]"]], ids=["processes", "spark"])
+def test_processes_and_tasks_of_spark_bring_what_one_process_brings(
+    workers: list[str],
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     export = str(write_items(tmp_path / "export", busy_world().items, files=3))
     said = []
-    for name in ("here", "tasks"):
+    for name, given in (("here", ["--cores", "1"]), ("tasks", workers)):
         if name == "tasks":
-            for limit in ("_TASK_BYTES", "_TASK_BYTES_MAX", "_HERE_BYTES_MAX"):
-                monkeypatch.setattr(export_pass, limit, 0)
-        given = ["--export", export, "--tables", str(tmp_path / name), "--allow-quarantine"]
-        assert main(messages.JOB, given) == 0
+            for limit in ("_TASK_BYTES", "_TASK_BYTES_MAX", "_BUCKET_BYTES"):
+                monkeypatch.setattr(export_pass, limit, 2_000)
+        common = ["--export", export, "--tables", str(tmp_path / name), "--allow-quarantine"]
+        assert main(messages.JOB, [*common, *given]) == 0
         said.append(capsys.readouterr().out.partition(" in ")[0])
     assert said[0] == said[1]
     for table in ("messages", "quarantine"):

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from spark.errors import BadInput
-from spark.files import Place
-from spark.reading.manifest import batches_of_files, read_export
+from spark.files import Place, bundled
+from spark.reading.manifest import files_with_items, read_export
 from tests.spark import items
 from tests.spark.exports import ID, line, write_export, write_items, write_manifest
 
@@ -80,12 +80,12 @@ def test_small_files_share_a_task_and_those_without_items_need_none(tmp_path: Pa
     sizes = (20, 2000, 0, 150, 40, 0)
     lines = [[line(items.payload(Random(size).randbytes(size)))] if size else [] for size in sizes]
     export = read_export(str(write_export(tmp_path, lines)))
-    batches = batches_of_files(export, 1000)
+    batches = bundled(files_with_items(export), 1000)
     assert [[file.name[-9] for file in batch] for batch in batches] == [["1"], ["3", "4", "0"]]
     large, small = (sum(file.bytes for file in batch) for batch in batches)
     assert large > 2000 > 1000 > small > 3 * 100
     assert export.bytes == large + small + 2 * len(gzip.compress(b""))
-    assert batches_of_files(export, small - 1) == [batches[0], batches[1][:2], batches[1][2:]]
+    assert bundled(files_with_items(export), small - 1) == [batches[0], batches[1][:2], batches[1][2:]]
 
 
 def test_the_sizes_of_all_data_files_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

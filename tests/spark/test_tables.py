@@ -16,6 +16,7 @@ from spark.files import Place
 from spark.frame.job import Job, Outcome, main
 from spark.jobs import messages, tidy
 from spark.landing.export_pass import ExportPass
+from spark.landing.tasks import Workers
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Version, Versions
@@ -189,7 +190,7 @@ def test_two_runs_that_bring_the_same_messages_bring_them_once(tmp_path: Path) -
     given = _export(tmp_path, _small(0), export_id="1-a")
     other = _export(tmp_path, _small(0), _small(1), export_id="2-b")
     tables = Tables(given[-1])
-    passes = [ExportPass(tables, read_export(each[1]), _no_spark, unpacks=True) for each in (given, other)]
+    passes = [ExportPass(tables, read_export(each[1]), Workers(), unpacks=True) for each in (given, other)]
     for one in passes:
         one.land()
         one.unpack(keeps=True)
@@ -198,10 +199,6 @@ def test_two_runs_that_bring_the_same_messages_bring_them_once(tmp_path: Path) -
         tables.commit(passes[1].whole)
     assert main(messages.JOB, other) == 0
     assert _named(tables) == ["m0", "m1"]
-
-
-def _no_spark() -> None:
-    raise AssertionError("a small export needs no Spark")
 
 
 def test_a_days_small_files_are_joined_and_killed_anywhere_nothing_is_lost(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""The processes that do the work of a job on one machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spark.errors import BadInput
+from spark.landing.tasks import Workers
+
+_WORKS_FOR_LONG = """
+from pathlib import Path
+from spark.landing.tasks import Workers
+from tests.spark.test_workers import works_for_long
+if __name__ == "__main__":
+    Workers(2).each(works_for_long, [Path({!r}) / str(part) for part in range(2)])
+"""
+
+
+def fails_at_three(part: int) -> int:
+    if part == 3:
+        raise BadInput("three cannot be read")
+    return part * part
+
+
+def dies(part: int) -> None:
+    os._exit(1)
+
+
+def works_for_long(place: Path) -> None:
+    place.write_text(str(os.getpid()))
+    time.sleep(600)
+
+
+def test_the_results_are_those_of_the_parts_in_their_order() -> None:
+    assert Workers(2).each(fails_at_three, [9, 1, 2]) == [81, 1, 4]
+
+
+def test_one_part_needs_no_process() -> None:
+    made = Workers(2).each(lambda part: (part, os.getpid()), ["one"])  # a lambda cannot be sent
+    assert made == [("one", os.getpid())]
+
+
+def test_what_one_process_raises_the_job_raises() -> None:
+    with pytest.raises(BadInput, match="three cannot be read"):
+        Workers(2).each(fails_at_three, range(9))
+
+
+def test_a_process_that_was_killed_is_told_in_one_line() -> None:
+    with pytest.raises(BadInput, match="a process of this job was killed, perhaps for want of memory"):
+        Workers(2).each(dies, range(2))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_processes_end_with_the_one_that_has_started_them(how: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(_WORKS_FOR_LONG.format(str(tmp_path / "pids")))
+    (tmp_path / "pids").mkdir()
+    job = subprocess.Popen(
+        [sys.executable, str(tmp_path / "job.py")],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        stderr=subprocess.DEVNULL,
+    )
+    while len(pids := [place.read_text() for place in (tmp_path / "pids").iterdir()]) < 2 or not all(pids):
+        assert job.poll() is None
+        time.sleep(0.05)
+    job.send_signal(how)
+    job.wait()
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
