@@ -2,5 +2,5 @@
 
 `landed` reads each data file once. It writes the items, light, and keeps aside the packed messages of entries that the
 table `messages` does not have (`_known`). `unpacked` then unpacks these, when the names of all topics are known. Both
-are plain Python over Arrow; `tasks` runs them here, or in tasks of Spark if there is more than one.
+are plain Python over Arrow; `tasks` runs them in processes of this machine, or on a cluster.
 """
