@@ -13,7 +13,8 @@ from spark.errors import BadInput
 from spark.exporting.layout import iso
 from spark.exporting.source_table import Table
 from spark.exporting.table_export import Done, export_table
-from spark.frame.command_line import Bar, Parser, positive
+from spark.frame.command_line import Parser, positive
+from spark.progress import Bar
 
 ENDPOINT = "http://127.0.0.1:8001"
 """Where `make run` offers its store, if it was not told otherwise."""

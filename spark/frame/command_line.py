@@ -1,20 +1,16 @@
-"""Shared by all commands, Spark jobs or not: argument parsing and a progress bar."""
+"""Shared by all commands, Spark jobs or not: argument parsing."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import re
-import sys
-import time
 from datetime import UTC, datetime
 from typing import NoReturn
 
 MISUSED = 64
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999: what Spark and Python can show."""
-_WIDTH = 30
-_EVERY_SECONDS = 0.2
 
 
 class Parser(argparse.ArgumentParser):
@@ -73,30 +69,3 @@ def add_slack(parser: argparse.ArgumentParser, default_ms: int) -> None:
         metavar="MS",
         help=f"how far from the export's time an item may have been read (default: {default_ms}, what AWS promises)",
     )
-
-
-class Bar:
-    """Draws progress on stderr if that is a terminal. `total` 0: the total is unknown."""
-
-    def __init__(self, total: int, unit: str) -> None:
-        self._total, self._unit = total, unit
-        self._done, self._shown_at = 0, 0.0
-        self._is_shown = sys.stderr.isatty()
-
-    def add(self, count: int) -> None:
-        self._done += count
-        if self._is_shown and time.monotonic() - self._shown_at > _EVERY_SECONDS:
-            self._shown_at = time.monotonic()
-            sys.stderr.write(f"\r{self._text()}\x1b[K")
-            sys.stderr.flush()
-
-    def close(self) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-    def _text(self) -> str:
-        if not self._total:
-            return f"{self._done} {self._unit}"
-        filled = min(_WIDTH, self._done * _WIDTH // self._total)
-        return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {self._done} of some {self._total} {self._unit}"

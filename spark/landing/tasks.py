@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.errors import BadInput
+from spark.progress import Bar
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -56,11 +57,13 @@ def _pickled(
 
 def _in_processes(processes: int, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
     """Returns, or raises, when all processes have ended: what they write after that nobody would clean."""
+    bar = Bar(len(parts), "parts")
     pool = ProcessPoolExecutor(min(processes, len(parts)), get_context("spawn"), _begin)
     try:
         asked = [pool.submit(function, part) for part in parts]
         for done in as_completed(asked):
             done.result()  # raises as soon as one has failed
+            bar.add(1)
         return [each.result() for each in asked]
     except BrokenProcessPool:
         raise BadInput(
@@ -72,6 +75,7 @@ def _in_processes(processes: int, function: Callable[[Given], Made], parts: Sequ
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+        bar.close()
 
 
 def _begin() -> None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spark.errors import BadInput
-from spark.frame.command_line import Bar, Parser, positive
+from spark.frame.command_line import Parser, positive
+from spark.progress import Bar
 from tests.synthetic.generating import answers, generate
 from tests.synthetic.parameters import Defect, Shape
 
