@@ -17,9 +17,10 @@ from chalicelib.api.operation import (
 )
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, QueueFull, StoreUnavailable
 from chalicelib.base.fields import Answer, Label, Sometimes, declarations, optional, request, required
+from chalicelib.base.limits import WAITING_COUNTED_MAX
 from chalicelib.base.message import OFFSET, QUEUE, Produced
 from chalicelib.base.message import Stored as StoredMessage
-from chalicelib.base.schema import array, batch, flag, instant, nullable, one_of, string
+from chalicelib.base.schema import array, batch, flag, instant, integer, nullable, one_of, string
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import NewMessage, parse_key, parse_queue, unchecked
 from chalicelib.service import Service
@@ -146,6 +147,23 @@ class DelayedMessage(_Content):
     deliver_at_ms = instant()
 
 
+class QueueWaiting(Answer):
+    """waiting: How many messages of the queue wait; {WAITING_COUNTED_MAX} where it may be more."""
+
+    queue = QUEUE
+    waiting = integer(most=WAITING_COUNTED_MAX, examples=[3])
+
+
+class WaitingCounts(Answer):
+    """How many messages of a topic wait until they are due.
+
+    waiting: Over all queues.
+    queues: One entry for each queue, and for those that drain."""
+
+    waiting = integer(examples=[3])
+    queues = array(QueueWaiting)
+
+
 class CancelResult(Answer):
     """The message is cancelled.
 
@@ -242,6 +260,17 @@ def list_delayed(service: Service, topic: Topic, request: Page) -> Json:
     page may hold fewer than `limit` messages where a response would be too large."""
     delayed, rest = service.delays.messages.page(topic, request.limit, request.next)
     return {"messages": [waiting.as_json(topic.name) for waiting in delayed], "next": rest}
+
+
+@DELAYS.operation("GET", TOPIC + "/waiting", "read", WaitingCounts)
+def count_delayed(service: Service, topic: Topic) -> Json:
+    """Count the messages that wait.
+
+    Up to {WAITING_COUNTED_MAX} of each queue are counted, due or not: each message is read, without its payload if that
+    is stored apart."""
+    counts = service.delays.messages.counts(topic)
+    queues = [{"queue": queue, "waiting": count} for queue, count in enumerate(counts)]
+    return {"waiting": sum(counts), "queues": queues}
 
 
 @DELAYS.operation("DELETE", _DELAYED + "/{message_id}", "produce", CancelResult, errors=(AlreadyDelivered,))

@@ -73,6 +73,9 @@ NACK_DELAY_MS_MAX = 365 * DAY_MS
 DELAY_MS_MAX = 365 * DAY_MS
 """How far ahead a message may be due."""
 
+WAITING_COUNTED_MAX = 1_000
+"""How far the delayed messages of a queue are counted: each is read."""
+
 TTL_MS_MAX = 365 * DAY_MS
 """The longest time to live of a message: as long as the longest retention."""
 

@@ -1,13 +1,13 @@
-"""Lists and cancels delayed messages, and finds delivered ones."""
+"""Lists, counts and cancels delayed messages, and finds delivered ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, islice
 
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.fields import shown
-from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX, WAITING_COUNTED_MAX
 from chalicelib.base.message import ENTRY_ID_BYTES, parse_delayed_id
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
@@ -40,6 +40,27 @@ class DelayedMessages:
         # A lost one may have been delivered just now.
         waiting = [delayed for delayed in messages if not delayed.message.is_lost]
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
+
+    def counts(self, topic: Topic, most: int = WAITING_COUNTED_MAX) -> list[int]:
+        """How many messages wait in each queue of the topic as it is now, counted up to `most`: all that were neither
+        delivered nor cancelled, due or not. Nothing is read of a topic that never had a delayed message. Costs as much
+        as reading the messages without their payloads."""
+        counted = [0] * topic.readers
+        if not topic.delays:
+            return counted
+        decided = self._decided(topic)
+        after = dict.fromkeys(range(topic.readers), keys.FIRST)
+        while after:
+            ranges = [
+                Range(keys.delays(topic.id, queue), low, keys.LAST, most, strong=True) for queue, low in after.items()
+            ]
+            for queue, items in zip([*after], self._store.read(ranges), strict=True):
+                counted[queue] += sum(_waits(item, decided) for item in items)
+                if len(items) < most or counted[queue] >= most:
+                    del after[queue]
+                else:
+                    after[queue] = _behind(items[-1])
+        return [min(count, most) for count in counted]
 
     def cancel(self, topic: Topic, message_id: str) -> None:
         """Raises AlreadyDelivered, and MessageNotFound (also if it was cancelled before)."""
@@ -88,8 +109,7 @@ class DelayedMessages:
     def _ahead(self, topic: Topic, after: str, count: int) -> Iterator[tuple[int, Item]]:
         """Delayed messages with their queues, by due time, read `count` at a time. Messages with a decision no longer
         wait, even if their item exists."""
-        queues = range(topic.readers)
-        decided = {slot for decision in self._decisions.newest(topic, queues) for slot in decision.slots}
+        queues, decided = range(topic.readers), self._decided(topic)
         while True:
             ranges = [Range(keys.delays(topic.id, queue), after, keys.LAST, count, strong=True) for queue in queues]
             pages = zip(queues, self._store.read(ranges), strict=True)
@@ -97,15 +117,30 @@ class DelayedMessages:
                 ((queue, item) for queue, items in pages for item in items), key=lambda waiting: slot_of(waiting[1])
             )
             for queue, item in first[:count]:
-                if slot_of(item) not in decided and not is_cancelled(item):
+                if _waits(item, decided):
                     yield queue, item
             if len(first) < count:
                 return
-            after = f"{first[count - 1][1]['sk']}{keys.AFTER}"
+            after = _behind(first[count - 1][1])
+
+    def _decided(self, topic: Topic) -> set[Slot]:
+        """The messages of the newest decisions. Call it before the waiting items are read: those of older decisions are
+        removed or marked by then."""
+        newest = self._decisions.newest(topic, range(topic.readers))
+        return {slot for decision in newest for slot in decision.slots}
 
     def _read(self, topic: Topic, chosen: Sequence[tuple[int, Item]]) -> list[Waiting]:
         messages = self._payloads.messages(topic.id, [Entry.of(item) for _, item in chosen])
         return [Waiting(messages[slot_of(item).entry_id][0], queue, *slot_of(item)) for queue, item in chosen]
+
+
+def _waits(item: Item, decided: Collection[Slot]) -> bool:
+    return slot_of(item) not in decided and not is_cancelled(item)
+
+
+def _behind(item: Item) -> str:
+    """Where a range begins that goes on after this item."""
+    return f"{item['sk']}{keys.AFTER}"
 
 
 def _within_reach(order: Sequence[tuple[int, Item]]) -> Sequence[tuple[int, Item]]:

@@ -90,3 +90,13 @@ def test_the_cost_of_a_delivery_does_not_depend_on_how_much_waits() -> None:
     assert costs[1].read_units <= costs[0].read_units + PROMOTED_MAX
     assert costs[1].write_units <= costs[0].write_units + 2
     assert costs[1].round_trips <= costs[0].round_trips
+
+
+def test_a_count_reads_what_waits_up_to_its_limit_and_nothing_else() -> None:
+    plain, shop = Shop(), delaying_shop()
+    assert within(plain.cost(lambda: plain.producer.count_delayed("t")), 0, 1, 1)
+    assert within(shop.cost(lambda: shop.producer.count_delayed("t")), 0, 1 + 2 * QUEUES, 3)
+    for _ in range(8):
+        shop.produce(["far"] * 250, queue=0, delay_ms=LONG_MS)
+    cost = shop.cost(lambda: shop.producer.count_delayed("t"))
+    assert within(cost, 0, 1 + 2 * QUEUES + 1_000 / 20, 3), show(cost)

@@ -12,6 +12,7 @@ from chalicelib.base.message import message_id
 from chalicelib.delays.decision import PROMOTED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
+from tests.support.troubled_store import TroubledStore, throttled_queue, unavailable
 
 
 def waiting(topic: Topic, **query: Any) -> Json:
@@ -402,3 +403,53 @@ def test_every_instance_refuses_a_delayed_message_for_a_deleted_topic(client: Cl
     topic.delete()
     answer = other.client.post("/topics/t/messages", messages=[{"body": "b", "delay_ms": 100}])
     assert answer.problem == (404, "TopicNotFound")
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+def counted(topic: Topic) -> tuple[int, list[int]]:
+    answer = topic.client.get(f"{topic.path}/waiting")
+    assert answer.status == 200, answer.json
+    assert [queue["queue"] for queue in answer.json["queues"]] == [*range(len(answer.json["queues"]))]
+    return answer.json["waiting"], [queue["waiting"] for queue in answer.json["queues"]]
+
+
+def test_waiting_messages_are_counted_in_each_queue(client: Client, clock: Clock) -> None:
+    topic = client.topic("wide", queues=3)
+    group = topic.group("g")
+    assert counted(topic) == (0, [0, 0, 0])
+    topic.produce("now", queue=1)
+    topic.produce("a", "b", queue=2, delay_ms=500)
+    topic.produce("c", queue=0, delay_ms=10**6)
+    assert counted(topic) == (3, [1, 0, 2])
+    clock.sleep(500)
+    assert counted(topic) == (3, [1, 0, 2])
+    assert sorted(bodies(drained(group))) == ["a", "b", "now"]
+    assert counted(topic) == (1, [1, 0, 0])
+
+
+def test_a_cancelled_message_is_counted_no_more(topic: Topic) -> None:
+    sent = topic.produce("a", "b", delay_ms=10**6)
+    cancel(topic, sent[0])
+    assert counted(topic) == (1, [1])
+
+
+def test_a_message_is_counted_until_it_is_decided(topic: Topic, store: TroubledStore, clock: Clock) -> None:
+    """A caller that dies between its decision and the removal leaves the item."""
+    group = topic.group("g")
+    topic.produce("a", delay_ms=10)
+    clock.sleep(10)
+    store.before = throttled_queue(0)
+    assert group.client.post(f"{group.path}/pop").status == 503
+    assert counted(topic) == (0, [0])
+    store.before = unavailable()
+    assert group.take_one()["body"] == "a"
+
+
+@pytest.mark.parametrize(("cancelled", "left"), [(0, 3), (2, 3), (5, 2)])
+def test_a_count_ends_at_the_most_that_was_asked_for(client: Client, topic: Topic, cancelled: int, left: int) -> None:
+    for message in topic.produce(*"abcdefg", delay_ms=10**6)[:cancelled]:
+        cancel(topic, message)
+    service = client.api.service
+    assert service.delays.messages.counts(service.env.catalogue.current_topic("orders"), most=3) == [left]

@@ -207,6 +207,7 @@ def test_every_operation_lists_every_status_that_it_can_answer() -> None:
         "getTrace": "200 400 401 403 404 405 413 500 503",
         "getMessage": "200 400 401 403 404 405 413 500 503",
         "listDelayed": "200 400 401 403 404 405 413 500 503",
+        "countDelayed": "200 400 401 403 404 405 413 500 503",
         "cancelDelayed": "200 400 401 403 404 405 409 413 500 503",
         "beginTransaction": "201 400 401 403 404 405 413 500 503",
         "commitTransaction": "200 400 401 403 404 405 409 413 500 503",

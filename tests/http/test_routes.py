@@ -156,6 +156,7 @@ class Provoked:
             "getTrace": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}/trace", None),
             "getMessage": ("GET", f"/topics/orders/messages/{stored[0]['message_id']}", None),
             "listDelayed": ("GET", "/topics/orders/delayed", None),
+            "countDelayed": ("GET", "/topics/orders/waiting", None),
             "cancelDelayed": ("DELETE", f"/topics/orders/delayed/{waiting[0]['message_id']}", None),
             "beginTransaction": ("POST", halves, {"messages": [{"body": "e"}]}),
             "commitTransaction": ("POST", f"{half}/commit", None),
