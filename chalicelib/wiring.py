@@ -7,15 +7,16 @@ Environment: `DECANT_STORE` ("dynamodb", or within this process "memory", our ow
 once and kept in the table), `DECANT_EXPORT_BUCKET` (where the table is exported every day; without it, it is not),
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
 line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in),
-`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_INGEST` and
-`DECANT_INGEST_REJECTS` (what the records of event sources become, and the topic of those that cannot be stored), and
-what boto3 reads.
+`DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_ACCOUNT` (12 digits,
+which the URLs and ARNs of SQS queues have), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event
+sources become, and the topic of those that cannot be stored), and what boto3 reads.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -138,7 +139,15 @@ def demand() -> Demand:
     functions = _choice("DECANT_FUNCTION_ACCESS", ("iam", "tokens"), "iam")
     if functions == "tokens" and access != "tokens":
         raise ValueError(f"DECANT_FUNCTION_ACCESS can be 'tokens' only where DECANT_ACCESS is; that is {access!r}")
-    return Demand(access == "tokens", functions == "tokens")
+    return Demand(access == "tokens", functions == "tokens", access == "iam")
+
+
+def account() -> str | None:
+    """The account in the URLs and ARNs of SQS queues. Raises ValueError."""
+    chosen = os.environ.get("DECANT_ACCOUNT")
+    if chosen is not None and not re.fullmatch("[0-9]{12}", chosen):
+        raise ValueError(f"DECANT_ACCOUNT must be twelve digits; it is {chosen!r}")
+    return chosen
 
 
 def _choice(name: str, choices: Sequence[str], default: str | None) -> str:

@@ -11,7 +11,8 @@ from chalicelib.api import OPERATIONS
 from chalicelib.api.operation import Operation
 from chalicelib.base import deadline
 from chalicelib.base.fields import defaults
-from chalicelib.protocols.http.respond import Request, respond
+from chalicelib.protocols.doors import respond
+from chalicelib.protocols.http.respond import Request
 from chalicelib.protocols.http.routes import operations_at
 from local.connection import HasHungUp, Pace
 from local.connections import Server

@@ -55,6 +55,11 @@ class Api:
         self.service = service
         self._demand = demand
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may call, who reaches the address."""
+        return not (self._demand.requests or self._demand.iam)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
             raise AttributeError(name)

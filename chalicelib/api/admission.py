@@ -16,10 +16,12 @@ from chalicelib.service import Service
 
 class Demand(NamedTuple):
     """Who has to show a token. `requests`: who sends one by HTTP. `invocations`: who invokes a function, too, although
-    IAM has let them; a token that they show counts in any case where requests need one."""
+    IAM has let them; a token that they show counts in any case where requests need one. `iam`: IAM lets requests in,
+    before they get here."""
 
     requests: bool = False
     invocations: bool = False
+    iam: bool = False
 
 
 NOBODY = Demand()

@@ -366,7 +366,7 @@ def test_without_access_control_tokens_are_not_looked_at() -> None:
     [
         ({}, Demand()),
         ({"DECANT_ACCESS": "none"}, Demand()),
-        ({"DECANT_ACCESS": "iam"}, Demand()),
+        ({"DECANT_ACCESS": "iam"}, Demand(iam=True)),
         ({"DECANT_ACCESS": "tokens"}, Demand(requests=True)),
         ({"DECANT_ACCESS": "tokens", "DECANT_FUNCTION_ACCESS": "iam"}, Demand(requests=True)),
         ({"DECANT_ACCESS": "tokens", "DECANT_FUNCTION_ACCESS": "tokens"}, Demand(True, True)),

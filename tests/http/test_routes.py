@@ -13,9 +13,9 @@ from app import app
 from chalicelib.api import OPERATIONS
 from chalicelib.api.admission import Demand
 from chalicelib.api.operation import Right
+from chalicelib.protocols.doors import respond
 from chalicelib.protocols.http import body as body_module
 from chalicelib.protocols.http import openapi
-from chalicelib.protocols.http.respond import respond
 from local.server import request_of
 from tests.support import documented
 from tests.support.client import ALL_RIGHTS, Answer, Client, receipts

@@ -18,7 +18,8 @@ import pytest
 import app
 from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.protocols.http.respond import Response, respond
+from chalicelib.protocols.doors import respond
+from chalicelib.protocols.http.respond import Response
 from chalicelib.store import Keys, Range
 from chalicelib.table.writes import Absent, Append, Key, Refused, RemoveItem, Set, Write
 from local.memory.disk import FILE, FORMAT, Disk, FolderUnusable

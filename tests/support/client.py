@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import NOBODY, Demand
-from chalicelib.protocols.http.respond import respond
+from chalicelib.protocols.doors import respond
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
 from local.memory.store import MemoryStore

@@ -8,16 +8,16 @@ from typing import Any
 from chalice.app import Chalice, Response
 
 from chalicelib.api import OPERATIONS
-from chalicelib.protocols import invocation
+from chalicelib.protocols import doors, invocation
 from chalicelib.protocols.http import events
-from chalicelib.protocols.http.respond import refusal, respond
+from chalicelib.protocols.http.respond import refusal
 
 
 class Application(Chalice):
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
         """The response to an HTTP request; to another event, a problem. Raises ForeignEvent."""
         if received := events.received(event):
-            return received.answered(respond(received.request, invocation.left_ms(context)))
+            return received.answered(doors.respond(received.request, invocation.left_ms(context)))
         invocation.refuse_records(event)
         return events.answered(refusal(invocation.no_request(event)))
 

@@ -19,14 +19,15 @@ LeftMs = Callable[[], int | None]
 
 
 class Request(NamedTuple):
-    """`path`: as it was sent, without anything that belongs to the way here. `query`: decoded. `headers`: by their
-    names in lower case."""
+    """`path`: as it was sent, without anything that belongs to the way here, which is the `prefix`. `query`: decoded.
+    `headers`: by their names in lower case."""
 
     method: str
     path: str
     query: list[tuple[str, str]]
     headers: Mapping[str, str]
     body: bytes
+    prefix: str = ""
 
 
 class Response(NamedTuple):

@@ -1,0 +1,172 @@
+"""Answers the requests of clients of SQS.
+
+Its paths are `/` and `/{account}/{queue}`. There it answers what names an action of SQS: `X-Amz-Target` does in JSON,
+`Action` in the query protocol. Everything else is left to the routes of HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+from urllib.parse import parse_qsl, unquote
+from xml.sax.saxutils import escape
+
+from chalicelib import wiring
+from chalicelib.base.deadline import ending, one_call
+from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import quoted
+from chalicelib.base.runtime import system
+from chalicelib.protocols import entrance
+from chalicelib.protocols.http.problems import RETRY_AFTER_S
+from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.protocols.sqs import json_wire
+from chalicelib.protocols.sqs.action import Action, Call, Context, Json
+from chalicelib.protocols.sqs.actions import ACTIONS
+from chalicelib.protocols.sqs.errors import QUERY_STATUS, SqsError, missing, of_service
+from chalicelib.service import Service
+from chalicelib.telemetry.trace_context import trace_id
+
+TARGET = "AmazonSQS."
+OPERATION = "sqs."
+"""What the names of actions begin with in log lines and metrics."""
+
+ACCOUNT_PATTERN = "[0-9]{12}"
+ACCOUNT_DEFAULT = "000000000000"
+REGION_DEFAULT = "us-east-1"
+
+_PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)")
+_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
+_NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
+_NOT_YET = "The query protocol is not served yet: use a client that speaks JSON 1.0."
+_NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+
+
+class Encoding(NamedTuple):
+    """How to write answers and errors."""
+
+    answered: Callable[[Json], Response]
+    refused: Callable[[SqsError], Response]
+
+
+def respond(request: Request, left_ms: LeftMs) -> Response | None:
+    """None: the request is not for this door."""
+    place = _PATH.fullmatch(request.path)
+    if place is None:
+        return None
+    target = request.headers.get("x-amz-target", "")
+    if request.method == "POST" and target.startswith(TARGET):
+        return _recorded(request, target.removeprefix(TARGET), unquote(place[1] or ""), left_ms)
+    return _query_refusal(request) if request.method in ("GET", "POST") and _names_action(request) else None
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def _recorded(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Response:
+    telemetry = wiring.telemetry()
+    known = name if name in ACTIONS else "unknown"
+    if telemetry is None:
+        return _answered(request, name, queue_name, left_ms)[0]
+    with telemetry.call(OPERATION + known, trace_id=trace_id(request.headers)) as record:
+        response, record.code = _answered(request, name, queue_name, left_ms)
+        record.status = response.status
+    return response
+
+
+def _answered(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> tuple[Response, str]:
+    """The response, and the kind of the error, if it is one."""
+
+    def run() -> tuple[Response, str]:
+        try:
+            return _json_answer(_carried_out(request, name, queue_name, left_ms)), ""
+        except SqsError as error:
+            return _json_refusal(error), error.kind
+
+    def refused(error: DecantError) -> tuple[Response, str]:
+        return _json_refusal(of_service(error)), error.code
+
+    return entrance.guarded(run, refused)
+
+
+def _json_answer(answer: Json) -> Response:
+    return Response(200, _headers(json_wire.MEDIA_TYPE), json_wire.text_of(answer))
+
+
+def _json_refusal(error: SqsError) -> Response:
+    shape = error.shape
+    fault = "Sender" if shape.is_senders else "Receiver"
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if shape.status == 503 else {}
+    headers = {**_headers(json_wire.MEDIA_TYPE), "x-amzn-query-error": f"{shape.code};{fault}", **retry}
+    return Response(shape.status, headers, json_wire.text_of_error(error))
+
+
+def _headers(media_type: str) -> dict[str, str]:
+    """The fronts add `Date`."""
+    return {"Content-Type": media_type, "x-amzn-RequestId": _request_id()}
+
+
+def _request_id() -> str:
+    return request_id(system().entropy(16))
+
+
+def request_id(entropy: bytes) -> str:
+    """A UUID of version 4 (RFC 9562)."""
+    number = int.from_bytes(entropy) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
+    text = f"{number:032x}"
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+# -- carrying out -----------------------------------------------------------------------------------------------------
+
+
+def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Json:
+    api = wiring.api()
+    if not api.is_open:
+        raise SqsError("AccessDenied", _NO_KEYS)
+    action = ACTIONS.get(name)
+    if action is None:
+        raise SqsError("InvalidAction", f"The action {quoted(name)} is not valid for this service.")
+    members = json_wire.members_of(request.body, action.members)
+    uptime_ms, left = api.service.env.runtime.uptime(), left_ms()
+    with ending(uptime_ms + left) if left is not None else nullcontext(), one_call(uptime_ms):
+        return action.run(_call(api.service, action, members, _context(request), queue_name))
+
+
+def _call(service: Service, action: Action, members: Json, context: Context, queue_name: str) -> Call:
+    """The queue is the last part of `QueueUrl`, or of the path. It comes before all other members."""
+    if action.is_on_queue:
+        queue_name = members.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
+        if not queue_name:
+            raise missing("QueueUrl")
+    for member in action.required:
+        if member not in members:
+            raise missing(member)
+    return Call(service, members, context, queue_name if action.is_on_queue else "")
+
+
+def _context(request: Request) -> Context:
+    headers = request.headers
+    scope = _CREDENTIAL.search(headers.get("authorization", ""))
+    key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
+    scheme = "https" if headers.get("x-forwarded-proto", "").lower().startswith("https") else "http"
+    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
+    return Context(scheme, headers.get("host", "localhost"), request.prefix, account, region, headers)
+
+
+# -- the query protocol -----------------------------------------------------------------------------------------------
+
+
+def _names_action(request: Request) -> bool:
+    form = request.body[: 64 * 1024].decode("latin-1") if request.method == "POST" else ""
+    return any(name == "Action" for name, _ in [*request.query, *parse_qsl(form)])
+
+
+def _query_refusal(_request: Request) -> Response:
+    error = SqsError("InvalidAction", _NOT_YET)
+    status = QUERY_STATUS.get(error.kind, error.shape.status)
+    headers = _headers("text/xml")
+    about = f"<Type>Sender</Type><Code>{error.shape.code}</Code><Message>{escape(error.message)}</Message><Detail/>"
+    number = f"<RequestId>{headers['x-amzn-RequestId']}</RequestId>"
+    text = f'<ErrorResponse xmlns="{_NAMESPACE}"><Error>{about}</Error>{number}</ErrorResponse>'
+    return Response(status, headers, text)
