@@ -103,6 +103,15 @@ class Place:
         found = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return [info.base_name for info in found]
 
+    def folders(self) -> set[str]:
+        """The names of the folders in this folder."""
+        if self.is_local:
+            with os.scandir(self.path) as found:
+                return {each.name for each in found if each.is_dir()}
+        files, path = self.located()
+        listed = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return {info.base_name for info in listed if info.type == fs.FileType.Directory}
+
     def files(self) -> Iterator[Found]:
         """The files in this folder, at any depth; none if it does not exist."""
         files, path = self.located()

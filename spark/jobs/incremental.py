@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ if not __package__:  # spark-submit runs this file by its path
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark import schemas
@@ -31,6 +33,8 @@ waits for the next run. An export that cannot be read is reported on stderr and 
 it again until it can be read, or is removed."""
 
 _MANIFEST = "manifest-summary.json"
+_DATA = "data"
+"""The folder of data files: of a full export in its own, of incremental ones beside them."""
 _TABLE = "arrived"
 _ARRIVED = to_arrow_schema(schemas.ARRIVED)
 
@@ -55,21 +59,33 @@ def _done(run: Run) -> set[str]:
     """The ids of the exports that were read."""
     if not run.parts(_TABLE):
         return set()
-    rows = run.tables.arrow(_TABLE, _ARRIVED).to_pylist()
-    return {Place(row["path"]).name for row in rows if row["is_done"]}
+    rows = run.tables.arrow(_TABLE, _ARRIVED, where=pc.field("is_done"))
+    return {Place(path).name for path in rows["path"].to_pylist()}
 
 
 def _arrived(folder: Place, done: set[str]) -> list[tuple[str, Place]]:
     """The exports in the folder that are not done, each with its time, in the order of their times."""
-    found = [folder / found.name for found in folder.files() if found.name.rpartition("/")[2] == _MANIFEST]
-    new = [(_time(manifest), manifest.parent) for manifest in found if manifest.parent.name not in done]
+    new = [(_time(place), place) for place in _exports(folder, done) if place.name not in done]
     return sorted(new, key=lambda export: (export[0], export[1].name))
 
 
-def _time(manifest: Place) -> str:
+def _exports(folder: Place, done: set[str]) -> Iterator[Place]:
+    """The exports in the folder, at any depth. Folders of exports that are done and of data files are not opened: these
+    become more each day."""
+    is_export = (folder / _MANIFEST).size() is not None
+    if is_export:
+        yield folder
+    names = folder.folders()
+    if is_export or names & done:  # elsewhere, exports may have been made with the prefix `data`
+        names.discard(_DATA)
+    for name in names - done:
+        yield from _exports(folder / name, done)
+
+
+def _time(export: Place) -> str:
     """The export's time as its manifest has it; empty if it has none, which the job messages reports."""
     try:
-        summary = orjson.loads(manifest.read())
+        summary = orjson.loads((export / _MANIFEST).read())
         return str(summary.get("exportTime") or summary.get("exportToTime") or "")
     except (BadInput, ValueError, AttributeError):
         return ""
@@ -88,10 +104,10 @@ def _one(run: Run, place: Place, at: str) -> bool:
 
 def _noted(run: Run, row: dict[str, Any], newest: Version) -> Change:
     """The table with this row."""
-    earlier = [each for batch in read_rows(run.tables.places(newest, _TABLE)) for each in batch.to_pylist()]
-    rows = [*(each for each in earlier if each["path"] != row["path"]), row]
-    part = write_part(run.tables.root, _TABLE, ALL, pa.Table.from_pylist(rows, _ARRIVED))
-    return Change({(_TABLE, ALL): part})
+    earlier = pa.Table.from_batches(read_rows(run.tables.places(newest, _TABLE)), _ARRIVED)
+    others = earlier.filter(pc.field("path") != row["path"])
+    rows = pa.concat_tables([others, pa.Table.from_pylist([row], _ARRIVED)])
+    return Change({(_TABLE, ALL): write_part(run.tables.root, _TABLE, ALL, rows)})
 
 
 JOB = Job("incremental", ABOUT, run, add_arguments, reads_export=False)

@@ -123,9 +123,6 @@ class ExportPass:
         """The tables without the messages. Items of other exports go."""
         part, puts = self._landing.part, self._found.puts
         change = Change({(table, part): Part(tuple(files)) for table, files in puts.items()})
-        if not puts[QUARANTINE]:
-            rows = to_arrow_schema(schemas.QUARANTINE).empty_table()
-            change.put[QUARANTINE, part] = write_part(self._tables.root, QUARANTINE, part, rows)
         for table in (ITEMS, UNREADABLE):
             change.put |= {(table, other): None for other in newest.parts(table).keys() - {part}}
         return change

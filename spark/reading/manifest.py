@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -31,6 +32,8 @@ _FORMAT = "DYNAMODB_JSON"
 _INCREMENTAL = "INCREMENTAL_EXPORT"
 _EMPTY_BYTES = len(gzip.compress(b""))
 """A file without items has this size: it need not be read."""
+_ASKED_AT_ONCE = 16
+"""Sizes of files that are asked for at the same time: in S3 each takes a round trip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ def read_export(path: str) -> Export:
     is_incremental = summary.get("exportType") == _INCREMENTAL
     items = _field(summary, "itemCount", int, manifest)
     at_ms = _ms(_field(summary, "exportToTime" if is_incremental else "exportTime", str, manifest), place)
-    files = tuple(_data_files(place))
+    files = tuple(_data_files(place, is_incremental))
     listed = sum(file.items for file in files)
     if not listed:
         raise BadInput(f"{place} is an export without any items")
@@ -95,20 +98,30 @@ def files_with_items(export: Export) -> list[DataFile]:
     return sorted(files, key=lambda file: -file.bytes)
 
 
-def _data_files(place: Place) -> Iterator[DataFile]:
-    """The files that the manifest names, with their sizes: one call for each folder."""
+def _data_files(place: Place, is_incremental: bool) -> Iterator[DataFile]:
+    """The files that the manifest names, with their sizes."""
     manifest = place / "manifest-files.json"
     named = [_parsed(line, manifest) for line in _verified(manifest).splitlines() if line.strip()]
     keys = [_field(file, "dataFileS3Key", str, manifest).rpartition(_ROOT)[2] for file in named]
     places = [place.parent / key for key in keys]
-    sizes = {folder: folder.sizes() for folder in {file.parent for file in places}}
-    missing = [file.name for file in places if file.name not in sizes[file.parent]]
+    sizes = _sizes(places, is_incremental)
+    missing = [file.name for file in places if sizes.get(file) is None]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise BadInput(f"{place} misses the data file {missing[0]}{more}, which its manifest names")
     for at, file in zip(places, named, strict=True):
         items, md5 = _field(file, "itemCount", int, manifest), _field(file, "md5Checksum", str, manifest)
-        yield DataFile(at, items, md5, sizes[at.parent][at.name])
+        yield DataFile(at, items, md5, sizes[at] or 0)
+
+
+def _sizes(files: list[Place], is_incremental: bool) -> dict[Place, int | None]:
+    """Of the files that exist. Of a full export, one call tells all. The folder of an incremental one has the files of
+    every day."""
+    if not is_incremental:
+        folders = {file.parent for file in files}
+        return {folder / name: size for folder in folders for name, size in folder.sizes().items()}
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as threads:
+        return dict(zip(files, threads.map(Place.size, files), strict=True))
 
 
 def _verified(manifest: Place) -> bytes:

@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from spark.errors import BadInput
 from spark.files import Place
-from spark.tables.versions import FOLDER, Change, Parts, Version, Versions
+from spark.tables.versions import FOLDER, Change, Part, Parts, Version, Versions
 
 SCRATCH = "_scratch"
 """Folder of what a run keeps aside until it ends."""
@@ -81,12 +81,12 @@ class Tables:
         made = change if callable(change) else lambda _: change
         if not self.root.is_local:
             made = partial(self._demand_files, made)
-        before, after = self.versions.commit(made)
+        version, unnamed = self.versions.commit(made)
         if self._lock:
             with suppress(OSError):  # it is done; what stays, the next run removes
-                self._remove(before.named() - after.named())
-                self.versions.forget(after.number)
-        return after
+                self._remove(unnamed)
+                self.versions.forget(version.number)
+        return version
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -144,10 +144,9 @@ class Tables:
         """Raises `BadInput` if `tidy` has removed files of this run, because it took too long."""
         made = change(newest)
         parts = [(place, part.files) for place, part in made.put.items() if part] + [*made.added.items()]
-        named = newest.named()
         for (table, name), files in parts:
-            new = {file.name for file in files if f"{table}/{name}/{file.name}" not in named}
-            if new - (self.root / table / name).sizes().keys():
+            new = {*files} - {*newest.parts(table).get(name, Part()).files}
+            if {file.name for file in new} - (self.root / table / name).sizes().keys():
                 raise BadInput(f"files that this run has written to {self.root} are gone; run the job again")
         return made
 

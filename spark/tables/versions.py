@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -45,7 +45,22 @@ class Part:
         return {"files": [[*file] for file in self.files], "made_from": self.made_from}
 
 
-Parts = Mapping[str, Part]
+class Parts(Mapping[str, Part]):
+    """The partitions of a table, by name. `spelled`: as the version's file has them. Each is parsed when somebody asks
+    for it: a run asks for a few, and years of days have many."""
+
+    def __init__(self, spelled: Mapping[str, dict[str, Any]]) -> None:
+        self.spelled = spelled
+
+    def __getitem__(self, name: str) -> Part:
+        spelled = self.spelled[name]
+        return Part(tuple(File(*file) for file in spelled["files"]), spelled["made_from"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.spelled)
+
+    def __len__(self) -> int:
+        return len(self.spelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +71,16 @@ class Version:
     tables: Mapping[str, Parts] = field(default_factory=dict)
 
     def parts(self, table: str) -> Parts:
-        return self.tables.get(table, {})
+        return self.tables.get(table, Parts({}))
 
-    def named(self) -> set[str]:
-        """The files of all tables, by their path below the root."""
+    def named(self, places: Iterable[tuple[str, str]] | None = None) -> set[str]:
+        """The files of these partitions, each given with its table, or of all. By their path below the root."""
+        if places is None:
+            places = [(table, name) for table, parts in self.tables.items() for name in parts]
         return {
-            f"{table}/{part}/{file.name}"
-            for table, parts in self.tables.items()
-            for part, content in parts.items()
-            for file in content.files
+            f"{table}/{name}/{file.name}"
+            for table, name in places
+            for file in self.parts(table).get(name, Part()).files
         }
 
 
@@ -97,15 +113,16 @@ class Versions:
                 return self._read
         raise BadInput(f"{self._folder} cannot be read: versions come and go all the time")
 
-    def commit(self, change: Callable[[Version], Change]) -> tuple[Version, Version]:
+    def commit(self, change: Callable[[Version], Change]) -> tuple[Version, set[str]]:
         """Makes the version that follows the newest one, whichever that is: `change` is asked again when another
-        commit has come first, and may raise. Returns the version before and the new one."""
+        commit has come first, and may raise. Returns the new version, and the files that it no longer names."""
         for _ in range(_TRIES_MAX):
             before = self.newest()
-            after = Version(before.number + 1, _changed(before, change(before)))
+            made = change(before)
+            after = Version(before.number + 1, _changed(before, made))
             if self._place(after.number).create(_spelled(after)):
                 self._read = after
-                return before, after
+                return after, before.named(made.put) - after.named(made.put)
         raise BadInput(f"{self._root}: others commit all the time; run the job again")
 
     def forget(self, newest: int) -> None:
@@ -132,36 +149,31 @@ class Versions:
         return self._root / self.path(number)
 
 
-def _changed(before: Version, change: Change) -> dict[str, dict[str, Part]]:
-    tables = {table: dict(parts) for table, parts in before.tables.items()}
+def _changed(before: Version, change: Change) -> dict[str, Parts]:
+    tables = {table: dict(parts.spelled) for table, parts in before.tables.items()}
     for (table, name), part in change.put.items():
         parts = tables.setdefault(table, {})
         parts.pop(name, None)
         if part is not None:
-            parts[name] = part
+            parts[name] = part.spelled()
     for (table, name), files in change.added.items():
         parts = tables.setdefault(table, {})
-        old = parts.get(name, Part())
-        parts[name] = Part((*old.files, *files), old.made_from)
-    return tables
+        old = Parts(parts).get(name, Part())
+        parts[name] = Part((*old.files, *files), old.made_from).spelled()
+    return {table: Parts(parts) for table, parts in tables.items()}
 
 
 def _spelled(version: Version) -> bytes:
-    tables = {table: {name: part.spelled() for name, part in parts.items()} for table, parts in version.tables.items()}
+    tables = {table: parts.spelled for table, parts in version.tables.items()}
     content = {"layout": _LAYOUT, "commit": uuid4().hex, "tables": tables}
     return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
 
-def _tables(place: Place) -> dict[str, dict[str, Part]]:
+def _tables(place: Place) -> dict[str, Parts]:
     try:
         spelled = orjson.loads(place.read())
         if (layout := spelled["layout"]) != _LAYOUT:
             raise BadInput(f"{place} is of layout {layout}; this release reads layout {_LAYOUT}")
-        tables = spelled["tables"].items()
-        return {table: {name: _part(part) for name, part in parts.items()} for table, parts in tables}
+        return {table: Parts(parts) for table, parts in spelled["tables"].items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadInput(f"{place} does not tell the files of the tables: {error}") from error
-
-
-def _part(spelled: dict[str, Any]) -> Part:
-    return Part(tuple(File(*file) for file in spelled["files"]), spelled["made_from"])

@@ -65,7 +65,7 @@ def write_export(
     """The folder of an export with these lines in its data files."""
     folder = root / "AWSDynamoDB" / export_id
     data = folder.parent / "data" if is_incremental else folder / "data"
-    data.mkdir(parents=True)
+    data.mkdir(parents=True, exist_ok=True)
     listed = []
     folder.mkdir(exist_ok=True)
     (folder / "_started").touch()

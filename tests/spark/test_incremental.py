@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,11 +11,12 @@ import pytest
 from spark.files import Place
 from spark.frame.job import INTERRUPTED, main
 from spark.jobs import incremental
+from spark.tables.versions import Parts
 from tests.spark.exports import change, write_export, write_items
 from tests.spark.items import entry, segment, topic
 from tests.synthetic.days import Days
 
-LISTED_BYTES_MAX = 300
+LISTED_BYTES_MAX = 260
 
 FIRST, SECOND, BROKEN, UNFINISHED = (f"0176722560000{number}-0a1b2c3{number}" for number in range(4))
 
@@ -57,15 +57,45 @@ def test_what_has_arrived_is_read_once_and_what_is_broken_is_tried_again(
 
 
 def test_a_day_asks_for_no_more_files_than_weeks_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list of all files alone grows: by a line for each day, and for each table of exports."""
-    days, asked, located = Days(tmp_path / "exports", 40), Counter[int](), Place.located
-    tables, sizes = tmp_path / "tables", list[int]()
+    """Nor does it parse more partitions. The list of all files alone grows: by a line for each day and each export."""
+    days, asked, located, parsed = Days(tmp_path / "exports", 40), list[str](), Place.located, Parts.__getitem__
+    tables, sizes, counts = tmp_path / "tables", list[int](), set[int]()
+    monkeypatch.setattr(Place, "located", lambda place: asked.append(place.name) or located(place))
+    monkeypatch.setattr(Parts, "__getitem__", lambda parts, name: asked.append(name) or parsed(parts, name))
     for day in range(25):
         days.write()
-        with monkeypatch.context() as patch:
-            patch.setattr(Place, "located", lambda place, day=day: asked.update([day]) or located(place))
-            assert main(incremental.JOB, ["--arriving", str(tmp_path / "exports"), "--tables", str(tables)]) == 0
+        asked.clear()
+        assert main(incremental.JOB, ["--arriving", str(tmp_path / "exports"), "--tables", str(tables)]) == 0
         sizes.append(max(tables.glob("_versions/*.json")).stat().st_size)
-    assert len({asked[day] for day in range(5, 25)}) == 1
+        if day >= 5:
+            counts.add(len(asked))
+    assert len(counts) == 1
     assert max(later - sooner for sooner, later in pairwise(sizes)) < LISTED_BYTES_MAX
     assert len(pq.read_table(tables / "messages")) == 25 * 40
+
+
+def test_exports_that_are_done_and_folders_of_data_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arriving, asked, located = tmp_path / "arriving", list[Path](), Place.located
+    days, given = Days(arriving, 40), ["--arriving", str(arriving), "--tables", str(tmp_path / "tables")]
+    monkeypatch.setattr(Place, "located", lambda place: asked.append(Path(place.path)) or located(place))
+    for _ in range(3):  # one in full, and two of changes
+        new = days.write()
+        asked.clear()
+        assert main(incremental.JOB, given) == 0
+        opened = {path.parent for path in asked if path.name == "manifest-summary.json"}
+        assert opened == {arriving, new.parent, new}
+    of_data = {path for path in asked if path.is_relative_to(new.parent / "data")}
+    assert of_data == {max((new.parent / "data").iterdir())}
+
+
+def test_exports_are_found_at_any_depth_and_under_the_prefix_data(tmp_path: Path) -> None:
+    arriving, tables = tmp_path / "arriving", tmp_path / "tables"
+    given = ["--arriving", str(arriving), "--tables", str(tables)]
+    one, two = entry(b'{"b":"one"}'), entry(b'{"b":"two"}', b"two bytes"[:8])
+    write_items(arriving / "data/of/orders", [topic(), segment(one)], export_id=FIRST)
+    assert main(incremental.JOB, given) == 0
+    write_export(arriving / "data/of/orders", [[change(segment(one, two), 1)]], SECOND, is_incremental=True)
+    assert main(incremental.JOB, given) == 0
+    assert pq.read_table(tables / "messages").num_rows == 2

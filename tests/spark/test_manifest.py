@@ -11,7 +11,7 @@ from spark.errors import BadInput
 from spark.files import Place, bundled
 from spark.reading.manifest import files_with_items, read_export
 from tests.spark import items
-from tests.spark.exports import ID, line, write_export, write_items, write_manifest
+from tests.spark.exports import ID, change, line, write_export, write_items, write_manifest
 
 
 def test_an_export_has_one_id_whatever_its_folder_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +23,18 @@ def test_an_export_has_one_id_whatever_its_folder_is_called(tmp_path: Path, monk
 
 def _without(name: str) -> Callable[[Path], object]:
     return lambda folder: (folder / name).unlink()
+
+
+def test_an_incremental_export_misses_a_file_that_other_days_have(tmp_path: Path) -> None:
+    """Their data files lie in one folder."""
+    lines = [[change(items.topic(), at)] for at in range(2)]
+    folders = [write_export(tmp_path, lines, f"1-abc{day}", is_incremental=True) for day in range(2)]
+    sizes = [file.bytes for file in read_export(str(folders[1])).files]
+    assert sizes == [path.stat().st_size for path in sorted((tmp_path / "AWSDynamoDB/data").glob("abc1-*"))]
+    (tmp_path / "AWSDynamoDB/data/abc1-1.json.gz").unlink()
+    assert read_export(str(folders[0])).items == 2
+    with pytest.raises(BadInput, match=r"misses the data file abc1-1\.json\.gz, which"):
+        read_export(str(folders[1]))
 
 
 def _said(name: str, old: bytes, new: bytes) -> Callable[[Path], object]:

@@ -18,7 +18,7 @@ import pytest
 
 from spark.files import Place
 from spark.frame.job import DONE, FAILED, main
-from spark.jobs import messages, tidy
+from spark.jobs import incremental, messages, tidy
 from spark.tables.tables import Tables
 from tests.support import s3
 from tests.support.emulators import ROOT
@@ -134,6 +134,18 @@ def test_a_run_killed_after_any_step_has_changed_all_or_nothing(exports: list[Pa
     newest = Tables(tables).newest()
     left = {name for name in (found.name for found in Place(tables).files()) if not name.startswith("_versions/")}
     assert left == newest.named()
+    assert there(tables) == of_days(2)
+
+
+def test_exports_that_arrive_in_s3_are_read_once(
+    bucket: str, exports: list[Path], tables: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    s3.upload(exports[0].parent.parent, bucket)
+    for folder in ("AWSDynamoDB/", "AWSDynamoDB/none/"):
+        Place(f"s3://{bucket}/{folder}").create(b"")  # as consoles make folders
+    for count in (2, 0):
+        assert main(incremental.JOB, ["--arriving", f"s3://{bucket}/AWSDynamoDB", "--tables", tables]) == DONE
+        assert f"incremental: {count} exports in " in capsys.readouterr().out
     assert there(tables) == of_days(2)
 
 
