@@ -50,7 +50,7 @@ class Context:
         """Processes of this machine, unless a cluster was named."""
         if self._given.master or is_submitted():
             return Workers(cluster=self.session)
-        return Workers(self._given.cores or os.cpu_count() or 1)
+        return Workers(self._given.cores or os.cpu_count() or 1, self.tables.workers_lock)
 
     def session(self) -> SparkSession:
         """Opened when it is first needed."""

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.process import BaseProcess
 from typing import TypeVar
 
 import pyarrow as pa
@@ -26,9 +27,11 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """`processes`: how many of this machine, which need no JVM. `cluster`: opens its session, and is used instead."""
+    """`processes`: how many of this machine, which need no JVM. `lock`: a file on which each of them holds a lock.
+    `cluster`: opens its session, and is used instead."""
 
     processes: int = 1
+    lock: str | None = None
     cluster: Callable[[], SparkSession] | None = None
 
     def each(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
@@ -37,10 +40,32 @@ class Workers:
         if len(parts) <= 1 or (self.cluster is None and self.processes == 1):
             return [function(part) for part in parts]
         if self.cluster is None:
-            return _in_processes(self.processes, function, parts)
+            return self._in_processes(function, parts)
         context = self.cluster().sparkContext
         made: list[Made] = context.parallelize(parts, len(parts)).map(function).collect()
         return made
+
+    def _in_processes(self, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
+        """Returns, or raises, when all processes have ended: what they write after that nobody would clean."""
+        bar = Bar(len(parts), "parts")
+        pool = ProcessPoolExecutor(min(self.processes, len(parts)), get_context("spawn"), _begin, (self.lock,))
+        try:
+            asked = [pool.submit(function, part) for part in parts]
+            for done in as_completed(asked):
+                done.result()  # raises as soon as one has failed
+                bar.add(1)
+            return [each.result() for each in asked]
+        except BrokenProcessPool:
+            raise BadInput(
+                "a process of this job was killed, perhaps for want of memory; --cores 1 takes the least"
+            ) from None
+        except BaseException:
+            for process in active_children():
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+            bar.close()
 
 
 def over_rows(rows: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Made]) -> list[Made]:
@@ -55,36 +80,20 @@ def _pickled(
     yield pa.RecordBatch.from_pydict({"made": [pickle.dumps(function(batches))]})
 
 
-def _in_processes(processes: int, function: Callable[[Given], Made], parts: Sequence[Given]) -> list[Made]:
-    """Returns, or raises, when all processes have ended: what they write after that nobody would clean."""
-    bar = Bar(len(parts), "parts")
-    pool = ProcessPoolExecutor(min(processes, len(parts)), get_context("spawn"), _begin)
-    try:
-        asked = [pool.submit(function, part) for part in parts]
-        for done in as_completed(asked):
-            done.result()  # raises as soon as one has failed
-            bar.add(1)
-        return [each.result() for each in asked]
-    except BrokenProcessPool:
-        raise BadInput(
-            "a process of this job was killed, perhaps for want of memory; --cores 1 takes the least"
-        ) from None
-    except BaseException:
-        for process in active_children():
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
-        bar.close()
-
-
-def _begin() -> None:
-    """A process ends with the one that has started it, and not by itself at Ctrl-C."""
+def _begin(lock: str | None) -> None:
+    """A process ends with the one that has started it, and not by itself at Ctrl-C. Whoever gets the lock knows that
+    none is left that could write."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if lock:
+        import fcntl
 
-
-def _end_with_parent() -> None:
-    if parent := parent_process():
-        parent.join()
+        fcntl.flock(os.open(lock, os.O_RDONLY | os.O_CREAT), fcntl.LOCK_SH)
+    parent = parent_process()
+    if parent is None or not parent.is_alive():
         os._exit(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)

@@ -18,7 +18,7 @@ from spark.tables.versions import FOLDER, Change, Part, Parts, Version, Versions
 
 SCRATCH = "_scratch"
 """Folder of what a run keeps aside until it ends."""
-_LOCK = "_lock"
+_LOCK, _WORKERS = "_lock", "_workers"
 _AT_WORK = b"at work"
 OURS = re.compile(r"_?[a-z][a-z_]*/(date|export|part)=[^/]+/([a-z_]+-)?[0-9a-f]{32}\.parquet")
 """The files that a run may remove."""
@@ -31,6 +31,11 @@ class Tables:
         self.root = Place(root.rstrip("/") or root)
         self.versions = Versions(self.root)
         self._lock: BinaryIO | None = None
+
+    @property
+    def workers_lock(self) -> str | None:
+        """A file here that each process of a run holds a lock on while it lives."""
+        return (self.root / _WORKERS).path if self.root.is_local else None
 
     def newest(self) -> Version:
         """Raises `BadInput` if the tables are of another layout."""
@@ -175,3 +180,5 @@ class Tables:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BadInput(f"another run is at work on {self.root}; run the job again when it has ended") from None
+        with open((self.root / _WORKERS).path, "ab") as workers:  # of a run that was killed; they end at once
+            fcntl.flock(workers, fcntl.LOCK_EX)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from spark.errors import BadInput
 from spark.landing.tasks import Workers
+from spark.tables.tables import Tables
 
 _WORKS_FOR_LONG = """
 from pathlib import Path
@@ -75,3 +78,21 @@ def test_processes_end_with_the_one_that_has_started_them(how: signal.Signals, t
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_run_begins_when_the_last_process_of_a_killed_one_has_ended(tmp_path: Path) -> None:
+    tables = Tables(str(tmp_path / "tables"))
+    entered = threading.Event()
+
+    def write() -> None:
+        with tables.writing():
+            entered.set()
+
+    (tmp_path / "tables").mkdir()
+    with open(str(tables.workers_lock), "ab") as process:
+        fcntl.flock(process, fcntl.LOCK_SH)
+        run = threading.Thread(target=write)
+        run.start()
+        assert not entered.wait(0.2)
+    run.join()
+    assert entered.is_set()
