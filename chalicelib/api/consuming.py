@@ -57,9 +57,9 @@ class BuryRequest(AckRequest):
 class ExtendRequest(AckRequest):
     """The leases to extend.
 
-    invisible_ms: From now, in milliseconds."""
+    invisible_ms: From now, in milliseconds. 0: the messages can be delivered again at once."""
 
-    invisible_ms: int = required(integer(1, INVISIBLE_MS_MAX, examples=[120000]))
+    invisible_ms: int = required(integer(0, INVISIBLE_MS_MAX, examples=[120000]))
 
 
 class Delivery(Message, Delivered):
@@ -183,4 +183,6 @@ def extend(service: Service, topic: Topic, group_name: str, request: ExtendReque
 
     Each message gets a new receipt; the old one is then lost."""
     extended, failed = service.consuming.extend(topic, group_name, request.receipts, request.invisible_ms)
+    if not request.invisible_ms:
+        service.consuming.waiters.stored(topic.id)  # the messages are ready
     return {"extended": [lease.as_json() for lease in extended], "failed": [failure.as_json() for failure in failed]}

@@ -37,7 +37,8 @@ class GroupSettings:
         message. A new consumer begins at the group's `start`, and is forgotten when it has not popped for 7 days. The
         totals are sums over the consumers; before the first consumer comes, they show where it will begin. `reset`
         moves all consumers; dead letters are shared. Cannot be changed once the group exists.
-    invisible_ms: How long a lease lasts when a pop does not say, in milliseconds.
+    invisible_ms: How long a lease lasts when a pop does not say, in milliseconds. 0: messages can be delivered again at
+        once. A `push` does not use it: it leases messages for as long as a call may take.
     max_attempts: How often a message is delivered before it goes to the dead letters.
     max_in_flight: How many messages of one queue may be leased at a time.
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
@@ -52,7 +53,7 @@ class GroupSettings:
     start: str | int = optional(one_of({"type": "string", "enum": [EARLIEST, LATEST]}, instant(), default=EARLIEST))
     mode: str = optional(string(enum=[CLUSTERING, BROADCAST], default=CLUSTERING))
     invisible_ms: int = optional(
-        integer(1, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
+        integer(0, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
     )
     max_attempts: int = optional(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
     max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))

@@ -74,7 +74,7 @@ class Claimer:
         want, now = view.ask.max_messages, self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
-        return pick(view.cursor, view.group, view.end, want, now, _riding(view))
+        return pick(view.cursor, view.group, view.end, want, now, _riding(view), view.delivered)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
@@ -193,7 +193,8 @@ class Claimer:
         is_exact = view.group.filter is not None or bool(picked.passed) or not fits_anyway
         if not fits_anyway and (fitting := self._fitting(view, picked, segments)) < picked.count:
             picked = self._picked(view, fitting, now, riding)
-        deadline = now + (view.ask.invisible_ms or view.group.invisible_ms)
+        asked_ms = view.ask.invisible_ms
+        deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         if picked.is_last(view.group):
@@ -202,7 +203,7 @@ class Claimer:
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
         """The messages to take, and those to skip before them."""
-        picked = pick(view.cursor, view.group, view.end, want, now, riding)
+        picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
         is_plain = view.group.filter is None and not view.has_expired(now)
         return picked if is_plain or not picked.fresh else self._skipper.skip(view, picked)
 

@@ -65,9 +65,17 @@ class Pick:
         return [lease.start + index for lease, run in self.takeovers for index in run] + fresh
 
 
-def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Plan = NOTHING) -> Pick:
+def pick(
+    cursor: Cursor,
+    group: Group,
+    end: int,
+    want: int,
+    now: int,
+    riding: Plan = NOTHING,
+    delivered: Collection[int] = (),
+) -> Pick:
     """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
-    room, and their leases cannot be taken over."""
+    room, and their leases cannot be taken over. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
     freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now)
@@ -75,10 +83,12 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Pl
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
     has_slot = len(cursor.leases) < LEASES_MAX
-    takeovers = _takeovers(due, min(want, room), has_slot)
+    left = [lease for lease in due if not any(lease.owes(offset) for offset in delivered)]
+    takeovers = _takeovers(left, min(want, room), has_slot)
     taken = sum(len(run) for _, run in takeovers)
     cap_room = max(0, room - waiting)  # due messages count against the cap until they are taken, here or elsewhere
-    is_whole = taken == waiting
+    ready = sum(len(lease.owed) for lease in left)
+    is_whole = taken == ready
     available = max(0, end - cursor.next)
     fresh = min(want - taken, available, cap_room) if is_whole and has_slot else 0
     # Parked leases may become due at any moment, and others may take over messages before they are acked here.
@@ -89,7 +99,7 @@ def pick(cursor: Cursor, group: Group, end: int, want: int, now: int, riding: Pl
         takeovers,
         fresh,
         next_at_most=cursor.next + max(0, min(spare, available - fresh) if fresh else spare),
-        is_limited=taken + fresh < min(want, waiting + available) and (fresh == cap_room or not has_slot),
+        is_limited=taken + fresh < min(want, ready + available) and (fresh == cap_room or not has_slot),
         is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
         demands_dead=not may_all_rise,

@@ -227,6 +227,7 @@ class Popper:
                     raise
                 return Popped(_in_order(deliveries), trouble=None if deliveries else trouble)
             deliveries += delivered
+            view.delivered |= {delivery.stored.offset for delivery in delivered}
             is_partial = claimed.is_partial and bool(claimed.leases)
             is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):

@@ -29,7 +29,8 @@ class Pop:
     """What to take.
 
     max_messages: How many messages to take, at most.
-    invisible_ms: How long the lease lasts, in milliseconds. By default the group's `invisible_ms`.
+    invisible_ms: How long the lease lasts, in milliseconds. 0: it counts as an attempt, and the message can be delivered
+        again at once. By default the group's `invisible_ms`.
     wait_ms: How long to wait for a message, in milliseconds.
     consumer_id: The consumer; the group's progress shows it. Required in a broadcast group.
     attempt_id: Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its
@@ -41,7 +42,7 @@ class Pop:
     NAME: ClassVar = "PopRequest"
 
     max_messages: int = optional(integer(1, limits.BATCH_MESSAGES_MAX, default=limits.POP_MESSAGES_DEFAULT))
-    invisible_ms: int | None = optional(integer(1, limits.INVISIBLE_MS_MAX))
+    invisible_ms: int | None = optional(integer(0, limits.INVISIBLE_MS_MAX))
     wait_ms: int = optional(integer(most=limits.WAIT_MS_MAX, default=0, examples=[20000]))
     consumer_id: str | None = optional(string(limits.ID_CHARS_MAX, examples=["worker-1"]))
     attempt_id: str | None = optional(string(limits.ID_CHARS_MAX))

@@ -38,7 +38,7 @@ FILTERING_MS = SECOND_MS
 class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
     `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
-    `riding`: acks that a claim carries. `space`: left in the response."""
+    `riding`: acks that a claim carries. `space`: left in the response. `delivered`: the offsets that are in it."""
 
     topic: Topic
     group: Group
@@ -49,6 +49,7 @@ class QueueView:
     filter_until_ms: int
     riding: ReceiptBatch | None = None
     space: Space = field(default_factory=Space)
+    delivered: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:

@@ -85,6 +85,13 @@ def test_after_expiry_it_is_a_new_pop(topic: Topic, group: Group, clock: Clock) 
     assert group.ack(*again)["acked"] == 2
 
 
+def test_of_leases_that_are_over_at_once_a_repeat_is_a_new_pop(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b")
+    for attempt in (1, 2):
+        taken = group.take(2, attempt_id="one", invisible_ms=0)
+        assert [(each["offset"], each["attempt"]) for each in taken] == [(0, attempt), (1, attempt)]
+
+
 def test_messages_another_took_after_expiry_are_not_returned(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce(*"ab")
     group.take(1, attempt_id="x")

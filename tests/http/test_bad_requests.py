@@ -269,14 +269,14 @@ def test_a_parameter_that_is_given_twice_is_named_and_not_at_length(client: Clie
 INTEGERS = [
     ("PUT", "/topics/orders", {}, "queues", 1, 128),
     ("PUT", "/topics/orders/groups/billing", {}, "start", 0, INSTANT_MS_MAX),
-    ("PUT", "/topics/orders/groups/billing", {}, "invisible_ms", 1, 43_200_000),
+    ("PUT", "/topics/orders/groups/billing", {}, "invisible_ms", 0, 43_200_000),
     ("PUT", "/topics/orders/groups/billing", {}, "max_attempts", 1, 1_000),
     ("PUT", "/topics/orders/groups/billing", {}, "max_in_flight", 1, 20_000),
     ("POST", "/topics/orders/groups/billing/pop", {}, "max_messages", 1, 256),
-    ("POST", "/topics/orders/groups/billing/pop", {}, "invisible_ms", 1, 43_200_000),
+    ("POST", "/topics/orders/groups/billing/pop", {}, "invisible_ms", 0, 43_200_000),
     ("POST", "/topics/orders/groups/billing/pop", {}, "wait_ms", 0, 20_000),
     ("POST", "/topics/orders/groups/billing/nack", {"receipts": ["x"]}, "delay_ms", 0, 365 * 86_400_000),
-    ("POST", "/topics/orders/groups/billing/extend", {"receipts": ["x"]}, "invisible_ms", 1, 43_200_000),
+    ("POST", "/topics/orders/groups/billing/extend", {"receipts": ["x"]}, "invisible_ms", 0, 43_200_000),
 ]
 NO_INTEGERS = [1.0, 1.5, 1e3, True, False, "1", "", [1], {}, 2**63, -(2**63) - 1, 2**64, 10**30]
 

@@ -105,6 +105,40 @@ def test_the_lease_is_as_long_as_the_pop_says_or_else_the_group(topic: Topic, cl
     assert ends == [START_MS + 5_000, START_MS + 1, START_MS + 5_000]
 
 
+def test_a_lease_of_no_time_counts_as_an_attempt_and_is_due_at_once(topic: Topic, group: Group) -> None:
+    topic.produce("a", "b")
+    for attempt in (1, 2, 3):
+        taken = group.take(2, invisible_ms=0)
+        assert [(each["attempt"], each["invisible_until_ms"]) for each in taken] == [
+            (attempt, group.client.clock.ms)
+        ] * 2
+    assert group.totals() == (2, 0, 0, 0)
+    assert group.ack(taken[0]) == {"acked": 1, "failed": []}
+    assert bodies(group.pop()["messages"]) == ["b"]
+
+
+def test_a_pop_may_ask_for_no_time_or_the_group_for_all(topic: Topic, group: Group) -> None:
+    hasty = topic.group("hasty", invisible_ms=0)
+    topic.produce("a")
+    assert hasty.take_one()["attempt"] == 1
+    assert hasty.take_one(invisible_ms=1_000)["attempt"] == 2
+    assert hasty.pop()["messages"] == []
+    assert hasty.progress()["invisible_ms"] == 0
+
+
+@pytest.mark.parametrize("attempt_id", [None, "a"])
+def test_a_pop_takes_no_message_twice_though_its_leases_are_over_at_once(
+    topic: Topic, group: Group, clock: Clock, attempt_id: str | None
+) -> None:
+    topic.produce(*["x"] * 100)
+    for _ in range(90):
+        group.take_one(invisible_ms=1_000)
+    clock.sleep(1_000)
+    taken = group.take(100, invisible_ms=0, **({"attempt_id": attempt_id} if attempt_id else {}))
+    assert offsets(taken) == list(range(100))
+    assert {each["attempt"] for each in taken} == {1, 2}
+
+
 def test_a_lease_can_last_12_hours(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     group.take_one(invisible_ms=43_200_000)

@@ -451,6 +451,14 @@ def test_a_lease_can_be_shortened(topic: Topic, group: Group, clock: Clock) -> N
     assert group.take_one()["attempt"] == 2
 
 
+def test_a_lease_can_be_ended_at_once(topic: Topic, group: Group) -> None:
+    topic.produce("a")
+    [ended] = group.extend(group.take_one(), invisible_ms=0)["extended"]
+    assert ended["invisible_until_ms"] == group.client.clock.ms
+    assert group.take_one()["attempt"] == 2
+    assert failed(group.ack(ended["new_receipt"])) == ["LeaseLost"]
+
+
 def test_a_lease_is_extended_again_and_again(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("a")
     receipt = group.take_one()["receipt"]
