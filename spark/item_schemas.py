@@ -35,6 +35,7 @@ ENTRY = struct(
     data=_BYTES,  # the packed messages; null: they are in `pieces` payload items (0: in S3)
     pieces=_INT,
     least_ttl_ms=_LONG,  # the shortest time that one of its messages is delivered; null: all as long as retained
+    first_sent_at_ms=_LONG,  # when the first of those was sent that have waited; null: none has
 )
 
 SEGMENT_ENTRY = struct(offset=_LONG, **{f.name: f.dataType for f in ENTRY})

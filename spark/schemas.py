@@ -38,6 +38,7 @@ MESSAGES = struct(
     entry_id=_STRING,  # hex
     stored_at_ms=_LONG,
     due_ms=_LONG,  # of a message that waited; else null
+    sent_at_ms=_LONG,  # the same; also null if it was sent before a release that notes it
     key=_STRING,
     tag=_STRING,
     properties=MapType(_STRING, _STRING),

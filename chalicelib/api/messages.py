@@ -127,12 +127,15 @@ class _Content(Answer):
 class Message(_Content):
     """A message, with exactly one of `body` and `body_base64`.
 
-    stored_at_ms: When the message was stored.
+    stored_at_ms: When the message was stored: if it waited, when it was delivered into its queue.
+    sent_at_ms: When the message was sent, if it waited for a time or a commit. Missing otherwise, and for messages that
+        were sent before a release that notes it.
     correlation_id: The message is a request: reply to it with this id. Missing otherwise.
     reply_by_ms: The deadline of the request: a later reply is refused. Missing where there is no `correlation_id`."""
 
     offset = OFFSET
     stored_at_ms = instant()
+    sent_at_ms = Sometimes(instant())
     correlation_id = Sometimes(CORRELATION_ID)
     reply_by_ms = Sometimes(instant())
 
@@ -142,9 +145,11 @@ class DelayedMessage(_Content):
 
     key: Messages with the same key go to the same queue, in the order in which they are due: for one request, those due
         at the same time in its order; for different requests, in any order.
-    deliver_at_ms: The message is not delivered before."""
+    deliver_at_ms: The message is not delivered before.
+    sent_at_ms: When the message was sent. Missing for messages that were sent before a release that notes it."""
 
     deliver_at_ms = instant()
+    sent_at_ms = Sometimes(instant())
 
 
 class QueueWaiting(Answer):

@@ -25,6 +25,7 @@ class Message:
     `deliver_at_ms`: not to be delivered before (None: now). `delayed_id`: its id, if it waited: it keeps that.
     `dedup_id`: a message with the same one is the same message; the log does not store it. `ttl_ms`: how long after it
     is stored the message is delivered. `correlation_id`: of a request, which is delivered until `reply_by_ms`.
+    `sent_at_ms`: when it was sent, if it waited and was stored by a release that notes this.
     `is_lost`: the log has the message, but its content is gone."""
 
     text: str | None
@@ -38,6 +39,7 @@ class Message:
     ttl_ms: int | None = None
     correlation_id: str | None = None
     reply_by_ms: int | None = None
+    sent_at_ms: int | None = None
     is_lost: bool = False
 
     @property
@@ -66,6 +68,10 @@ class Message:
         if self.correlation_id is None:
             return {}
         return {"correlation_id": self.correlation_id, "reply_by_ms": self.reply_by_ms}
+
+    def when_sent(self) -> dict[str, Any]:
+        """A further field of a message that waits, or has waited."""
+        return {} if self.sent_at_ms is None else {"sent_at_ms": self.sent_at_ms}
 
 
 LOST = Message("", None, key=None, tag=None, properties={}, is_lost=True)
@@ -99,6 +105,7 @@ class Stored:
             "offset": self.offset,
             **self.message.content(),
             "stored_at_ms": self.stored_at_ms,
+            **self.message.when_sent(),
             **self.message.how_to_reply(),
         }
 

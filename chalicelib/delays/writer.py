@@ -34,10 +34,13 @@ class Waiting:
 
     def as_json(self, topic_name: str) -> dict[str, Any]:
         place = {"message_id": self.message_id, "topic": topic_name, "queue": self.queue}
-        return {**place, "deliver_at_ms": self.due_ms, **self.message.content()}
+        return {**place, "deliver_at_ms": self.due_ms, **self.message.content(), **self.message.when_sent()}
 
     def packed(self, now: int) -> Entry:
-        return Entry.packed(self.entry_id, [replace(self.message, delayed_id=self.message_id)], now)
+        sent_at_ms = self.message.sent_at_ms or now
+        return Entry.packed(
+            self.entry_id, [replace(self.message, delayed_id=self.message_id, sent_at_ms=sent_at_ms)], now
+        )
 
 
 class DelayWriter:

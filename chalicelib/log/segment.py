@@ -26,15 +26,16 @@ PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
 _NAMES_BYTES = 17
 """The names of an entry's attributes, as DynamoDB counts them in a list of maps."""
-_LIFE_NAME_BYTES = 2
-"""The same for one that few entries have."""
+_RARE_NAME_BYTES = 2
+"""The same for each that few entries have."""
 
 
 @record
 class Entry:
     """The messages that one produce call put into one queue. Either `data` holds them, or `pieces` payload items.
 
-    `least_ttl_ms`: the shortest time that one of them is delivered. None: all are delivered while they are retained."""
+    `least_ttl_ms`: the shortest time that one of them is delivered. None: all are delivered while they are retained.
+    `first_sent_at_ms`: when the first of those was sent that have waited. None: none has."""
 
     id: bytes
     count: int
@@ -44,24 +45,26 @@ class Entry:
     data: bytes | None
     pieces: int = 0
     least_ttl_ms: int | None = None
+    first_sent_at_ms: int | None = None
 
     @classmethod
     def packed(cls, entry_id: bytes, messages: Sequence[Message], now: int) -> Entry:
         codec, data, wire_bytes = pack(messages)
         lives = [ms for message in messages if (ms := message.lives_ms(now)) is not None]
-        least_ttl_ms = min(lives, default=None)
-        return cls(entry_id, len(messages), now, codec, wire_bytes, data, least_ttl_ms=least_ttl_ms)
+        sent = [message.sent_at_ms for message in messages if message.sent_at_ms is not None]
+        rare = min(lives, default=None), min(sent, default=None)
+        return cls(entry_id, len(messages), now, codec, wire_bytes, data, 0, *rare)
 
     @classmethod
     def of(cls, item: Item) -> Entry:
         place = (item.get("d"), item.get("p", 0))
-        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], *place, item.get("l"))
+        return cls(item["i"], item["n"], item["at"], item["c"], item["w"], *place, item.get("l"), item.get("s"))
 
     def as_item(self) -> dict[str, Any]:
         place = {"p": self.pieces} if self.data is None else {"d": self.data}
         head = {"i": self.id, "n": self.count, "at": self.stored_at_ms, "c": self.codec, "w": self.wire_bytes}
-        life = {} if self.least_ttl_ms is None else {"l": self.least_ttl_ms}
-        return {**head, **place, **life}
+        rare = {"l": self.least_ttl_ms, "s": self.first_sent_at_ms}
+        return {**head, **place, **{name: value for name, value in rare.items() if value is not None}}
 
     def may_have_expired(self, now: int) -> bool:
         """Whether the time to live of one of its messages is over."""
@@ -72,8 +75,9 @@ class Entry:
         """How much larger it makes a segment, as DynamoDB counts."""
         numbers = [self.count, self.stored_at_ms, self.wire_bytes, *([self.pieces] if self.data is None else [])]
         content = len(self.id) + len(self.codec) + len(self.data or b"")
-        life = 0 if self.least_ttl_ms is None else _LIFE_NAME_BYTES + _number_bytes(self.least_ttl_ms)
-        return _NAMES_BYTES + content + life + sum(map(_number_bytes, numbers))
+        rare = [number for number in (self.least_ttl_ms, self.first_sent_at_ms) if number is not None]
+        names = _NAMES_BYTES + len(rare) * _RARE_NAME_BYTES
+        return names + content + sum(map(_number_bytes, numbers + rare))
 
     def pointing(self, pieces: int) -> Entry:
         """The same entry with its messages in a payload."""

@@ -114,6 +114,7 @@ class Decisions:
             self._demand_decided(topic, undecided)
             return None
         now = self._runtime.now()
+        messages = [replace(message, sent_at_ms=undecided.entry.stored_at_ms) for message in messages]
         waiting = self._delays.writer.waiting(self._placed(topic, messages, undecided.asked, now))
         entries = self._delays.writer.packed(topic, waiting)
         decided = Decided(COMMITTED, now, tuple((message.queue, message.entry_id) for message in waiting))

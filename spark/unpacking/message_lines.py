@@ -26,7 +26,7 @@ from spark.unpacking import base64s
 Columns = dict[str, pa.Array]
 Numbers = npt.NDArray[Any]
 
-_FIELDS = {**dict.fromkeys("bBktiq", pa.string()), **dict.fromkeys("lu", pa.int64())}
+_FIELDS = {**dict.fromkeys("bBktiq", pa.string()), **dict.fromkeys("lsu", pa.int64())}
 _NAMES_MAX = 64
 """Beyond this, a column for each name costs more than a line for each message."""
 _LINES_APART = 1_000
@@ -45,9 +45,9 @@ class PackedLines:
         self._names: dict[str, dict[str, None]] = {}
 
     def columns(self, blocks: Sequence[bytes], counts: Numbers, topics: pa.StringArray) -> Columns:
-        """Parses the lines of all blocks: `delayed_id`, `key`, `tag`, `properties`, `body`, `is_text`, `ttl_ms`,
-        `correlation_id`, `reply_by_ms`. `counts`: the lines of each block. `topics`: the topic of each. Raises
-        `ValueError` or one of its like if a line is not a message."""
+        """Parses the lines of all blocks: `delayed_id`, `sent_at_ms`, `key`, `tag`, `properties`, `body`,
+        `is_text`, `ttl_ms`, `correlation_id`, `reply_by_ms`. `counts`: the lines of each block. `topics`: the topic of
+        each. Raises `ValueError` or one of its like if a line is not a message."""
         named = [self._names.get(topic, {}) for topic in topics.unique().to_pylist()]
         names = list(dict.fromkeys(chain.from_iterable(named)))
         is_in_bulk, count = len(names) <= _NAMES_MAX, int(counts.sum())
@@ -113,6 +113,7 @@ def _columns(fields: Columns) -> Columns:
         raise ValueError("a message has one body")
     return {
         "delayed_id": fields["i"],
+        "sent_at_ms": fields["s"],
         "key": fields["k"],
         "tag": fields["t"],
         "properties": fields["p"],

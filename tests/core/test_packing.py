@@ -7,7 +7,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.base.limits import MESSAGE_OVERHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import (
+    INSTANT_MS_MAX,
+    MESSAGE_OVERHEAD_BYTES,
+    RESPONSE_BODY_BYTES_MAX,
+    RESPONSE_JSON_BYTES_MAX,
+)
 from chalicelib.base.message import Message, Stored
 from chalicelib.base.response_size import Space
 from chalicelib.log.packing import PLAIN, ZSTD, pack, unpack
@@ -19,8 +24,11 @@ from local.memory.store import MemoryStore
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 OPTIONAL = st.none() | TEXTS.filter(bool)
 PROPERTIES = st.dictionaries(TEXTS, TEXTS, max_size=4)
-TEXT_MESSAGES = st.builds(Message, TEXTS.filter(bool), st.none(), OPTIONAL, OPTIONAL, PROPERTIES)
-DATA_MESSAGES = st.builds(Message, st.none(), st.binary(min_size=1, max_size=200), OPTIONAL, OPTIONAL, PROPERTIES)
+SENT = st.none() | st.integers(0, INSTANT_MS_MAX)
+TEXT_MESSAGES = st.builds(Message, TEXTS.filter(bool), st.none(), OPTIONAL, OPTIONAL, PROPERTIES, sent_at_ms=SENT)
+DATA_MESSAGES = st.builds(
+    Message, st.none(), st.binary(min_size=1, max_size=200), OPTIONAL, OPTIONAL, PROPERTIES, sent_at_ms=SENT
+)
 BATCHES = st.lists(TEXT_MESSAGES | DATA_MESSAGES, min_size=1, max_size=8)
 
 
@@ -44,7 +52,7 @@ def test_a_pipeline_can_read_it_line_by_line(messages: list[Message]) -> None:
     lines = zstandard.decompress(data) if codec == ZSTD else data
     assert len(lines) + lines.count(b'"') + lines.count(b"\\") == wire_bytes
     parsed = [orjson.loads(line) for line in lines.split(b"\n")]
-    assert [set(line) <= {"b", "B", "k", "t", "p"} for line in parsed] == [True] * len(messages)
+    assert [set(line) <= {"b", "B", "k", "t", "p", "s"} for line in parsed] == [True] * len(messages)
     assert [line["b"].encode() for line in parsed if "b" in line] == [
         each.body for each in messages if each.data is None
     ]

@@ -55,6 +55,27 @@ def test_a_delayed_message_has_no_offset_and_is_delivered_at_its_time(
     assert message["stored_at_ms"] == START_MS + delay_ms
 
 
+@pytest.mark.parametrize("size", [1, 2_000])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_message_that_waited_shows_when_it_was_sent(
+    topic: Topic, group: Group, clock: Clock, size: int, count: int
+) -> None:
+    for _ in range(count):
+        topic.produce("x" * size, delay_ms=1_000)
+    clock.sleep(1_000)
+    plain = topic.produce("at once")[0]
+    *waited, other = sorted(drained(group), key=lambda message: message["body"] != "at once")[::-1]
+    browsed = topic.client.get(f"{topic.path}/messages").json["messages"]
+    for shown in [
+        *waited,
+        *(message for message in browsed if message["body"] != "at once"),
+        found(topic, waited[0]).json,
+    ]:
+        assert (shown["sent_at_ms"], shown["stored_at_ms"]) == (START_MS, START_MS + 1_000)
+    assert other["message_id"] == plain["message_id"]
+    assert "sent_at_ms" not in other.keys() | found(topic, plain).json.keys()
+
+
 def test_a_message_is_delivered_at_an_instant(topic: Topic, group: Group, clock: Clock) -> None:
     topic.produce("later", deliver_at_ms=START_MS + 500)
     clock.sleep(499)
@@ -170,6 +191,7 @@ def test_delayed_messages_are_listed_in_due_order(client: Client) -> None:
     assert listed[3] == {
         **{name: sent[0][name] for name in ("message_id", "queue", "deliver_at_ms")},
         "topic": "wide",
+        "sent_at_ms": START_MS,
         "body": "70000",
         "key": None,
         "tag": None,

@@ -53,13 +53,15 @@ def test_what_the_service_has_written_is_read_whole(
     for message_id, message in archived.items():
         assert message == {name: expected[message_id].get(name) for name in message}
     assert {row["stored_at_ms"] - row["due_ms"] for row in rows if row["topic"] == "delayed"} == {1000}
+    assert all(row["sent_at_ms"] < row["due_ms"] for row in rows if row["topic"] == "delayed")
     dates = {str(row["date"]) for row in rows if row["topic"] == "orders"}
     assert dates >= {"2026-01-01", "2026-01-02"}
 
 
 def as_json(row: dict[str, Any]) -> dict[str, Any]:
     body = {"body": row["body"].decode()} if row["is_text"] else {"body_base64": base64.b64encode(row["body"]).decode()}
-    same = ("topic", "queue", "offset", "message_id", "stored_at_ms", "key", "tag", "correlation_id", "reply_by_ms")
+    same = ("topic", "queue", "offset", "message_id", "stored_at_ms", "sent_at_ms", "key", "tag")
+    same += ("correlation_id", "reply_by_ms")
     return {**body, **{name: row[name] for name in same}, "properties": dict(row["properties"])}
 
 

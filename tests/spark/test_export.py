@@ -17,7 +17,8 @@ def test_items_become_rows_of_their_kind_with_what_they_weigh(tmp_path: Path) ->
     stored = [
         items.topic(),
         items.segment(items.entry(), items.entry(None, b"\xff" * 8, 20, p=2)),
-        items.segment(items.entry(b"\x00\xfe", at=10, w=100000, l=5000), base=2, queue=11) | {"ttl": 1_800_000_000},
+        items.segment(items.entry(b"\x00\xfe", at=10, w=100000, l=5000, s=7), base=2, queue=11)
+        | {"ttl": 1_800_000_000},
         items.payload(b"\x00\x01\x02\x03"),
         items.cursor(),
     ]
@@ -29,11 +30,12 @@ def test_items_become_rows_of_their_kind_with_what_they_weigh(tmp_path: Path) ->
     assert [row["topic_id"] for row in rows] == [items.TOPIC] * 5
     assert (first["segment"]["queue"], first["segment"]["base"], first["segment"]["end"]) == (0, 0, 21)
     assert [tuple(entry.values()) for entry in first["segment"]["entries"]] == [
-        (0, items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None, None),
-        (1, b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2, None),
+        (0, items.ENTRY_ID, 1, 1_767_225_600_000, "json", 20, b'{"b":"one"}', None, None, None),
+        (1, b"\xff" * 8, 20, 1_767_225_600_000, "json", 20, None, 2, None, None),
     ]
     assert (second["ttl"], second["segment"]["queue"], second["segment"]["base"]) == (1_800_000_000, 11, 2)
-    assert second["segment"]["entries"][0]["least_ttl_ms"] == 5000
+    rare = second["segment"]["entries"][0]
+    assert (rare["least_ttl_ms"], rare["first_sent_at_ms"]) == (5000, 7)
     assert tuple(payload["payload"].values()) == (items.ENTRY_ID, 0, b"\x00\x01\x02\x03")
     assert (topic["topic"]["name"], topic["topic"]["delays"], topic["segment"]) == ("orders", False, None)
     (lease,) = cursor["cursor"]["leases"]

@@ -15,7 +15,14 @@ import pytest
 from spark.unpacking import message_lines
 from spark.unpacking.message_lines import PackedLines
 
-SECOND = {"b": "2026-01-31T12:00:00Z", "k": 'é\n"', "t": "new", "p": {"at": "2026-01-31", "n": "1"}, "i": "00t1"}
+SECOND = {
+    "b": "2026-01-31T12:00:00Z",
+    "k": 'é\n"',
+    "t": "new",
+    "p": {"at": "2026-01-31", "n": "1"},
+    "i": "00t1",
+    "s": 7,
+}
 FIRST = {"b": "{}", "p": {"n": "2", "region": "eu"}}
 BINARY = {"B": base64.b64encode(b"\0\xff").decode(), "p": {"": "empty name"}}
 REQUEST = {"b": "what is it?", "l": 5000, "q": "AbC_-", "u": 1_767_225_600_000}
@@ -36,6 +43,7 @@ def expected(message: dict[str, Any]) -> dict[str, Any]:
     body = message["b"].encode() if "b" in message else base64.b64decode(message["B"])
     return {
         "delayed_id": message.get("i"),
+        "sent_at_ms": message.get("s"),
         "key": message.get("k"),
         "tag": message.get("t"),
         "is_text": "b" in message,

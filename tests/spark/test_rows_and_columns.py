@@ -28,13 +28,13 @@ TEXTS = (
 def entry(random: Random) -> Item:
     held = random.randbytes(random.choice((0, 1, 2, 3, 200))) if random.random() < 0.8 else None
     place = {} if held is not None else {"p": random.choice((0, 1, 10))}
-    life = {"l": random.choice(NUMBERS)} if random.random() < 0.3 else {}
+    rare = {name: random.choice(NUMBERS) for name in "ls" if random.random() < 0.3}
     return items.entry(
         held,
         random.randbytes(8),
         random.choice((1, 2, 10, 100)),
         **place,
-        **life,
+        **rare,
         at=random.randrange(2**41),
         c=random.choice(("json", "zstd")),
         w=random.choice(NUMBERS),

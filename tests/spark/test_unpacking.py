@@ -41,9 +41,12 @@ def test_a_message_has_the_id_of_its_entry_queue_and_offset(queue: int) -> None:
 
 
 def test_a_message_that_waited_keeps_its_id_which_says_when_it_was_due() -> None:
-    waited, other = unpacked({"codec": "json", "count": 2, "data": b'{"b":"a","i":"0123456789abcdef02tff"}\n{"b":"b"}'})
-    assert (waited["message_id"], waited["due_ms"]) == ("0123456789abcdef02tff", 255)
-    assert (other["message_id"], other["due_ms"], other["offset"]) == ("01" * 8 + "031", None, 1)
+    waited, other = unpacked(
+        {"codec": "json", "count": 2, "data": b'{"b":"a","i":"0123456789abcdef02tff","s":200}\n{"b":"b"}'}
+    )
+    assert (waited["message_id"], waited["due_ms"], waited["sent_at_ms"]) == ("0123456789abcdef02tff", 255, 200)
+    assert (other["message_id"], other["due_ms"], other["sent_at_ms"]) == ("01" * 8 + "031", None, None)
+    assert other["offset"] == 1
 
 
 def test_delivery_ends_with_the_time_to_live_or_the_deadline() -> None:

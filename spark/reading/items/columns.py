@@ -21,7 +21,7 @@ from spark.unpacking.base64s import decoded
 
 _S, _N, _B = (pa.struct([(letter, pa.string())]) for letter in "SNB")
 _BOOL = pa.struct([("BOOL", pa.bool_())])
-_ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("p", _N), ("l", _N)])
+_ENTRY = pa.struct([("i", _B), ("n", _N), ("at", _N), ("c", _S), ("w", _N), ("d", _B), ("p", _N), ("l", _N), ("s", _N)])
 _ENTRIES = pa.struct([("L", pa.list_(pa.struct([("M", _ENTRY)])))])
 _HEAD = [("pk", _S), ("sk", _S), ("ttl", _N)]
 _TYPED = {
@@ -147,8 +147,9 @@ def _entries(typed: pa.StructArray) -> tuple[list[pa.Array], Numbers]:
     pieces = pc.cast(_demanded(pc.struct_field(typed, ["p", "N"]), _NUMBER), pa.int32())
     if not pc.all(pc.xor(data.is_valid(), pieces.is_valid())).as_py() and len(data):
         raise Unsuited("an entry with its messages in two places, or none")
-    life = pc.cast(_demanded(pc.struct_field(typed, ["l", "N"]), _NUMBER), pa.int64())
-    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces, life]
+    rare = {name: pc.struct_field(typed, [name, "N"]) for name in ("l", "s")}
+    rare = {name: pc.cast(_demanded(given, _NUMBER), pa.int64()) for name, given in rare.items()}
+    columns = [identity, pc.cast(count, pa.int32()), stored, codec, wire, data, pieces, *rare.values()]
     attributes = [
         len("i") + _lengths(identity),
         _weights(count, "n"),
@@ -158,7 +159,9 @@ def _entries(typed: pa.StructArray) -> tuple[list[pa.Array], Numbers]:
         np.where(_valid(data), len("d") + _lengths(data), _weights(pieces, "p")),
     ]
     weight: Numbers = _ELEMENT_BYTES + _MAP_BYTES + sum(attributes, start=np.zeros(len(data), np.int64))
-    weight += len(attributes) * _ELEMENT_BYTES + _weights(life, "l") + _valid(life) * _ELEMENT_BYTES
+    weight += len(attributes) * _ELEMENT_BYTES
+    for name, numbers in rare.items():
+        weight += _weights(numbers, name) + _valid(numbers) * _ELEMENT_BYTES
     return columns, weight
 
 

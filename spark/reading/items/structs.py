@@ -122,6 +122,7 @@ def entry(item: Attributes) -> dict[str, Any]:
         "data": item.binary("d") if "d" in item else None,
         "pieces": None if "d" in item else item.number("p"),
         "least_ttl_ms": item.maybe_number("l"),
+        "first_sent_at_ms": item.maybe_number("s"),
     }
 
 
