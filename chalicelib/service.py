@@ -26,6 +26,7 @@ from chalicelib.transactions import Transactions
 
 if TYPE_CHECKING:
     from chalicelib.admin import Admin
+    from chalicelib.admin.sqs_queues import SqsQueues
     from chalicelib.push.pushing import Pushing
     from chalicelib.reading import Reading
     from chalicelib.requests import Requests
@@ -74,6 +75,13 @@ class Service:
         from chalicelib.reading import Reading
 
         return Reading(self.env, self.log, self.cursors, self.delays)
+
+    @cached_property
+    def sqs_queues(self) -> SqsQueues:
+        """Imported by the first call of an SQS client."""
+        from chalicelib.admin.sqs_queues import SqsQueues
+
+        return SqsQueues(self.env, self.log.offsets, self.admin.deletion)
 
     @cached_property
     def requests(self) -> Requests:

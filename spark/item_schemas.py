@@ -140,6 +140,7 @@ KINDS: dict[str, StructType | None] = {
     "sweep": None,
     "secret": None,
     "token": None,
+    "sqs_queue": None,
 }
 """Each kind of item, with the struct of that name in `ITEMS`."""
 

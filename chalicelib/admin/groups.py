@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import InvalidField, StoreUnavailable
+from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group, push, settings
@@ -77,7 +77,8 @@ class Groups:
         self._retries, self._consumers = cursors.retries, cursors.consumers
 
     def put(self, topic: Topic, name: str, given: Mapping[str, Any]) -> tuple[Group, bool]:
-        """Creates the group, or changes the given settings. Returns it, and whether it is new."""
+        """Creates the group, or changes the given settings. Returns it, and whether it is new. Raises
+        TopicNotFound."""
         while True:
             existing = self._catalogue.groups_named(topic, [name])
             try:
@@ -103,7 +104,12 @@ class Groups:
         self._tell_sweeps(topic, given)
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]), topic.most)
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
-        self._store.write_together(group.create(made))
+        try:
+            self._store.write_together([*group.create(made), topics.note_group(topic)])
+        except Refused as refused:
+            if refused.before is None or refused.before["pk"] == keys.topics():
+                raise TopicNotFound(f"topic '{topic.name}' does not exist any more") from None
+            raise
         self._keep_draining(topic)
         return made
 

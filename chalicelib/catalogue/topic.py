@@ -16,7 +16,7 @@ from chalicelib.catalogue import settings, zones
 from chalicelib.catalogue.scaling import CHANGES_MAX, Scaling
 from chalicelib.catalogue.zones import NO_ZONES, ZONES, Zones
 from chalicelib.table import keys
-from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
+from chalicelib.table.writes import Add, Equals, Item, Key, RemoveItem, Set, Write
 
 RAISES_MAX = 50
 """The most raises of the retention that a topic records: a pop reads them with the other settings."""
@@ -225,6 +225,12 @@ def begin(topic: Topic, feature: str) -> Write:
     """Records permanently that this incarnation may have delayed messages (`DELAYS`) or pushed groups (`PUSHES`). A
     repeat changes nothing."""
     return Write(topic.key, (Equals(("id",), topic.id),), (Set((feature,), True),))
+
+
+def note_group(topic: Topic) -> Write:
+    """Counts as a change, for a removal that demands that there is no group. Send it in the transaction that makes the
+    group."""
+    return Write(topic.key, (Equals(("id",), topic.id),), (Add(("version",), 1),))
 
 
 def remove(topic: Topic) -> Write:

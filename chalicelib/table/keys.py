@@ -301,5 +301,13 @@ def token(token_id: str) -> Key:
     return Key(tokens(), token_id)
 
 
+def sqs_queues() -> str:
+    return "sqs-queues"
+
+
+def sqs_queue(name: str) -> Key:
+    return Key(sqs_queues(), name)
+
+
 def signing_key() -> Key:
     return Key("service", "signing-key")

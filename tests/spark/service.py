@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.catalogue import topic as topics
 from chalicelib.push.outside import Answer
@@ -62,6 +63,9 @@ def busy_world(store: MemoryStore | None = None) -> World:
     _half_deleted(client)
     token = {"name": "reader", "rights": [ALL_RIGHTS], "expires_at_ms": client.clock.ms + DAY_MS}
     client.api.rotate_token(client.api.make_token(token)["token_id"])
+    client.api.service.sqs_queues.make(
+        NewQueue("jobs", "jobs", {}, "jobs", {}, {"DelaySeconds": "5"}, {"team": "shop"})
+    )
     return World(client, [*made, _traced(client), Topic(client, "decant.alarms")])
 
 

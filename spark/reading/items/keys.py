@@ -23,6 +23,7 @@ PREFIXES = {
     "dead": "dead_letter",
     "reply": "reply",
     "tokens": "token",
+    "sqs-queues": "sqs_queue",
     "trace": "note",
     "agenda": "appointment",
 }
@@ -62,7 +63,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
         return item.text("id") if item else None
     if kind == "grave":
         return key.sk
-    return None if key.parts[0] in ("service", "tokens", "agenda") else part_of(key.parts, 1)
+    return None if key.parts[0] in ("service", "tokens", "agenda", "sqs-queues") else part_of(key.parts, 1)
 
 
 def demand(holds: bool, key: Key) -> None:

@@ -1,0 +1,279 @@
+"""The queues of SQS clients: makes, finds, changes and deletes them.
+
+A queue is a record, a group, and a topic, which the queue may own. One transaction makes, changes or deletes them, so
+no part of a queue is ever there alone. Those who call topics and groups by their own names can delete them without the
+queue: it is then gone too, and the first call that meets its record removes that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from chalicelib.admin.deletion import Deletion
+from chalicelib.base.cache import BoundedCache
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.base.limits import IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PURGE_MS
+from chalicelib.base.records import record
+from chalicelib.catalogue import group as groups
+from chalicelib.catalogue import sqs_queue
+from chalicelib.catalogue import topic as topics
+from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import LATEST, Group
+from chalicelib.catalogue.sqs_queue import SqsQueue
+from chalicelib.catalogue.topic import Topic
+from chalicelib.log.offsets import Offsets
+from chalicelib.store import Keys, Range
+from chalicelib.store.paging import token_of
+from chalicelib.table import keys
+from chalicelib.table.writes import Refused, Write
+
+T = TypeVar("T")
+
+_ID_CHARS = 8
+
+GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX}
+"""Of the groups that are made for queues."""
+ADOPTED_SETTINGS: dict[str, Any] = {}
+"""Of all groups of queues, also of those that stood before."""
+
+
+class QueueGone(Exception):
+    """There is no queue of this name."""
+
+
+class TopicStands(Exception):
+    """A topic that no queue of this name owns has the name that the queue's own topic would have."""
+
+
+class GroupUnfit(Exception):
+    """The group that the queue was to take cannot serve it; the text says why."""
+
+
+@record
+class NewQueue:
+    """`topic_settings`: of the topic to be made; None: the topic stands, and `start` says where in it a new group
+    begins. `group_settings`: those that were asked for."""
+
+    name: str
+    topic: str
+    topic_settings: Mapping[str, Any] | None
+    group: str
+    group_settings: Mapping[str, Any]
+    attributes: Mapping[str, str]
+    tags: Mapping[str, str]
+    start: str = LATEST
+
+
+@record
+class Standing:
+    """A queue, its group and its topic, as they were read together."""
+
+    queue: SqsQueue
+    topic: Topic
+    group: Group
+
+
+@record
+class Change:
+    """The attributes and tags that a queue is to have, and the settings of its group and its topic that change."""
+
+    attributes: Mapping[str, str]
+    tags: Mapping[str, str]
+    group: Mapping[str, Any]
+    topic: Mapping[str, Any]
+
+
+class SqsQueues:
+    def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion) -> None:
+        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._log_offsets, self._deletion = log_offsets, deletion
+        self._known: BoundedCache[tuple[int, Standing]] = BoundedCache()
+
+    # -- found --------------------------------------------------------------------------------------------------------
+
+    def find(self, name: str) -> Standing:
+        """At most `METADATA_AGE_MS_MAX` old; what this instance has changed is known to it at once. Raises
+        QueueGone."""
+        return self._recent(name) or self.current(name)
+
+    def _recent(self, name: str) -> Standing | None:
+        read_at_ms, known = self._known.get(name) or (0, None)
+        return known if known and self._runtime.uptime() - read_at_ms <= METADATA_AGE_MS_MAX else None
+
+    def current(self, name: str) -> Standing:
+        """Read again. A record that is left of a queue that is gone is removed. Raises QueueGone."""
+        asked_at_ms = self._runtime.uptime()
+        while queue := self._read(name):
+            if standing := self._standing(queue):
+                self._known.keep(name, (asked_at_ms, standing))
+                return standing
+            with suppress(Refused):  # removed, or made again, since it was read
+                self._store.write(sqs_queue.remove(queue))
+        self.forget(name)
+        raise QueueGone(name)
+
+    def serve(self, name: str, call: Callable[[Standing], T]) -> T:
+        """Makes a call about the queue as this instance knows it; if that finds the topic or the group gone, about the
+        queue as it is now. Raises QueueGone."""
+        try:
+            return call(self.find(name))
+        except (TopicNotFound, GroupNotFound):
+            return call(self.current(name))
+
+    def named(self, name: str) -> SqsQueue:
+        """The record alone, from the cheapest read: its topic or group may be gone. Raises QueueGone."""
+        recent = self._recent(name)
+        queue = recent.queue if recent else self._read(name, strong=False) or self._read(name)
+        if queue is None:
+            raise QueueGone(name)
+        return queue
+
+    def forget(self, name: str) -> None:
+        self._known.forget(name)
+
+    def page(self, prefix: str, limit: int, after: str = "") -> tuple[list[SqsQueue], str | None]:
+        """Up to `limit` queues by name, of those whose names begin with the prefix, after this name; and the token of
+        the next page (None: no more)."""
+        low = max(prefix or keys.FIRST, after + keys.AFTER)
+        read = Range(keys.sqs_queues(), low, prefix + keys.LAST, limit=limit + 1, strong=True)
+        found = [SqsQueue.of(item) for item in self._store.read([read])[0]]
+        return found[:limit], token_of(found[limit - 1].name) if len(found) > limit else None
+
+    def _read(self, name: str, strong: bool = True) -> SqsQueue | None:
+        items = self._store.read([Keys([keys.sqs_queue(name)], strong=strong)])[0]
+        return SqsQueue.of(items[0]) if items else None
+
+    def _standing(self, queue: SqsQueue) -> Standing | None:
+        """The queue with its topic and its group; None if one is gone."""
+        self._catalogue.forget(queue.topic)
+        groups_found = self._catalogue.read_beside([keys.group(queue.topic_id, queue.group)], queue.topic)
+        with suppress(TopicNotFound):
+            topic = self._catalogue.topic(queue.topic)
+            if [topic.id, *(item["id"] for item in groups_found)] == [queue.topic_id, queue.group_id]:
+                return Standing(queue, topic, Group.of(topic.id, queue.group, groups_found[0]))
+        return None
+
+    # -- made ---------------------------------------------------------------------------------------------------------
+
+    def make(self, wanted: NewQueue) -> Standing | None:
+        """The queue that has this name, or None: it was made. Raises TopicStands, TopicNotFound, GroupUnfit and
+        InvalidField."""
+        while True:
+            with suppress(QueueGone):
+                return self.current(wanted.name)
+            with suppress(Refused):  # another caller has made it, or its group, since they were read
+                self._create(wanted)
+                return None
+
+    def _create(self, wanted: NewQueue) -> None:
+        if wanted.topic_settings is None:
+            self._subscribe(wanted)
+            return
+        now = self._runtime.now()
+        topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, **wanted.topic_settings)
+        group = self._new_group(topic, wanted, [])
+        made = [sqs_queue.create(self._new(wanted, topic, group)), topics.create(topic), *groups.create(group)]
+        try:
+            self._store.write_together(made)
+        except Refused as refused:
+            if refused.before and refused.before["pk"] == keys.topics():  # and there was no record at that moment
+                raise TopicStands(topic.name) from None
+            raise
+        finally:
+            self._catalogue.forget(topic.name)
+
+    def _subscribe(self, wanted: NewQueue) -> None:
+        """Makes a queue of a topic that stands."""
+        topic = self._catalogue.current_topic(wanted.topic)
+        standing = self._catalogue.groups_named(topic, [wanted.group])
+        if standing:
+            group = standing[0]
+            _demand_fit(group)
+            writes = [groups.change(group, {**wanted.group_settings, **ADOPTED_SETTINGS})]
+        else:
+            starts = self._log_offsets.ends(topic, topic.most) if wanted.start == LATEST else []
+            group = self._new_group(topic, wanted, starts)
+            writes = [*groups.create(group), topics.note_group(topic)]
+        self._store.write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
+
+    def _new_group(self, topic: Topic, wanted: NewQueue, starts: list[int]) -> Group:
+        given = {**wanted.group_settings, **GROUP_SETTINGS, **ADOPTED_SETTINGS}
+        made = (self._runtime.name(_ID_CHARS), starts, self._runtime.now())
+        return Group(topic.id, wanted.group, *made, start=wanted.start, **given)
+
+    def _new(self, wanted: NewQueue, topic: Topic, group: Group) -> SqsQueue:
+        named = (topic.name, topic.id, group.name, group.id, wanted.topic_settings is not None)
+        now = self._runtime.now()
+        return SqsQueue(wanted.name, self._runtime.name(_ID_CHARS), *named, wanted.attributes, wanted.tags, now, now)
+
+    # -- changed ------------------------------------------------------------------------------------------------------
+
+    def change(self, name: str, change_of: Callable[[Standing], Change]) -> None:
+        """Changes the queue as the function says, which is asked anew when another caller was faster. Raises QueueGone,
+        InvalidField."""
+        while True:
+            standing = self.current(name)
+            writes = self._changing(standing, change_of(standing))
+            with suppress(Refused):  # another caller has changed or deleted it since it was read
+                if len(writes) == 1:
+                    self._store.write(writes[0])
+                else:
+                    self._store.write_together(writes)
+                self.forget(name)
+                self._catalogue.forget(standing.topic.name)
+                return
+
+    def _changing(self, standing: Standing, change: Change) -> list[Write]:
+        now = self._runtime.now()
+        writes = [sqs_queue.change(standing.queue, change.attributes, change.tags, now)]
+        if change.group:
+            writes.append(groups.change(standing.group, change.group))
+        if change.topic:
+            writes.append(topics.change(standing.topic, change.topic, now))
+        return writes
+
+    # -- deleted ------------------------------------------------------------------------------------------------------
+
+    def delete(self, name: str) -> None:
+        """Deletes the queue with its group, and the topic if the queue owns it and no other group is left; then what
+        they leave, as far as time and the store allow. Raises QueueGone."""
+        standing = deleted = self.current(name)
+        while standing.queue.id == deleted.queue.id:
+            is_last = standing.queue.owns_topic and self._names(standing) == [standing.group.name]
+            try:
+                self._store.write_together(_removal(standing, is_last))
+            except Refused:  # another caller has changed or deleted it since it was read, or has added a group
+                try:
+                    standing = self.current(name)
+                except QueueGone:
+                    return
+            else:
+                self.forget(name)
+                self._catalogue.forget(standing.topic.name)
+                self._clear(standing, is_last)
+                return
+
+    def _names(self, standing: Standing) -> list[str]:
+        return self._catalogue.names_of_groups(standing.topic)
+
+    def _clear(self, deleted: Standing, with_topic: bool) -> None:
+        until_ms = self._runtime.uptime() + PURGE_MS
+        with suppress(StoreUnavailable):
+            if with_topic:
+                self._deletion.topic(deleted.topic, until_ms)
+            else:
+                self._deletion.group(deleted.group, deleted.topic.most, until_ms)
+
+
+def _removal(standing: Standing, with_topic: bool) -> list[Write]:
+    removal = [sqs_queue.remove(standing.queue), *groups.remove(standing.group)]
+    return [*removal, topics.remove(standing.topic), topics.bury(standing.topic)] if with_topic else removal
+
+
+def _demand_fit(group: Group) -> None:
+    """Raises GroupUnfit."""
+    if group.is_broadcast:
+        raise GroupUnfit(f"group {group.name!r} is a broadcast group")
+    if group.is_pushed:
+        raise GroupUnfit(f"group {group.name!r} is pushed")

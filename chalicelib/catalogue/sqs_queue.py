@@ -1,0 +1,60 @@
+"""A queue as SQS clients know it: a name for a group of a topic, with what neither of these has a setting for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from chalicelib.base.records import record
+from chalicelib.catalogue import settings
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Key, Write
+
+
+@record
+class SqsQueue:
+    """`id`: the incarnation. `topic_id`, `group_id`: the incarnations that it names; if one is gone, the queue is gone
+    too. `owns_topic`: the topic was made with the queue. `attributes`, `tags`: text by name, as SQS spells them.
+    `version` counts changes."""
+
+    name: str
+    id: str
+    topic: str
+    topic_id: str
+    group: str
+    group_id: str
+    owns_topic: bool
+    attributes: Mapping[str, str]
+    tags: Mapping[str, str]
+    created_at_ms: int
+    changed_at_ms: int
+    version: int = 0
+
+    @classmethod
+    def of(cls, item: Item) -> SqsQueue:
+        named = (item["topic"], item["tid"], item["group"], item["gid"], item["owns_topic"])
+        times = (item["created_at_ms"], item["changed_at_ms"])
+        return cls(item["sk"], item["id"], *named, item["attributes"], item["tags"], *times, item["version"])
+
+    @cached_property
+    def key(self) -> Key:
+        return keys.sqs_queue(self.name)
+
+
+def create(queue: SqsQueue) -> Write:
+    """Send it in the transaction that makes the group, and the topic if the queue owns that."""
+    named = {"topic": queue.topic, "tid": queue.topic_id, "group": queue.group, "gid": queue.group_id}
+    times = {"created_at_ms": queue.created_at_ms, "changed_at_ms": queue.changed_at_ms, "version": queue.version}
+    held = {"owns_topic": queue.owns_topic, "attributes": dict(queue.attributes), "tags": dict(queue.tags)}
+    return settings.create(queue.key, queue.id, {**named, **held, **times})
+
+
+def change(queue: SqsQueue, attributes: Mapping[str, str], tags: Mapping[str, str], now: int) -> Write:
+    """Replaces the attributes and the tags, unless the queue has changed since it was read. `now`: when an attribute
+    has changed, here or in the group or the topic."""
+    new = {"attributes": dict(attributes), "tags": dict(tags), "changed_at_ms": now}
+    return settings.change(queue.key, queue.id, queue.version, new)
+
+
+def remove(queue: SqsQueue) -> Write:
+    return settings.remove(queue.key, queue.id)
