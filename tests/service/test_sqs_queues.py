@@ -241,7 +241,7 @@ def test_an_instance_hears_of_a_change_within_five_seconds(api: Api, other: Api,
     assert find(other).queue.attributes == {"DelaySeconds": "9"}
 
 
-def test_a_call_that_finds_the_topic_gone_goes_to_the_queue_that_was_made_again(api: Api, other: Api) -> None:
+def test_a_call_that_finds_the_topic_gone_tries_the_queue_made_again(api: Api, other: Api) -> None:
     make(api)
     find(other)
     delete(api)

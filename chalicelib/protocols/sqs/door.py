@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
 from chalicelib import wiring
+from chalicelib.admin.sqs_queues import QueueGone
 from chalicelib.base.deadline import ending, one_call
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import quoted
@@ -23,7 +24,7 @@ from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire
 from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.errors import QUERY_STATUS, SqsError, missing, of_service
+from chalicelib.protocols.sqs.errors import NO_QUEUE, QUERY_STATUS, SqsError, missing, of_service
 from chalicelib.service import Service
 from chalicelib.telemetry.trace_context import trace_id
 
@@ -130,7 +131,10 @@ def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) 
     members = json_wire.members_of(request.body, action.members)
     uptime_ms, left = api.service.env.runtime.uptime(), left_ms()
     with ending(uptime_ms + left) if left is not None else nullcontext(), one_call(uptime_ms):
-        return action.run(_call(api.service, action, members, _context(request), queue_name))
+        try:
+            return action.run(_call(api.service, action, members, _context(request), queue_name))
+        except QueueGone:
+            raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
 def _call(service: Service, action: Action, members: Json, context: Context, queue_name: str) -> Call:
