@@ -2,8 +2,8 @@
 
 A field is declared by its JSON Schema. The docstring of its type says what it means, in a line `name: text`.
 
-An error names the field, what it must be, and what it is. `null` means not given. A name that is not declared is
-refused: a typo must never be silently ignored.
+An error names the field, what it must be, and what it is. `null` means not given, except to an optional field whose
+schema has it as a value. A name that is not declared is refused: a typo must never be silently ignored.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class Declaration(NamedTuple):
     schema: Schema
     parse: Parse | None
     is_required: bool
+
+    @property
+    def takes_null(self) -> bool:
+        return not self.is_required and isinstance(self.schema, dict) and "null" in self.schema.get("type", "")
 
 
 def required(schema: Schema, parse: Parse | None = None) -> Any:
@@ -131,9 +135,9 @@ def given(kind: type, data: object, label: Label = Label()) -> dict[str, Any]:
         known = ", ".join(declared) or "none"
         raise UnknownField(f"{label.inside(unknown)} is not known here; known are: {known}")
     values = {}
-    for name, (schema, parse, is_required) in _expected(kind, tuple(data)):
+    for name, is_always_read, (schema, parse, _) in _expected(kind, tuple(data)):
         value = data.get(name)
-        if value is not None or is_required:
+        if value is not None or is_always_read:
             at = _inside(label, name)
             values[name] = parse(value, at) if parse else check(schema, value, at)
     return values
@@ -145,9 +149,14 @@ def _inside(label: Label, declared: str) -> Label:
 
 
 @lru_cache(_SHAPES_KEPT_MAX)
-def _expected(kind: type, names: tuple[str, ...]) -> list[tuple[str, Declaration]]:
-    """Of the declared fields, in their order, those with these names and those that are required."""
-    return [(name, field) for name, field in declarations(kind).items() if name in names or field.is_required]
+def _expected(kind: type, names: tuple[str, ...]) -> list[tuple[str, bool, Declaration]]:
+    """Of the declared fields, in their order, those with these names and those that are required; and of each, whether
+    null is read as well."""
+    return [
+        (name, field.is_required or field.takes_null, field)
+        for name, field in declarations(kind).items()
+        if name in names or field.is_required
+    ]
 
 
 def check(schema: Schema, value: Any, label: Label) -> Any:
@@ -175,6 +184,9 @@ def _wanted(schema: Schema, value: Any) -> list[str]:
         return [] if [] in wanted else list(itertools.chain(*wanted))
     if "enum" in schema:
         return [] if value in schema["enum"] else list(map(shown, schema["enum"]))
+    if isinstance(schema["type"], list):
+        texts = _wanted({**schema, "type": schema["type"][0]}, value)
+        return [*texts, "null"] if texts and value is not None else []
     text = _WANTED[schema["type"]](schema, value)
     return [text] if text else []
 

@@ -61,6 +61,8 @@ def nullable(schema: Schema) -> Schema:
         return one_of(schema, {"type": "null"}, description=schema["description"])
     if "oneOf" in schema:
         return {**schema, "oneOf": [*schema["oneOf"], {"type": "null"}]}
+    if "null" in schema["type"]:
+        return schema
     values = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     return {**schema, "type": [schema["type"], "null"], **values}
 

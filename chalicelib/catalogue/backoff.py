@@ -35,12 +35,12 @@ class Backoff(AsGiven):
         """The wait before the retry that follows this attempt, counted from 1. The last wait of a list repeats."""
         if isinstance(self.given, list):
             return int(self.given[min(attempt, len(self.given)) - 1])
-        wait_ms, most = float(self.given["initial_ms"]), self.given["max_ms"]
-        for _ in range(attempt - 1):
-            if wait_ms >= most:
-                break
-            wait_ms *= self.given["multiplier"]
-        return int(min(wait_ms, most))
+        most = int(self.given["max_ms"])
+        try:
+            grown = float(self.given["multiplier"]) ** (attempt - 1)
+        except OverflowError:
+            return most
+        return int(min(self.given["initial_ms"] * grown, most))
 
 
 def parse(data: object, label: Label) -> Backoff:

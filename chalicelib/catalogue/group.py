@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from chalicelib.base import limits
-from chalicelib.base.fields import defaults, optional
+from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.records import record
-from chalicelib.base.schema import flag, instant, integer, one_of, string
+from chalicelib.base.schema import flag, instant, integer, nullable, one_of, string
 from chalicelib.catalogue import alarm, backoff, filters, push, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
 from chalicelib.catalogue.backoff import Backoff
@@ -26,6 +26,17 @@ CLUSTERING, BROADCAST = "clustering", "broadcast"
 EARLIEST, LATEST = "earliest", "latest"
 
 
+ENDLESS = 2**31 - 1
+"""The `max_attempts` of a group without an end of attempts, which clients know as null: a number that no attempt
+reaches, so an instance that knows nothing of it never takes an attempt for the last."""
+_MAX_ATTEMPTS = nullable(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
+
+
+def _max_attempts(value: object, label: Label) -> int:
+    given: int | None = check(_MAX_ATTEMPTS, value, label)
+    return ENDLESS if given is None else given
+
+
 @record
 class GroupSettings:
     """The settings of a group. A setting that is not given gets its default when the group is created, and keeps its
@@ -39,7 +50,8 @@ class GroupSettings:
         moves all consumers; dead letters are shared. Cannot be changed once the group exists.
     invisible_ms: How long a lease lasts when a pop does not say, in milliseconds. 0: messages can be delivered again at
         once. A `push` does not use it: it leases messages for as long as a call may take.
-    max_attempts: How often a message is delivered before it goes to the dead letters.
+    max_attempts: How often a message is delivered before it goes to the dead letters. Null, if given: it is delivered
+        again and again, and only `bury` makes it a dead letter.
     max_in_flight: How many messages of one queue may be leased at a time.
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
         whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
@@ -55,7 +67,7 @@ class GroupSettings:
     invisible_ms: int = optional(
         integer(0, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
     )
-    max_attempts: int = optional(integer(1, limits.ATTEMPTS_MAX, default=limits.ATTEMPTS_DEFAULT, examples=[5]))
+    max_attempts: int = optional(_MAX_ATTEMPTS, _max_attempts)
     max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
     paused: bool = optional(flag(default=False))
@@ -104,7 +116,8 @@ class Group(GroupSettings):
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
         given = {field: values[field].given or None for field in _TEXTS if values[field] is not None}
-        return {"group": self.name, **values, **given, "created_at_ms": self.created_at_ms}
+        attempts = {"max_attempts": None if self.max_attempts == ENDLESS else self.max_attempts}
+        return {"group": self.name, **values, **given, **attempts, "created_at_ms": self.created_at_ms}
 
     @cached_property
     def key(self) -> Key:

@@ -29,8 +29,8 @@ class Pop:
     """What to take.
 
     max_messages: How many messages to take, at most.
-    invisible_ms: How long the lease lasts, in milliseconds. 0: the messages can be delivered again at once; it counts as
-        an attempt. By default the group's `invisible_ms`.
+    invisible_ms: How long the lease lasts, in milliseconds. 0: the messages can be delivered again at once; it counts
+        as an attempt. By default the group's `invisible_ms`.
     wait_ms: How long to wait for a message, in milliseconds.
     consumer_id: The consumer; the group's progress shows it. Required in a broadcast group.
     attempt_id: Makes a lost answer recoverable: a repeat with the same id and `consumer_id` returns those of its

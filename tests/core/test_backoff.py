@@ -39,6 +39,12 @@ def test_a_wait_grows_up_to_its_bound(given_: dict[str, Any], attempt: int) -> N
     assert Backoff.of(made.text) == made
 
 
+@pytest.mark.parametrize(("multiplier", "wait_ms"), [(1, 100), (1.0, 100), (1.5, 1_000), (2, 1_000), (100, 1_000)])
+def test_the_millionth_wait_is_known_at_once(multiplier: float, wait_ms: int) -> None:
+    made = backoff.parse({"initial_ms": 100, "multiplier": multiplier, "max_ms": 1_000}, LABEL)
+    assert made.wait_ms(10**6) == made.wait_ms(10**9) == wait_ms
+
+
 def test_a_wait_doubles() -> None:
     made = backoff.parse({"initial_ms": 100, "multiplier": 2, "max_ms": 1_000}, LABEL)
     assert [made.wait_ms(attempt) for attempt in range(1, 7)] == [100, 200, 400, 800, 1_000, 1_000]

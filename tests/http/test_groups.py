@@ -62,6 +62,22 @@ def test_a_change_is_200_and_changes_only_what_is_given(topic: Topic, group: Gro
     assert group.client.put(group.path, paused=None, invisible_ms=None).json == answer.json
 
 
+def test_null_takes_the_end_of_attempts_away_until_it_is_changed(topic: Topic, group: Group) -> None:
+    endless = group.client.put(group.path, max_attempts=None).json
+    assert endless == group.progress() == group.client.put(group.path, paused=False).json
+    assert {name: endless[name] for name in DEFAULTS} == {**DEFAULTS, "max_attempts": None}
+    assert topic.group("made", max_attempts=None).progress()["max_attempts"] is None
+    assert topic.group("plain").progress()["max_attempts"] == 16
+    assert group.client.put(group.path, max_attempts=3).json["max_attempts"] == 3
+
+
+@pytest.mark.parametrize("wrong", [0, 1_001, 2**31 - 1, "null", False])
+def test_a_wrong_number_of_attempts_is_told_what_is_right(group: Group, wrong: object) -> None:
+    answer = group.client.put(group.path, max_attempts=wrong)
+    assert answer.problem == (400, "InvalidField")
+    assert answer.json["detail"].startswith("field 'max_attempts' must be an integer from 1 to 1000 or null; it is ")
+
+
 def test_a_change_is_seen_by_every_instance_at_once(topic: Topic, group: Group) -> None:
     topic.produce("a", "b")
     other = group.seen_by(group.client.another())
@@ -88,7 +104,7 @@ def test_an_invalid_start_is_refused_at_creation_and_later(topic: Topic, start: 
 
 def test_a_group_that_is_refused_is_not_created(topic: Topic) -> None:
     path = f"{topic.path}/groups/billing"
-    assert topic.client.put(path, invisible_ms=0).problem == (400, "InvalidField")
+    assert topic.client.put(path, invisible_ms=-1).problem == (400, "InvalidField")
     assert topic.client.get(path).problem == (404, "GroupNotFound")
     assert topic.details()["groups"] == []
 

@@ -238,6 +238,33 @@ def test_a_message_is_delivered_max_attempts_times_and_then_counts_as_dead(topic
     assert group.queue()["committed_offset"] == 2
 
 
+def test_without_an_end_of_attempts_a_message_comes_again_and_again(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=None, backoff_ms=[1_000])
+    topic.produce("a")
+    for attempt in range(1, 40):
+        message = group.take_one()
+        assert message["attempt"] == attempt
+        if attempt % 2:
+            clock.sleep(30_000)
+        else:
+            group.nack(message)
+            clock.sleep(1_000)
+    assert group.totals() == (1, 0, 0, 0)
+    group.ack(group.take_one())
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_an_end_of_attempts_set_later_holds_for_what_was_taken_before(topic: Topic, clock: Clock) -> None:
+    group = topic.group("billing", max_attempts=None)
+    topic.produce("a")
+    for _ in range(3):
+        group.take_one()
+        clock.sleep(30_000)
+    group.change(max_attempts=3)
+    assert group.pop() == EMPTY
+    assert group.totals() == (0, 0, 0, 1)
+
+
 def test_the_dead_make_way_for_what_is_new_in_the_same_pop(topic: Topic, clock: Clock) -> None:
     group = topic.group("billing", max_attempts=1)
     topic.produce(*["old"] * 120)

@@ -57,8 +57,10 @@ class Cursor:
     def due(self, now: int) -> list[int]:
         return sorted(offset for offset, hold in self.holds.items() if hold.until_ms <= now)
 
-    def doomed(self, now: int, max_attempts: int) -> list[int]:
+    def doomed(self, now: int, max_attempts: int | None) -> list[int]:
         """Ready for the dead letters, where the next pop that looks here brings them; the longest due first."""
+        if max_attempts is None:
+            return []
         exhausted = [offset for offset in self.due(now) if self.holds[offset].attempt >= max_attempts]
         return sorted(exhausted, key=lambda offset: self.holds[offset].until_ms)
 
@@ -117,12 +119,12 @@ class Cursor:
         is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
         return EITHER if is_forgotten else LOST
 
-    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int) -> None:
+    def nack(self, offset: int, now: int, delay_ms: int | None, max_attempts: int | None) -> None:
         attempt = self.holds[offset].attempt
-        if attempt >= max_attempts:
+        if max_attempts is not None and attempt >= max_attempts:
             self.bury(offset)
             return
-        wait_ms = BACKOFF_MS[attempt - 1] if delay_ms is None else delay_ms
+        wait_ms = BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
         self.take(offset, Hold(now + wait_ms, attempt))
 
     def extend(self, offset: int, receipt: str, until_ms: int) -> None:

@@ -29,7 +29,7 @@ durations = st.sampled_from([1, 500, 2_000, 10_000])
 settings_given = st.fixed_dictionaries(
     {"invisible_ms": st.sampled_from([1_000, 3_000, 20_000])},
     optional={
-        "max_attempts": st.sampled_from([1, 2, 3]),
+        "max_attempts": st.sampled_from([1, 2, 3, None]),
         "max_in_flight": st.sampled_from([1, 2, 3]),
         "paused": st.sampled_from([False, False, False, True]),
     },

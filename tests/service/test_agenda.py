@@ -165,6 +165,17 @@ def test_leases_that_a_changed_group_makes_the_last_end_in_time(api: Api, clock:
     assert api.get_group("t", "g")["dead"] == 1
 
 
+def test_leases_of_a_group_that_gets_an_end_of_attempts_end_in_time(api: Api, store: MemoryStore, clock: Clock) -> None:
+    api.put_group("t", "g", {"max_attempts": None})
+    minutes(api, clock, 20)
+    api.produce("t", {"messages": [{"body": "a"}]})
+    api.pop("t", "g", {"invisible_ms": 10 * MINUTE_MS - 1})
+    assert appointments(store) == []
+    api.put_group("t", "g", {"max_attempts": 1})
+    minutes(api, clock, 10)
+    assert api.get_group("t", "g")["dead"] == 1
+
+
 def test_a_message_of_an_outbox_that_is_sent_late_comes_soon_after(api: Api, store: MemoryStore, clock: Clock) -> None:
     item = api.outbox_item("t", {"body": "a"})
     minutes(api, clock, STORED_LATE_MS_MAX // MINUTE_MS - 1)

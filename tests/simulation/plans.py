@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
+from chalicelib.catalogue.group import ENDLESS
 from tests.history.checker import SKEW_MS
 from tests.simulation.expiring import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
@@ -118,7 +119,7 @@ class Plan:
             late_groups=random.choice((0, 0, 0, 1)),
             resets=random.choice((0, 0, 0, 1, 2)),
             chores=random.choice((0, 0, 0, 3)),
-            max_attempts=random.choice((1_000, 1_000, 1, 2)),
+            max_attempts=random.choice((1_000, ENDLESS, 1, 2)),
             max_in_flight=random.choice((1_000, 1_000, 4, 7)),
             ordered=random.choice((False, False, False, True)),
             unwanted_key=random.choice((None, None, None, "b")),

@@ -11,6 +11,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_alarms,
     mutants_breaker,
     mutants_expiry,
+    mutants_filling,
     mutants_pops,
     mutants_producing,
     mutants_push,

@@ -82,7 +82,7 @@ def _traced(client: Client) -> Topic:
 def _orders(client: Client) -> Topic:
     assert client.put("/topics/orders", queues=3, index_keys=True).status == 201
     topic = Topic(client, "orders")
-    billing = topic.group("billing", rate_limit=1000)
+    billing = topic.group("billing", rate_limit=1000, max_attempts=None)
     topic.group("tagged", filter={"tags": ["paid"]}, backoff_ms=[1000, 2000])
     for number in range(20):
         topic.produce(

@@ -40,6 +40,7 @@ def test_what_the_service_has_written_is_read_whole(
     rows, troubles = read(folder)
     assert {row["kind"] for row in rows} == set(item_schemas.KINDS)
     assert (len(rows), troubles) == (len(world.items), [])
+    assert {row["group"]["max_attempts"] for row in rows if row["kind"] == "group"} >= {None, 2, 16}
     tables = str(tmp_path / "tables")
     code = main(JOB, ["--export", str(folder), "--tables", tables, "--blobs", str(tmp_path / "blobs")])
     said = capsys.readouterr()

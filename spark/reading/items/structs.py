@@ -12,6 +12,8 @@ from spark.reading.items.keys import Key, bytes_of, demand, number_of, part_of
 
 CODECS = ("json", "zstd")
 _SLOT_BYTES, _DUE_BYTES, _PLACE_BYTES = 14, 6, 9
+_ENDLESS = 2**31 - 1
+"""The `max_attempts` of a group without an end of attempts."""
 
 
 def struct_of(kind: str, key: Key, item: Attributes) -> dict[str, Any] | None:
@@ -57,13 +59,17 @@ def _group(key: Key, item: Attributes) -> dict[str, Any]:
         "ordered": item.maybe_flag("ordered", False),
         "paused": item.maybe_flag("paused", False),
         "invisible_ms": item.number("invisible_ms"),
-        "max_attempts": item.number("max_attempts"),
+        "max_attempts": _unless_endless(item.number("max_attempts")),
         "max_in_flight": item.maybe_number("max_in_flight"),
         "backoff_ms": item.maybe_text("backoff_ms"),
         "filter": item.maybe_text("filter"),
         "version": item.number("version"),
         "created_at_ms": item.number("created_at_ms"),
     }
+
+
+def _unless_endless(attempts: int) -> int | None:
+    return None if attempts == _ENDLESS else attempts
 
 
 def _name(key: Key) -> str:
