@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import active_children, get_context, parent_process
@@ -50,7 +51,8 @@ class Workers:
         bar = Bar(len(parts), "parts")
         pool = ProcessPoolExecutor(min(self.processes, len(parts)), get_context("spawn"), _begin, (self.lock,))
         try:
-            asked = [pool.submit(function, part) for part in parts]
+            with _without_interrupts():  # the processes begin here, and Ctrl-C is sent to them too
+                asked = [pool.submit(function, part) for part in parts]
             for done in as_completed(asked):
                 done.result()  # raises as soon as one has failed
                 bar.add(1)
@@ -80,10 +82,19 @@ def _pickled(
     yield pa.RecordBatch.from_pydict({"made": [pickle.dumps(function(batches))]})
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Delays Ctrl-C for this thread, and keeps it from processes that begin meanwhile for as long as they live."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _begin(lock: str | None) -> None:
-    """A process ends with the one that has started it, and not by itself at Ctrl-C. Whoever gets the lock knows that
-    none is left that could write."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A process ends with the one that has started it. Whoever gets the lock knows that none is left that could
+    write."""
     if lock:
         import fcntl
 

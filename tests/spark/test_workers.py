@@ -25,6 +25,19 @@ if __name__ == "__main__":
     Workers(2).each(works_for_long, [Path({!r}) / str(part) for part in range(2)])
 """
 
+_BEGINS_SLOWLY = """
+import os, time
+from pathlib import Path
+from spark.landing.tasks import Workers
+folder = Path({!r})
+if __name__ == "__main__":
+    Workers(2).each(abs, range(2))
+else:
+    (folder / str(os.getpid())).touch()
+    while not (folder / "go on").exists():
+        time.sleep(0.05)
+"""
+
 
 def fails_at_three(part: int) -> int:
     if part == 3:
@@ -62,13 +75,8 @@ def test_a_process_that_was_killed_is_told_in_one_line() -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_processes_end_with_the_one_that_has_started_them(how: signal.Signals, tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(_WORKS_FOR_LONG.format(str(tmp_path / "pids")))
     (tmp_path / "pids").mkdir()
-    job = subprocess.Popen(
-        [sys.executable, str(tmp_path / "job.py")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        stderr=subprocess.DEVNULL,
-    )
+    job = _started(tmp_path / "job.py", _WORKS_FOR_LONG.format(str(tmp_path / "pids")))
     while len(pids := [place.read_text() for place in (tmp_path / "pids").iterdir()]) < 2 or not all(pids):
         assert job.poll() is None
         time.sleep(0.05)
@@ -78,6 +86,25 @@ def test_processes_end_with_the_one_that_has_started_them(how: signal.Signals, t
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_ctrl_c_ends_no_process_that_is_about_to_begin(tmp_path: Path) -> None:
+    """A terminal sends it to each of them, and the one that has started them ends them."""
+    (tmp_path / "pids").mkdir()
+    job = _started(tmp_path / "job.py", _BEGINS_SLOWLY.format(str(tmp_path / "pids")))
+    while len(pids := [int(place.name) for place in (tmp_path / "pids").iterdir()]) < 2:
+        assert job.poll() is None
+        time.sleep(0.05)
+    for pid in pids:
+        os.kill(pid, signal.SIGINT)
+    (tmp_path / "pids/go on").touch()
+    assert job.wait() == 0
+
+
+def _started(place: Path, program: str) -> subprocess.Popen[bytes]:
+    place.write_text(program)
+    path = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    return subprocess.Popen([sys.executable, str(place)], env=path, stderr=subprocess.DEVNULL)
 
 
 def test_a_run_begins_when_the_last_process_of_a_killed_one_has_ended(tmp_path: Path) -> None:
