@@ -62,7 +62,7 @@ def parse_key(value: object, label: Label) -> str:
     return key
 
 
-def _tag(value: object, label: Label) -> str:
+def parse_tag(value: object, label: Label) -> str:
     tag: str = check(TAG, value, label)
     if "|" in tag or tag != tag.strip():
         raise label.wrong("a string without '|' and without white space around it", tag)
@@ -138,7 +138,7 @@ class PlainMessage(Content):
         `queue` or `key` goes where these say."""
 
     key: str | None = optional(KEY, parse_key)
-    tag: str | None = optional(TAG, _tag)
+    tag: str | None = optional(TAG, parse_tag)
     queue: int | None = optional(QUEUE, unchecked)
     zone: str | None = optional(ZONE)
 

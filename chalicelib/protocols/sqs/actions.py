@@ -5,5 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chalicelib.protocols.sqs.action import Action
+from chalicelib.protocols.sqs.receiving import RECEIVING
+from chalicelib.protocols.sqs.sending import SENDING
+from chalicelib.protocols.sqs.settling import SETTLING
 
-ACTIONS: Mapping[str, Action] = {}
+ACTIONS: Mapping[str, Action] = {**SENDING, **RECEIVING, **SETTLING}

@@ -1,0 +1,105 @@
+"""Receiving messages: `ReceiveMessage`."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection
+
+from chalicelib.base.limits import SECOND_MS, WAIT_MS_MAX
+from chalicelib.base.message import Message
+from chalicelib.consuming.delivery import Delivery
+from chalicelib.consuming.request import Pop
+from chalicelib.protocols.sqs import message_attributes
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json
+from chalicelib.protocols.sqs.errors import SqsError, bad_value
+from chalicelib.protocols.sqs.message_attributes import ENCODING, Attribute, Attributes
+from chalicelib.protocols.sqs.message_ids import uuid_of
+from chalicelib.protocols.sqs.sending import GROUP, TRACE, TRACE_HEADER
+from chalicelib.protocols.sqs.settling import VISIBILITY_SECONDS_MAX
+
+RECEIVING = Actions()
+
+MESSAGES_MAX = 10
+WAIT_SECONDS_MAX = WAIT_MS_MAX // SECOND_MS
+
+
+@RECEIVING.action(
+    "ReceiveMessage",
+    "consume",
+    {
+        "QueueUrl": TEXT,
+        "MaxNumberOfMessages": INTEGER,
+        "VisibilityTimeout": INTEGER,
+        "WaitTimeSeconds": INTEGER,
+        "AttributeNames": TEXTS,
+        "MessageSystemAttributeNames": TEXTS,
+        "MessageAttributeNames": TEXTS,
+        "ReceiveRequestAttemptId": TEXT,
+    },
+)
+def receive_message(call: Call) -> Json:
+    queue, topic, asked = call.standing.queue, call.standing.topic, _asked(call)
+    popped = call.service.consuming.pop(topic, queue.group, asked)
+    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None:
+        raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
+    wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
+    patterns = call.request.get("MessageAttributeNames", ())
+    return {"Messages": [_received(call, delivery, wanted, patterns) for delivery in popped.deliveries]}
+
+
+def _asked(call: Call) -> Pop:
+    """What the request wants of a pop."""
+    given, queue = call.request, call.standing.queue
+    count, seconds = given.get("MaxNumberOfMessages", 1), given.get("VisibilityTimeout")
+    wait_seconds = given.get("WaitTimeSeconds", int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0)))
+    if not 1 <= count <= MESSAGES_MAX:
+        raise bad_value(count, "MaxNumberOfMessages", f"Must be between 1 and {MESSAGES_MAX}, if provided.")
+    if seconds is not None and not 0 <= seconds <= VISIBILITY_SECONDS_MAX:
+        raise bad_value(seconds, "VisibilityTimeout", f"Must be between 0 and {VISIBILITY_SECONDS_MAX}, if provided.")
+    if not 0 <= wait_seconds <= WAIT_SECONDS_MAX:
+        raise bad_value(wait_seconds, "WaitTimeSeconds", f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided.")
+    if "ReceiveRequestAttemptId" in given:
+        reason = "The request include parameter that is not valid for this queue type."
+        raise bad_value(given["ReceiveRequestAttemptId"], "ReceiveRequestAttemptId", reason)
+    invisible_ms = None if seconds is None else seconds * SECOND_MS
+    return Pop(max_messages=count, invisible_ms=invisible_ms, wait_ms=wait_seconds * SECOND_MS)
+
+
+def _received(call: Call, delivery: Delivery, wanted: Collection[str], patterns: Collection[str]) -> Json:
+    message = delivery.stored.message
+    body, encoding = _body(message)
+    attributes = message_attributes.selected({**message_attributes.of_message(message), **encoding}, patterns)
+    digest = {"MD5OfMessageAttributes": message_attributes.md5_of(attributes)} if attributes else {}
+    return {
+        "MessageId": uuid_of(delivery.stored.message_id),
+        "ReceiptHandle": delivery.receipt,
+        "MD5OfBody": message_attributes.md5_of_body(body),
+        "Body": body,
+        **_if_any("Attributes", _system_attributes(call, delivery, wanted)),
+        **_if_any("MessageAttributes", {name: each.as_json() for name, each in attributes.items()}),
+        **digest,
+    }
+
+
+def _if_any(name: str, values: Json) -> Json:
+    return {name: values} if values else {}
+
+
+def _body(message: Message) -> tuple[str, Attributes]:
+    """The body, in base64 if SQS cannot hold it as text, and the attribute that then says so."""
+    if message.text is not None and message_attributes.is_sendable(message.text):
+        return message.text, {}
+    return base64.b64encode(message.body).decode(), {ENCODING: Attribute("String", "base64")}
+
+
+def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
+    stored, properties = delivery.stored, delivery.stored.message.properties
+    known = {
+        "SenderId": call.context.account,
+        "SentTimestamp": str(stored.stored_at_ms),
+        "ApproximateReceiveCount": str(delivery.attempt),
+        "ApproximateFirstReceiveTimestamp": str(call.service.env.runtime.now()),
+        "MessageGroupId": properties.get(GROUP),
+        TRACE_HEADER: properties.get(TRACE),
+    }
+    return {name: value for name, value in known.items() if value and ("All" in wanted or name in wanted)}

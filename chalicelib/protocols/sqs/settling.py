@@ -1,0 +1,136 @@
+"""Deleting messages, and changing how long they stay invisible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.base.limits import INVISIBLE_MS_MAX, SECOND_MS
+from chalicelib.consuming.receipt_batch import RECEIPT_INVALID
+from chalicelib.protocols.sqs import batches
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Structure
+from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
+
+SETTLING = Actions()
+
+VISIBILITY_SECONDS_MAX = INVISIBLE_MS_MAX // SECOND_MS
+
+# -- deleting ---------------------------------------------------------------------------------------------------------
+
+_DELETE = {"ReceiptHandle": TEXT}
+
+
+@SETTLING.action("DeleteMessage", "consume", {"QueueUrl": TEXT, **_DELETE}, required=("ReceiptHandle",))
+def delete_message(call: Call) -> Json:
+    [error] = _deleted(call, [call.request["ReceiptHandle"]])
+    if error:
+        raise error
+    return {}
+
+
+@SETTLING.action(
+    "DeleteMessageBatch",
+    "consume",
+    {"QueueUrl": TEXT, "Entries": List(Structure({"Id": TEXT, **_DELETE}))},
+    required=("Entries",),
+)
+def delete_message_batch(call: Call) -> Json:
+    entries = call.request["Entries"]
+    batches.demand_batch(entries, "DeleteMessageBatchRequestEntry")
+    handles = batches.each(entries, _handle)
+    errors = iter(_deleted(call, [handle for handle in handles if isinstance(handle, str)]))
+    outcomes = [next(errors) or {} if isinstance(handle, str) else handle for handle in handles]
+    return batches.answer(entries, outcomes)
+
+
+def _deleted(call: Call, handles: Sequence[str]) -> list[SqsError | None]:
+    """Deletes messages in one settlement; the error of each. What is deleted, purged or expired already is no error."""
+    standing = call.standing
+    failed = call.service.consuming.ack(standing.topic, standing.queue.group, handles) if handles else []
+    invalid = {failure.receipt for failure in failed if failure.code == RECEIPT_INVALID}
+    return [_no_handle(handle) if handle in invalid else None for handle in handles]
+
+
+def _no_handle(handle: str) -> SqsError:
+    return SqsError("ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.')
+
+
+def _handle(entry: Json) -> str:
+    if "ReceiptHandle" not in entry:
+        raise missing("ReceiptHandle")
+    return str(entry["ReceiptHandle"])
+
+
+# -- changing the visibility ------------------------------------------------------------------------------------------
+
+_CHANGE = {"ReceiptHandle": TEXT, "VisibilityTimeout": INTEGER}
+
+
+@SETTLING.action(
+    "ChangeMessageVisibility",
+    "consume",
+    {"QueueUrl": TEXT, **_CHANGE},
+    required=("ReceiptHandle", "VisibilityTimeout"),
+)
+def change_message_visibility(call: Call) -> Json:
+    change = _change(call, call.request)
+    [error] = _changed(call, [change])
+    if error:
+        raise error
+    return {}
+
+
+@SETTLING.action(
+    "ChangeMessageVisibilityBatch",
+    "consume",
+    {"QueueUrl": TEXT, "Entries": List(Structure({"Id": TEXT, **_CHANGE}))},
+    required=("Entries",),
+)
+def change_message_visibility_batch(call: Call) -> Json:
+    entries = call.request["Entries"]
+    batches.demand_batch(entries, "ChangeMessageVisibilityBatchRequestEntry")
+    changes = batches.each(entries, lambda entry: _change(call, entry))
+    errors = iter(_changed(call, [change for change in changes if not isinstance(change, SqsError)]))
+    outcomes = [change if isinstance(change, SqsError) else next(errors) or {} for change in changes]
+    return batches.answer(entries, outcomes)
+
+
+Change = tuple[str, int]
+"""A receipt handle, and the seconds from now for which its message is to stay invisible."""
+
+
+def _change(call: Call, given: Json) -> Change:
+    """Raises SqsError."""
+    handle, seconds = _handle(given), given.get("VisibilityTimeout")
+    if seconds is None:
+        raise missing("VisibilityTimeout")
+    if not 0 <= seconds <= VISIBILITY_SECONDS_MAX:
+        reason = f"VisibilityTimeout must be an integer between 0 and {VISIBILITY_SECONDS_MAX}"
+        raise bad_value(seconds, "VisibilityTimeout", reason)
+    receipt = call.service.cursors.receipts.read(handle, call.standing.topic.id)
+    until_ms = call.service.env.runtime.now() + seconds * SECOND_MS
+    if receipt and receipt.taken_at_ms and until_ms > receipt.taken_at_ms + INVISIBLE_MS_MAX:
+        limit = f"Total VisibilityTimeout for the message is beyond the limit [{VISIBILITY_SECONDS_MAX} seconds]"
+        raise bad_value(seconds, "VisibilityTimeout", limit)
+    return handle, seconds
+
+
+def _changed(call: Call, changes: Sequence[Change]) -> list[SqsError | None]:
+    """Changes the visibility of messages, those that get the same in one settlement; the error of each."""
+    topic, group = call.standing.topic, call.standing.queue.group
+    codes: dict[Change, str] = {}
+    for seconds in dict.fromkeys(seconds for _, seconds in changes):
+        handles = [handle for handle, own in changes if own == seconds]
+        _, failed = call.service.consuming.extend(topic, group, handles, seconds * SECOND_MS)
+        codes |= {(failure.receipt, seconds): failure.code for failure in failed}
+    if changes:
+        call.service.consuming.waiters.stored(topic.id)  # some may be due sooner than a waiting receive knows
+    return [_not_changed(change[0], codes.get(change)) for change in changes]
+
+
+def _not_changed(handle: str, code: str | None) -> SqsError | None:
+    if code is None:
+        return None
+    if code == RECEIPT_INVALID:
+        return SqsError("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
+    reason = "Message does not exist or is not available for visibility timeout change."
+    return bad_value(handle, "ReceiptHandle", reason)
