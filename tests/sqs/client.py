@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.admin.sqs_queues import GROUP_SETTINGS, NewQueue
 from tests.support.client import Answer, Client
 
 Json = dict[str, Any]
@@ -64,3 +65,10 @@ def refusal_in(answer: Answer) -> Refused:
     )
     shape = answer.json["__type"].split("#")[1]
     return Refused(answer.status, shape, code.removeprefix("AWS.SimpleQueueService."), answer.json["message"])
+
+
+def queue(client: Client, name: str = "orders", queues: int = 1, **attributes: str) -> str:
+    """Makes a queue over a topic of its own, and returns its URL."""
+    made = NewQueue(name, name, {"queues": queues}, name, GROUP_SETTINGS, attributes, {})
+    assert client.api.service.sqs_queues.make(made) is None
+    return f"http://sqs.test/000000000000/{name}"

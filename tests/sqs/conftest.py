@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib import wiring
-from tests.sqs.client import Sqs
+from tests.sqs.client import Sqs, queue
 from tests.support.client import Client
 from tests.support.clock import Clock
 
@@ -24,3 +24,9 @@ def clock(client: Client) -> Clock:
 @pytest.fixture
 def sqs(client: Client) -> Sqs:
     return Sqs(client)
+
+
+@pytest.fixture
+def url(client: Client) -> str:
+    """Of a queue."""
+    return queue(client)

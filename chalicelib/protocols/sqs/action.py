@@ -6,8 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from chalicelib.admin.sqs_queues import Standing
 from chalicelib.api.operation import Right
+from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.records import record
+from chalicelib.catalogue.sqs_queue import SqsQueue
+from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 
 Json = dict[str, Any]
@@ -42,10 +46,11 @@ class Map(NamedTuple):
 class Structure(NamedTuple):
     """An object of these members. Others are ignored: newer clients send newer members."""
 
-    members: Mapping[str, Kind]
+    members: Members
 
 
 Kind = Text | Integer | Blob | List | Map | Structure
+Members = Mapping[str, Kind]
 
 TEXT, INTEGER, BLOB = Text(), Integer(), Blob()
 TEXTS = List(TEXT)
@@ -76,13 +81,32 @@ class Context:
 @record
 class Call:
     """A request to an action. `request`: its members, of the kinds that the action declares; what was not given is not
-    there, and what is required is. `queue_name`: of the queue that it is about; empty where the action is about none.
-    """
+    there, and what is required is. `found`: the queue that it is about; None where the action is about none."""
 
     service: Service
     request: Json
     context: Context
-    queue_name: str = ""
+    found: Standing | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """The queue that it is about, with its topic and its group."""
+        if self.found is None:
+            raise TypeError("the action is about no queue")
+        return self.found
+
+    @property
+    def queue(self) -> SqsQueue:
+        return self.standing.queue
+
+    @property
+    def topic(self) -> Topic:
+        """The queue's topic as the catalogue has it, which knows at once what this instance changes. Raises
+        TopicNotFound."""
+        topic = self.service.env.catalogue.topic(self.queue.topic)
+        if topic.id != self.queue.topic_id:
+            raise TopicNotFound(f"topic '{topic.name}' was made again")
+        return topic
 
 
 Handler = Callable[[Call], Json]
@@ -108,7 +132,7 @@ class Actions(dict[str, Action]):
     """Actions that belong together, by name."""
 
     def action(
-        self, name: str, right: Right, members: Mapping[str, Kind], required: Sequence[str] = ()
+        self, name: str, right: Right, members: Members, required: Sequence[str] = ()
     ) -> Callable[[Handler], Handler]:
         """Declares the action that the function carries out."""
 

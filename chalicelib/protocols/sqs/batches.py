@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from chalicelib.protocols.sqs.action import Json
 from chalicelib.protocols.sqs.errors import SqsError, missing
@@ -40,25 +40,31 @@ def demand_batch(entries: Sequence[Json], entry_name: str) -> None:
         seen.add(entry["Id"])
 
 
-def each(entries: Sequence[Json], check: Callable[[Json], T]) -> list[T | SqsError]:
-    """What the function makes of each entry, or the error that it raises."""
+class Batch(Generic[T]):
+    """The entries of a request, and what the function makes of each, or the SqsError that it raises."""
 
-    def checked(entry: Json) -> T | SqsError:
-        try:
-            return check(entry)
-        except SqsError as error:
-            return error
+    def __init__(self, entries: Sequence[Json], check: Callable[[Json], T]) -> None:
+        self._checked = [(entry["Id"], _checked(entry, check)) for entry in entries]
 
-    return [checked(entry) for entry in entries]
+    @property
+    def valid(self) -> list[T]:
+        return [each for _, each in self._checked if not isinstance(each, SqsError)]
+
+    def answer(self, outcomes: Iterable[Outcome]) -> Json:
+        """`outcomes`: of each valid entry, the members of its answer, or its error."""
+        results = iter(outcomes)
+        each = [(id_, own if isinstance(own, SqsError) else next(results)) for id_, own in self._checked]
+        return {
+            "Successful": [{"Id": id_, **outcome} for id_, outcome in each if not isinstance(outcome, SqsError)],
+            "Failed": [_failed(id_, outcome) for id_, outcome in each if isinstance(outcome, SqsError)],
+        }
 
 
-def answer(entries: Sequence[Json], outcomes: Sequence[Outcome]) -> Json:
-    """`outcomes`: the members of each entry's answer, or its error."""
-    together = [(entry["Id"], outcome) for entry, outcome in zip(entries, outcomes, strict=True)]
-    return {
-        "Successful": [{"Id": id_, **outcome} for id_, outcome in together if not isinstance(outcome, SqsError)],
-        "Failed": [_failed(id_, outcome) for id_, outcome in together if isinstance(outcome, SqsError)],
-    }
+def _checked(entry: Json, check: Callable[[Json], T]) -> T | SqsError:
+    try:
+        return check(entry)
+    except SqsError as error:
+        return error
 
 
 def _failed(id_: str, error: SqsError) -> dict[str, Any]:

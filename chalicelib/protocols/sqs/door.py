@@ -6,9 +6,8 @@ Its paths are `/` and `/{account}/{queue}`. There it answers what names an actio
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import NamedTuple
+from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
@@ -25,7 +24,7 @@ from chalicelib.protocols.sqs import json_wire
 from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.errors import NO_QUEUE, QUERY_STATUS, SqsError, missing, of_service
-from chalicelib.service import Service
+from chalicelib.protocols.sqs.message_ids import random_uuid
 from chalicelib.telemetry.trace_context import trace_id
 
 TARGET = "AmazonSQS."
@@ -38,16 +37,10 @@ REGION_DEFAULT = "us-east-1"
 
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
+_HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
 _NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
 _NOT_YET = "The query protocol is not served yet: use a client that speaks JSON 1.0."
 _NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
-
-
-class Encoding(NamedTuple):
-    """How to write answers and errors."""
-
-    answered: Callable[[Json], Response]
-    refused: Callable[[SqsError], Response]
 
 
 def respond(request: Request, left_ms: LeftMs) -> Response | None:
@@ -104,18 +97,7 @@ def _json_refusal(error: SqsError) -> Response:
 
 def _headers(media_type: str) -> dict[str, str]:
     """The fronts add `Date`."""
-    return {"Content-Type": media_type, "x-amzn-RequestId": _request_id()}
-
-
-def _request_id() -> str:
-    return request_id(system().entropy(16))
-
-
-def request_id(entropy: bytes) -> str:
-    """A UUID of version 4 (RFC 9562)."""
-    number = int.from_bytes(entropy) & ~(0xF << 76 | 0x3 << 62) | 0x4 << 76 | 0x2 << 62
-    text = f"{number:032x}"
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return {"Content-Type": media_type, "x-amzn-RequestId": random_uuid(system().entropy(16))}
 
 
 # -- carrying out -----------------------------------------------------------------------------------------------------
@@ -131,31 +113,37 @@ def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) 
     members = json_wire.members_of(request.body, action.members)
     uptime_ms, left = api.service.env.runtime.uptime(), left_ms()
     with ending(uptime_ms + left) if left is not None else nullcontext(), one_call(uptime_ms):
-        try:
-            return action.run(_call(api.service, action, members, _context(request), queue_name))
-        except QueueGone:
-            raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
+        call = Call(api.service, members, _context(request))
+        return _run_on_queue(action, call, queue_name) if action.is_on_queue else _run(action, call)
 
 
-def _call(service: Service, action: Action, members: Json, context: Context, queue_name: str) -> Call:
+def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
     """The queue is the last part of `QueueUrl`, or of the path. It comes before all other members."""
-    if action.is_on_queue:
-        queue_name = members.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
-        if not queue_name:
-            raise missing("QueueUrl")
+    queue_name = call.request.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
+    if not queue_name:
+        raise missing("QueueUrl")
+    try:
+        return call.service.sqs_queues.serve(queue_name, lambda found: _run(action, replace(call, found=found)))
+    except QueueGone:
+        raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
+
+
+def _run(action: Action, call: Call) -> Json:
     for member in action.required:
-        if member not in members:
+        if member not in call.request:
             raise missing(member)
-    return Call(service, members, context, queue_name if action.is_on_queue else "")
+    return action.run(call)
 
 
 def _context(request: Request) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
+    host = headers.get("host", "")
+    host = host if _HOST.fullmatch(host) else "localhost"
     scheme = "https" if headers.get("x-forwarded-proto", "").lower().startswith("https") else "http"
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
-    return Context(scheme, headers.get("host", "localhost"), request.prefix, account, region, headers)
+    return Context(scheme, host, request.prefix, account, region, headers)
 
 
 # -- the query protocol -----------------------------------------------------------------------------------------------

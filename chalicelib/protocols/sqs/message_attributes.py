@@ -1,8 +1,8 @@
 """Message attributes: what they may be, their MD5, and the properties that they are.
 
 An attribute of type `String` is the property of its name. The types of the others are one property more, `sqs:types`.
-The attribute `decant.tag` is the message's tag. Properties that begin with `sqs:` are the door's own, and are not shown:
-no attribute has a colon in its name."""
+The attribute `decant.tag` is the message's tag. Properties that begin with `sqs:` are the door's own, and are not
+shown: no attribute has a colon in its name."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ def parse(given: Mapping[str, Json], noun: str = "user") -> dict[str, Attribute]
 def _attribute(name: str, given: Json, noun: str) -> Attribute:
     if not _NAME.fullmatch(name) or ".." in name or len(name) > _CHARS_MAX or name.lower().startswith(_RESERVED):
         raise _wrong(
-            f"The message attribute name '{name}' is invalid. A name has 1 to {_CHARS_MAX} letters, digits, underscores,"
-            " hyphens and periods, begins and ends with no period, has no two in succession, and does not begin with"
-            " AWS. or Amazon."
+            f"The message attribute name '{name}' is invalid. A name has 1 to {_CHARS_MAX} letters, digits,"
+            " underscores, hyphens and periods, begins and ends with no period, has no two in succession, and does not"
+            " begin with AWS. or Amazon."
         )
     type_ = given.get("DataType", "")
     known = _TYPE.fullmatch(type_)

@@ -38,7 +38,7 @@ WAIT_SECONDS_MAX = WAIT_MS_MAX // SECOND_MS
     },
 )
 def receive_message(call: Call) -> Json:
-    queue, topic, asked = call.standing.queue, call.standing.topic, _asked(call)
+    queue, topic, asked = call.queue, call.topic, _asked(call)
     popped = call.service.consuming.pop(topic, queue.group, asked)
     if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None:
         raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
@@ -49,7 +49,7 @@ def receive_message(call: Call) -> Json:
 
 def _asked(call: Call) -> Pop:
     """What the request wants of a pop."""
-    given, queue = call.request, call.standing.queue
+    given, queue = call.request, call.queue
     count, seconds = given.get("MaxNumberOfMessages", 1), given.get("VisibilityTimeout")
     wait_seconds = given.get("WaitTimeSeconds", int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0)))
     if not 1 <= count <= MESSAGES_MAX:
@@ -96,7 +96,7 @@ def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) 
     stored, properties = delivery.stored, delivery.stored.message.properties
     known = {
         "SenderId": call.context.account,
-        "SentTimestamp": str(stored.stored_at_ms),
+        "SentTimestamp": str(stored.message.sent_at_ms or stored.stored_at_ms),
         "ApproximateReceiveCount": str(delivery.attempt),
         "ApproximateFirstReceiveTimestamp": str(call.service.env.runtime.now()),
         "MessageGroupId": properties.get(GROUP),

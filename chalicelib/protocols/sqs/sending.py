@@ -9,8 +9,9 @@ from chalicelib.base.limits import MIB, SECOND_MS
 from chalicelib.base.message import Message, Produced
 from chalicelib.base.records import record
 from chalicelib.producing.new_message import Sending
-from chalicelib.protocols.sqs import batches, message_attributes
-from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Structure
+from chalicelib.protocols.sqs import message_attributes
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
+from chalicelib.protocols.sqs.batches import Batch, Outcome, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing, of_service
 from chalicelib.protocols.sqs.message_attributes import ATTRIBUTES, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
@@ -25,7 +26,9 @@ GROUP, TRACE = "sqs:group", "sqs:trace"
 
 _ENTRY = "SendMessageBatchRequestEntry"
 _ID = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
-_MESSAGE = {
+_TRACE = re.compile("[ -~]{1,512}")
+"""A header that is one: any longer one is no trace."""
+_MESSAGE: Members = {
     "MessageBody": TEXT,
     "DelaySeconds": INTEGER,
     "MessageAttributes": ATTRIBUTES,
@@ -62,20 +65,18 @@ def send_message(call: Call) -> Json:
 def send_message_batch(call: Call) -> Json:
     _demand_own_topic(call)
     entries = call.request["Entries"]
-    batches.demand_batch(entries, _ENTRY)
+    demand_batch(entries, _ENTRY)
     total = sum(_bytes_of(entry) for entry in entries)
     if total > BATCH_BYTES_MAX:
         sent = f"You have sent {total} bytes."
         raise SqsError("BatchRequestTooLong", f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. {sent}")
-    ready = batches.each(entries, lambda entry: _ready(call, entry, is_entry=True))
-    valid = [each for each in ready if isinstance(each, _Ready)]
-    results = iter(_send(call, valid) if valid else [])
-    outcomes = [each if isinstance(each, SqsError) else _outcome(each, next(results)) for each in ready]
-    return batches.answer(entries, outcomes)
+    batch = Batch(entries, lambda entry: _ready(call, entry, is_entry=True))
+    results = _send(call, batch.valid) if batch.valid else []
+    return batch.answer(map(_outcome, batch.valid, results))
 
 
 def _demand_own_topic(call: Call) -> None:
-    queue = call.standing.queue
+    queue = call.queue
     if not queue.owns_topic:
         reads = f"queue '{queue.name}' reads topic '{queue.topic}': send to '{queue.topic}'"
         raise SqsError("UnsupportedOperation", reads)
@@ -115,7 +116,7 @@ def _texts(value: Json) -> tuple[str, str]:
 
 
 def _demand_small(call: Call, size: int, is_entry: bool) -> None:
-    most = int(call.standing.queue.attributes.get("MaximumMessageSize", MIB))
+    most = int(call.queue.attributes.get("MaximumMessageSize", MIB))
     if size > most:
         what = "cannot be validated" if is_entry else "are invalid"
         reason = f"Message must be shorter than {most} bytes."
@@ -123,7 +124,7 @@ def _demand_small(call: Call, size: int, is_entry: bool) -> None:
 
 
 def _delay_seconds(call: Call, given: Json) -> int:
-    seconds: int = given.get("DelaySeconds", int(call.standing.queue.attributes.get("DelaySeconds", 0)))
+    seconds: int = given.get("DelaySeconds", int(call.queue.attributes.get("DelaySeconds", 0)))
     if not 0 <= seconds <= DELAY_SECONDS_MAX:
         raise bad_value(seconds, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {DELAY_SECONDS_MAX}.")
     return seconds
@@ -139,11 +140,11 @@ def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, st
         raise bad_value(given["MessageDeduplicationId"], "MessageDeduplicationId", reason)
     if unknown := system.keys() - {TRACE_HEADER}:
         raise SqsError("InvalidParameterValue", f"Message system attribute name '{min(unknown)}' is invalid.")
-    given_trace = system[TRACE_HEADER] if TRACE_HEADER in system else None
+    given_trace = system.get(TRACE_HEADER)
     if given_trace and given_trace.type != "String":
         raise SqsError("InvalidParameterValue", f"Message system attribute '{TRACE_HEADER}' must be of type 'String'.")
-    trace = str(given_trace.value) if given_trace else call.context.headers.get("x-amzn-trace-id")
-    return own | ({TRACE: trace} if trace else {})
+    trace = str(given_trace.value) if given_trace else call.context.headers.get("x-amzn-trace-id", "")
+    return own | ({TRACE: trace} if given_trace or _TRACE.fullmatch(trace) else {})
 
 
 def _id(given: Json, name: str) -> str:
@@ -160,7 +161,7 @@ def _id(given: Json, name: str) -> str:
 
 def _send(call: Call, ready: Sequence[_Ready]) -> list[Produced]:
     """Stores the messages, between the hooks. Raises TopicNotFound, and what `send` raises where it stored none."""
-    topic, producing = call.standing.topic, call.service.producing
+    topic, producing = call.topic, call.service.producing
     messages = [each.message for each in ready]
     sendings = [Sending(message) for message in messages]
     return producing.hooks.around(topic.name, messages, lambda: producing.send(topic, sendings))
@@ -179,5 +180,5 @@ def _sent(ready: _Ready, result: Produced) -> Json:
     return {"MessageId": uuid_of(result.message_id or ""), **ready.digests}
 
 
-def _outcome(ready: _Ready, result: Produced) -> batches.Outcome:
+def _outcome(ready: _Ready, result: Produced) -> Outcome:
     return of_service(result.error) if result.error else _sent(ready, result)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from chalicelib.base.limits import INVISIBLE_MS_MAX, SECOND_MS
 from chalicelib.consuming.receipt_batch import RECEIPT_INVALID
-from chalicelib.protocols.sqs import batches
-from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Structure
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
+from chalicelib.protocols.sqs.batches import Batch, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
 
 SETTLING = Actions()
@@ -16,7 +16,7 @@ VISIBILITY_SECONDS_MAX = INVISIBLE_MS_MAX // SECOND_MS
 
 # -- deleting ---------------------------------------------------------------------------------------------------------
 
-_DELETE = {"ReceiptHandle": TEXT}
+_DELETE: Members = {"ReceiptHandle": TEXT}
 
 
 @SETTLING.action("DeleteMessage", "consume", {"QueueUrl": TEXT, **_DELETE}, required=("ReceiptHandle",))
@@ -35,17 +35,14 @@ def delete_message(call: Call) -> Json:
 )
 def delete_message_batch(call: Call) -> Json:
     entries = call.request["Entries"]
-    batches.demand_batch(entries, "DeleteMessageBatchRequestEntry")
-    handles = batches.each(entries, _handle)
-    errors = iter(_deleted(call, [handle for handle in handles if isinstance(handle, str)]))
-    outcomes = [next(errors) or {} if isinstance(handle, str) else handle for handle in handles]
-    return batches.answer(entries, outcomes)
+    demand_batch(entries, "DeleteMessageBatchRequestEntry")
+    batch = Batch(entries, _handle)
+    return batch.answer(error or {} for error in _deleted(call, batch.valid))
 
 
 def _deleted(call: Call, handles: Sequence[str]) -> list[SqsError | None]:
     """Deletes messages in one settlement; the error of each. What is deleted, purged or expired already is no error."""
-    standing = call.standing
-    failed = call.service.consuming.ack(standing.topic, standing.queue.group, handles) if handles else []
+    failed = call.service.consuming.ack(call.topic, call.queue.group, handles) if handles else []
     invalid = {failure.receipt for failure in failed if failure.code == RECEIPT_INVALID}
     return [_no_handle(handle) if handle in invalid else None for handle in handles]
 
@@ -62,7 +59,7 @@ def _handle(entry: Json) -> str:
 
 # -- changing the visibility ------------------------------------------------------------------------------------------
 
-_CHANGE = {"ReceiptHandle": TEXT, "VisibilityTimeout": INTEGER}
+_CHANGE: Members = {"ReceiptHandle": TEXT, "VisibilityTimeout": INTEGER}
 
 
 @SETTLING.action(
@@ -87,11 +84,9 @@ def change_message_visibility(call: Call) -> Json:
 )
 def change_message_visibility_batch(call: Call) -> Json:
     entries = call.request["Entries"]
-    batches.demand_batch(entries, "ChangeMessageVisibilityBatchRequestEntry")
-    changes = batches.each(entries, lambda entry: _change(call, entry))
-    errors = iter(_changed(call, [change for change in changes if not isinstance(change, SqsError)]))
-    outcomes = [change if isinstance(change, SqsError) else next(errors) or {} for change in changes]
-    return batches.answer(entries, outcomes)
+    demand_batch(entries, "ChangeMessageVisibilityBatchRequestEntry")
+    batch = Batch(entries, lambda entry: _change(call, entry))
+    return batch.answer(error or {} for error in _changed(call, batch.valid))
 
 
 Change = tuple[str, int]
@@ -106,7 +101,7 @@ def _change(call: Call, given: Json) -> Change:
     if not 0 <= seconds <= VISIBILITY_SECONDS_MAX:
         reason = f"VisibilityTimeout must be an integer between 0 and {VISIBILITY_SECONDS_MAX}"
         raise bad_value(seconds, "VisibilityTimeout", reason)
-    receipt = call.service.cursors.receipts.read(handle, call.standing.topic.id)
+    receipt = call.service.cursors.receipts.read(handle, call.topic.id)
     until_ms = call.service.env.runtime.now() + seconds * SECOND_MS
     if receipt and receipt.taken_at_ms and until_ms > receipt.taken_at_ms + INVISIBLE_MS_MAX:
         limit = f"Total VisibilityTimeout for the message is beyond the limit [{VISIBILITY_SECONDS_MAX} seconds]"
@@ -116,7 +111,7 @@ def _change(call: Call, given: Json) -> Change:
 
 def _changed(call: Call, changes: Sequence[Change]) -> list[SqsError | None]:
     """Changes the visibility of messages, those that get the same in one settlement; the error of each."""
-    topic, group = call.standing.topic, call.standing.queue.group
+    topic, group = call.topic, call.queue.group
     codes: dict[Change, str] = {}
     for seconds in dict.fromkeys(seconds for _, seconds in changes):
         handles = [handle for handle, own in changes if own == seconds]

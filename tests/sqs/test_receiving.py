@@ -1,0 +1,254 @@
+"""`ReceiveMessage`, and the actions that settle what it gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.sqs.client import Refused, Sqs, queue
+from tests.support.client import Client, Group, Topic
+from tests.support.clock import Clock
+
+Json = dict[str, Any]
+
+
+def receive(sqs: Sqs, url: str, **more: Any) -> list[Json]:
+    messages: list[Json] = sqs.ReceiveMessage(QueueUrl=url, **more).get("Messages", [])
+    return messages
+
+
+def handle(sqs: Sqs, url: str, **more: Any) -> str:
+    [message] = receive(sqs, url, **more)
+    return str(message["ReceiptHandle"])
+
+
+@pytest.fixture
+def sent(sqs: Sqs, url: str) -> str:
+    """The URL of a queue with one message."""
+    sqs.SendMessage(QueueUrl=url, MessageBody="a")
+    return url
+
+
+BETWEEN = "Reason: Must be between 1 and 10, if provided."
+WAIT = "Reason: Must be >= 0 and <= 20, if provided."
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "reason"),
+    [
+        ("MaxNumberOfMessages", 11, BETWEEN),
+        ("MaxNumberOfMessages", 0, BETWEEN),
+        ("WaitTimeSeconds", 21, WAIT),
+        ("WaitTimeSeconds", -1, WAIT),
+        ("VisibilityTimeout", 43201, "Reason: Must be between 0 and 43200, if provided."),
+        (
+            "ReceiveRequestAttemptId",
+            "a",
+            "Reason: The request include parameter that is not valid for this queue type.",
+        ),
+    ],
+)
+def test_a_receive_beyond_the_limits_is_refused(sqs: Sqs, url: str, member: str, value: Any, reason: str) -> None:
+    refused = sqs.refused("ReceiveMessage", QueueUrl=url, **{member: value})
+    text = f"Value {value} for parameter {member} is invalid. {reason}"
+    assert refused == Refused(400, "InvalidParameterValueException", "InvalidParameterValue", text)
+
+
+def test_a_receive_shows_the_attributes_that_it_asks_for(sqs: Sqs, sent: str, clock: Clock) -> None:
+    times = {"SentTimestamp": str(clock.now()), "ApproximateFirstReceiveTimestamp": str(clock.now())}
+    everything = {"SenderId": "000000000000", "ApproximateReceiveCount": "1", **times}
+    for asked, shown in [
+        ({"AttributeNames": ["All"]}, everything),
+        ({"MessageSystemAttributeNames": ["SenderId", "Unknown"]}, {"SenderId": "000000000000"}),
+        ({"AttributeNames": ["SentTimestamp"]}, {"SentTimestamp": times["SentTimestamp"]}),
+        ({"AttributeNames": ["Unknown"]}, None),
+        ({}, None),
+    ]:
+        sqs.SendMessage(QueueUrl=sent, MessageBody="a")
+        [message] = receive(sqs, sent, **asked)
+        assert message.get("Attributes") == shown
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        (["All"], {"a", "a.b", "a.c", "other"}),
+        ([".*"], {"a", "a.b", "a.c", "other"}),
+        (["*"], {"a", "a.b", "a.c", "other"}),
+        (["a.*"], {"a", "a.b", "a.c"}),
+        (["a", "none"], {"a"}),
+        (["a.b", "o.*"], {"a.b", "other"}),
+        ([], set()),
+    ],
+)
+def test_attributes_are_chosen_by_name_or_beginning(sqs: Sqs, url: str, asked: list[str], shown: set[str]) -> None:
+    one = {"DataType": "String", "StringValue": "x"}
+    given = dict.fromkeys(("a", "a.b", "a.c", "other"), one)
+    sqs.SendMessage(QueueUrl=url, MessageBody="a", MessageAttributes=given)
+    [message] = receive(sqs, url, MessageAttributeNames=asked)
+    assert set(message.get("MessageAttributes", {})) == shown
+    assert ("MD5OfMessageAttributes" in message) == bool(shown)
+
+
+def test_a_receive_waits_for_a_message(client: Client, sqs: Sqs, clock: Clock) -> None:
+    url, patient = queue(client, "now"), queue(client, "patient", ReceiveMessageWaitTimeSeconds="7")
+    for asked, waited_ms in (((url, {}), 0), ((url, {"WaitTimeSeconds": 20}), 20_000), ((patient, {}), 7_000)):
+        began = clock.now()
+        assert receive(sqs, asked[0], **asked[1]) == []
+        assert clock.now() - began == waited_ms
+
+
+def test_a_message_comes_again_when_its_time_is_over(sqs: Sqs, sent: str, clock: Clock) -> None:
+    assert receive(sqs, sent, VisibilityTimeout=5)
+    clock.sleep(4_999)
+    assert receive(sqs, sent) == []
+    clock.sleep(1)
+    [message] = receive(sqs, sent, AttributeNames=["ApproximateReceiveCount"])
+    assert message["Attributes"] == {"ApproximateReceiveCount": "2"}
+
+
+def test_a_queue_with_too_much_in_flight_is_over_its_limit(client: Client, sqs: Sqs, sent: str) -> None:
+    Group(client, Topic(client, "orders"), "orders").change(max_in_flight=1)
+    sqs.SendMessage(QueueUrl=sent, MessageBody="b")
+    assert receive(sqs, sent)
+    refused = sqs.refused("ReceiveMessage", QueueUrl=sent)
+    assert (refused.status, refused.shape) == (403, "OverLimit")
+
+
+def test_a_paused_group_gives_nothing(client: Client, sqs: Sqs, sent: str) -> None:
+    Group(client, Topic(client, "orders"), "orders").change(paused=True)
+    assert receive(sqs, sent) == []
+
+
+# -- settling ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_message_is_gone(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    for _ in range(2):
+        answer = sqs.ask("DeleteMessage", QueueUrl=sent, ReceiptHandle=own)
+        assert (answer.status, answer.raw) == (200, b"")
+    clock.sleep(60_000)
+    assert receive(sqs, sent) == []
+
+
+def test_a_handle_of_another_queue_deletes_nothing(client: Client, sqs: Sqs, sent: str) -> None:
+    other = queue(client, "other")
+    own = handle(sqs, sent)
+    for name in (own, "junk", "ö", "x" * 5_000):
+        refused = sqs.refused("DeleteMessage", QueueUrl=other, ReceiptHandle=name)
+        text = f'The input receipt handle "{name}" is not a valid receipt handle.'
+        assert refused == Refused(400, "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", text)
+        refused = sqs.refused("ChangeMessageVisibility", QueueUrl=other, ReceiptHandle=name, VisibilityTimeout=1)
+        text = "The input receipt handle is invalid."
+        assert refused == Refused(400, "ReceiptHandleIsInvalid", "ReceiptHandleIsInvalid", text)
+
+
+def test_visibility_counts_from_the_change(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    clock.sleep(20_000)
+    assert sqs.ask("ChangeMessageVisibility", QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=40).raw == b""
+    clock.sleep(39_999)
+    assert receive(sqs, sent) == []
+    clock.sleep(1)
+    assert receive(sqs, sent)
+
+
+@pytest.mark.parametrize("seconds", [-1, 43201])
+def test_a_visibility_beyond_the_limits_is_refused(sqs: Sqs, sent: str, seconds: int) -> None:
+    asked = {"QueueUrl": sent, "ReceiptHandle": handle(sqs, sent), "VisibilityTimeout": seconds}
+    refused = sqs.refused("ChangeMessageVisibility", **asked)
+    text = f"Value {seconds} for parameter VisibilityTimeout is invalid. Reason: VisibilityTimeout must be an integer"
+    assert refused.message == text + " between 0 and 43200"
+
+
+def test_visibility_ends_twelve_hours_after_the_receive(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    clock.sleep(1_000)
+    sqs.ask("ChangeMessageVisibility", QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=43_199)
+    refused = sqs.refused("ChangeMessageVisibility", QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=43_200)
+    text = "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]"
+    assert refused.message == f"Value 43200 for parameter VisibilityTimeout is invalid. Reason: {text}"
+
+
+def test_the_visibility_of_a_deleted_message_cannot_change(sqs: Sqs, sent: str) -> None:
+    own = handle(sqs, sent)
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=own)
+    refused = sqs.refused("ChangeMessageVisibility", QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=1)
+    reason = "Message does not exist or is not available for visibility timeout change."
+    text = f"Value {own} for parameter ReceiptHandle is invalid. Reason: {reason}"
+    assert refused == Refused(400, "InvalidParameterValueException", "InvalidParameterValue", text)
+
+
+def test_a_batch_deletes_what_it_can(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    entries = [{"Id": "1", "ReceiptHandle": own}, {"Id": "2", "ReceiptHandle": own}, {"Id": "3", "ReceiptHandle": "x"}]
+    answer = sqs.DeleteMessageBatch(QueueUrl=sent, Entries=[*entries, {"Id": "4"}])
+    assert answer["Successful"] == [{"Id": "1"}, {"Id": "2"}]
+    codes = [(each["Id"], each["SenderFault"], each["Code"]) for each in answer["Failed"]]
+    assert codes == [("3", True, "ReceiptHandleIsInvalid"), ("4", True, "MissingParameter")]
+    clock.sleep(60_000)
+    assert receive(sqs, sent) == []
+
+
+def test_a_batch_changes_each_by_its_own_timeout(sqs: Sqs, sent: str, clock: Clock) -> None:
+    sqs.SendMessage(QueueUrl=sent, MessageBody="b")
+    first, second = receive(sqs, sent, MaxNumberOfMessages=2)
+    changes = [(first["ReceiptHandle"], 10), (second["ReceiptHandle"], 50), ("x", 10), (first["ReceiptHandle"], -1)]
+    entries = [
+        {"Id": str(number), "ReceiptHandle": own, "VisibilityTimeout": seconds}
+        for number, (own, seconds) in enumerate(changes)
+    ]
+    answer = sqs.ChangeMessageVisibilityBatch(QueueUrl=sent, Entries=entries)
+    assert answer["Successful"] == [{"Id": "0"}, {"Id": "1"}]
+    assert [each["Code"] for each in answer["Failed"]] == ["ReceiptHandleIsInvalid", "InvalidParameterValue"]
+    for passed_ms, message in ((10_000, first), (40_000, second)):
+        clock.sleep(passed_ms)
+        assert [each["MessageId"] for each in receive(sqs, sent, VisibilityTimeout=100)] == [message["MessageId"]]
+
+
+BATCHES = {
+    "SendMessageBatch": {"MessageBody": "a"},
+    "DeleteMessageBatch": {"ReceiptHandle": "x"},
+    "ChangeMessageVisibilityBatch": {"ReceiptHandle": "x", "VisibilityTimeout": 1},
+}
+
+
+@pytest.mark.parametrize(("action", "entry"), BATCHES.items())
+def test_a_batch_is_checked_as_a_whole_first(sqs: Sqs, url: str, action: str, entry: Json) -> None:
+    name = f"{action}RequestEntry"
+    bad_id = (
+        "A batch entry id can only contain alphanumeric characters, hyphens and underscores."
+        " It can be at most 80 letters long."
+    )
+    for ids, shape, text in [
+        ([], "EmptyBatchRequest", f"There should be at least one {name} in the request."),
+        (
+            range(11),
+            "TooManyEntriesInBatchRequest",
+            "Maximum number of entries per request are 10. You have sent 11.",
+        ),
+        (["a", "b", "b"], "BatchEntryIdsNotDistinct", "Id b repeated."),
+        (["a", "a", "ö"], "InvalidBatchEntryId", bad_id),
+        (["x" * 81], "InvalidBatchEntryId", bad_id),
+        ([""], "InvalidBatchEntryId", bad_id),
+    ]:
+        refused = sqs.refused(action, QueueUrl=url, Entries=[{"Id": str(id_), **entry} for id_ in ids])
+        assert refused == Refused(400, shape, shape, text)
+    refused = sqs.refused(action, QueueUrl=url, Entries=[{"Id": "1", **entry}, entry])
+    assert refused.message == f"The request must contain the parameter {name}.2.Id."
+    assert sqs.refused(action, QueueUrl=url).message == "The request must contain the parameter Entries."
+
+
+def test_a_queue_that_does_not_exist_comes_before_all_else(sqs: Sqs) -> None:
+    for action in (*BATCHES, "SendMessage", "ReceiveMessage", "DeleteMessage", "ChangeMessageVisibility"):
+        text = "The specified queue does not exist."
+        refused = sqs.refused(action, QueueUrl="http://sqs.test/000000000000/none")
+        assert refused == Refused(400, "QueueDoesNotExist", "NonExistentQueue", text)
+        assert sqs.refused(action).message == "The request must contain the parameter QueueUrl."
+
+
+def test_the_queue_may_stand_in_the_path(sqs: Sqs, sent: str) -> None:
+    answer = sqs.ask("ReceiveMessage", "/000000000000/orders")
+    assert answer.json["Messages"][0]["Body"] == "a"
