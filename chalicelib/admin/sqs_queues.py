@@ -6,6 +6,7 @@ queue: it is then gone too, and the first call that meets its record removes tha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -19,8 +20,8 @@ from chalicelib.catalogue import group as groups
 from chalicelib.catalogue import sqs_queue
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import LATEST, Group
-from chalicelib.catalogue.sqs_queue import SqsQueue
+from chalicelib.catalogue.group import EARLIEST, ENDLESS, LATEST, Group
+from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys, Range
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 _ID_CHARS = 8
 
-GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX}
+GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX, "max_attempts": ENDLESS}
 """Of the groups that are made for queues."""
 ADOPTED_SETTINGS: dict[str, Any] = {}
 """Of all groups of queues, also of those that stood before."""
@@ -52,8 +53,8 @@ class GroupUnfit(Exception):
 
 @record
 class NewQueue:
-    """`topic_settings`: of the topic to be made; None: the topic stands, and `start` says where in it a new group
-    begins. `group_settings`: those that were asked for."""
+    """`topic_settings`: of the topic to be made; None: the topic stands. `group_settings`: those that were asked for.
+    `start`: where in its topic a new group begins."""
 
     name: str
     topic: str
@@ -62,7 +63,7 @@ class NewQueue:
     group_settings: Mapping[str, Any]
     attributes: Mapping[str, str]
     tags: Mapping[str, str]
-    start: str = LATEST
+    start: str = EARLIEST
 
 
 @record
@@ -135,13 +136,16 @@ class SqsQueues:
     def page(self, prefix: str, limit: int, after: str = "") -> tuple[list[SqsQueue], str | None]:
         """Up to `limit` queues by name, of those whose names begin with the prefix, after this name; and the token of
         the next page (None: no more)."""
+        if not re.fullmatch(f"[A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX}}}", prefix):
+            return [], None
         low = max(prefix or keys.FIRST, after + keys.AFTER)
         read = Range(keys.sqs_queues(), low, prefix + keys.LAST, limit=limit + 1, strong=True)
         found = [SqsQueue.of(item) for item in self._store.read([read])[0]]
         return found[:limit], token_of(found[limit - 1].name) if len(found) > limit else None
 
     def _read(self, name: str, strong: bool = True) -> SqsQueue | None:
-        items = self._store.read([Keys([keys.sqs_queue(name)], strong=strong)])[0]
+        is_possible = re.fullmatch(NAME_PATTERN, name)
+        items = self._store.read([Keys([keys.sqs_queue(name)], strong=strong)])[0] if is_possible else []
         return SqsQueue.of(items[0]) if items else None
 
     def _standing(self, queue: SqsQueue) -> Standing | None:

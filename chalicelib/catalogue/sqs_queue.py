@@ -10,6 +10,11 @@ from chalicelib.catalogue import settings
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Write
 
+NAME_CHARS_MAX = 80
+FIFO_SUFFIX = ".fifo"
+NAME_PATTERN = rf"(?=.{{1,{NAME_CHARS_MAX}}}$)[A-Za-z0-9_-]+(\{FIFO_SUFFIX})?"
+"""Names of queues, as in SQS."""
+
 
 @record
 class SqsQueue:

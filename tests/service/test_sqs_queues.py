@@ -18,7 +18,7 @@ from tests.support.instances import instance
 from tests.support.troubled_store import TroubledStore, unavailable, unknown
 
 OWN = NewQueue("orders", "orders", {"queues": 2}, "orders", {"invisible_ms": 5_000}, {"DelaySeconds": "1"}, {"a": "b"})
-SUBSCRIBED = NewQueue("billing", "orders", None, "billing", {}, {}, {})
+SUBSCRIBED = NewQueue("billing", "orders", None, "billing", {}, {}, {}, "latest")
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chalicelib.protocols.sqs.action import Action
+from chalicelib.protocols.sqs.queues import QUEUES
 from chalicelib.protocols.sqs.receiving import RECEIVING
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
 
-ACTIONS: Mapping[str, Action] = {**SENDING, **RECEIVING, **SETTLING}
+ACTIONS: Mapping[str, Action] = {**QUEUES, **SENDING, **RECEIVING, **SETTLING}

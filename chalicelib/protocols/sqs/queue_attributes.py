@@ -1,0 +1,221 @@
+"""The attributes of queues: what each may be, where it lives, and how it is shown. All values are text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from chalicelib.admin.groups import GroupDetails
+from chalicelib.admin.sqs_queues import Standing
+from chalicelib.base.limits import KIB, MIB, SECOND_MS
+from chalicelib.catalogue.topic import Topic
+from chalicelib.protocols.sqs.errors import SqsError
+
+Values = Mapping[str, str]
+"""Values by the names of attributes. An empty one takes the attribute away."""
+
+ALL = "All"
+VISIBILITY, RETENTION, DELAY = "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds"
+FIFO, REDRIVE = "FifoQueue", "RedrivePolicy"
+_KMS, _SSE = "KmsMasterKeyId", "SqsManagedSseEnabled"
+_RETENTION_S_DEFAULT = 345_600
+
+_POLICY_BYTES_MAX = 8 * KIB
+"""As in SQS. Lists of queues read their records whole."""
+_KEY_ID_CHARS_MAX = 2_048
+_SOURCES_MAX = 10
+"""Queues that one `RedriveAllowPolicy` names."""
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def _invalid(name: str, reason: str = "") -> SqsError:
+    return SqsError(
+        "InvalidAttributeValue", f"Invalid value for the parameter {name}.{reason and f' Reason: {reason}'}"
+    )
+
+
+def _unknown(name: str) -> SqsError:
+    return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+
+
+Parse = Callable[[str, str], str]
+"""The value of the attribute of this name as it is kept. Raises SqsError."""
+
+
+def _number(low: int, high: int) -> Parse:
+    def parse(name: str, text: str) -> str:
+        if not re.fullmatch("[0-9]{1,10}", text) or not low <= int(text) <= high:
+            raise _invalid(name)
+        return str(int(text))
+
+    return parse
+
+
+def flag(name: str, text: str) -> str:
+    if text.lower() not in ("true", "false"):
+        raise _invalid(name)
+    return text.lower()
+
+
+def _text(name: str, text: str) -> str:
+    if len(text) > _KEY_ID_CHARS_MAX:
+        raise _invalid(name)
+    return text
+
+
+def _object(name: str, text: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise _invalid(name, "It is not JSON.") from None
+    if not isinstance(value, dict) or len(text.encode()) > _POLICY_BYTES_MAX:
+        raise _invalid(name)
+    return value
+
+
+def _policy(name: str, text: str) -> str:
+    """A policy as it was given; empty text removes it."""
+    if text:
+        _object(name, text)
+    return text
+
+
+def _allow_policy(name: str, text: str) -> str:
+    if not text or not (policy := _object(name, text)):
+        return ""
+    permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns", [])
+    are_texts = isinstance(sources, list) and all(isinstance(source, str) for source in sources)
+    if permission not in ("allowAll", "denyAll", "byQueue") or not are_texts or len(sources) > _SOURCES_MAX:
+        raise _invalid(name)
+    if (permission == "byQueue") != bool(sources):
+        raise _invalid(name)
+    return text
+
+
+def _redrive_policy(name: str, text: str) -> str:
+    if text and _object(name, text):
+        raise SqsError("UnsupportedOperation", "Redrive policies are not served yet: create the queue without one.")
+    return ""
+
+
+# -- the table --------------------------------------------------------------------------------------------------------
+
+
+class Attribute(NamedTuple):
+    """`default`: of a queue that does not have it; None: it is then left out. `of_setting`: its value, where a setting
+    of the group or the topic holds it, and not the record."""
+
+    parse: Parse
+    default: str | None = None
+    of_setting: Callable[[Standing], int] | None = None
+
+
+_SETTABLE: dict[str, Attribute] = {
+    VISIBILITY: Attribute(_number(0, 43_200), of_setting=lambda standing: standing.group.invisible_ms),
+    RETENTION: Attribute(_number(60, 1_209_600), of_setting=lambda standing: standing.topic.retention_ms),
+    DELAY: Attribute(_number(0, 900), "0"),
+    "MaximumMessageSize": Attribute(_number(KIB, MIB), str(MIB)),
+    "ReceiveMessageWaitTimeSeconds": Attribute(_number(0, 20), "0"),
+    REDRIVE: Attribute(_redrive_policy),
+    "RedriveAllowPolicy": Attribute(_allow_policy),
+    "Policy": Attribute(_policy),
+    _KMS: Attribute(_text),
+    "KmsDataKeyReusePeriodSeconds": Attribute(_number(60, 86_400)),
+    _SSE: Attribute(flag),
+}
+_HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
+_FIFO_ONLY = (FIFO, "ContentBasedDeduplication", *_HIGH_THROUGHPUT)
+READY, IN_FLIGHT, DELAYED = (f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
+COUNTS = (READY, IN_FLIGHT, DELAYED)
+_READ_ONLY = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp", *COUNTS)
+
+
+def parsed(given: Mapping[str, str]) -> dict[str, str]:
+    """The values to set, of a standard queue. Raises SqsError."""
+    values = {name.strip(): text.strip() for name, text in given.items()}
+    for name in values:
+        if name in _HIGH_THROUGHPUT:
+            reason = f"You can specify the {name} only when FifoQueue is set to true."
+            raise SqsError("InvalidAttributeName", reason)
+        if name not in _SETTABLE:
+            raise _unknown(name)
+    return {name: _SETTABLE[name].parse(name, text) for name, text in values.items()}
+
+
+def default_of(name: str) -> str | None:
+    return _SETTABLE[name].default
+
+
+# -- where they live --------------------------------------------------------------------------------------------------
+
+
+def of_record(values: Values) -> dict[str, str]:
+    """Those that the queue's record holds."""
+    return {name: text for name, text in values.items() if not _SETTABLE[name].of_setting}
+
+
+def group_settings(values: Values) -> dict[str, int]:
+    return {"invisible_ms": int(values[VISIBILITY]) * SECOND_MS} if VISIBILITY in values else {}
+
+
+def topic_settings(values: Values) -> dict[str, int]:
+    return {"retention_ms": int(values[RETENTION]) * SECOND_MS} if RETENTION in values else {}
+
+
+def new_topic_settings(values: Values) -> dict[str, int]:
+    return {"retention_ms": _RETENTION_S_DEFAULT * SECOND_MS, **topic_settings(values)}
+
+
+def demand_subscribed(values: Values, topic: Topic) -> None:
+    """Raises SqsError for what a queue that reads another's topic cannot have."""
+    if int(values.get(RETENTION, topic.retention_ms // SECOND_MS)) != topic.retention_ms // SECOND_MS:
+        raise _invalid(RETENTION, f"The queue reads topic '{topic.name}', whose retention it has.")
+    if values.get(DELAY, "0") != "0":
+        raise SqsError("UnsupportedOperation", f"A queue that reads topic '{topic.name}' has no {DELAY} yet.")
+
+
+# -- shown ------------------------------------------------------------------------------------------------------------
+
+
+def settable(standing: Standing) -> dict[str, str]:
+    """The values of all attributes that can be set and are."""
+    held = standing.queue.attributes
+    shown: dict[str, str | None] = {
+        name: str(attribute.of_setting(standing) // SECOND_MS)
+        if attribute.of_setting
+        else held.get(name, attribute.default)
+        for name, attribute in _SETTABLE.items()
+    }
+    shown[_SSE] = held.get(_SSE, "false" if _KMS in held else "true")
+    return {name: text for name, text in shown.items() if text is not None}
+
+
+def read_only(standing: Standing, arn: str) -> dict[str, str]:
+    """Those that only the queue itself changes, but for the counts."""
+    queue = standing.queue
+    times = {"CreatedTimestamp": queue.created_at_ms, "LastModifiedTimestamp": queue.changed_at_ms}
+    return {"QueueArn": arn, **{name: str(at_ms // SECOND_MS) for name, at_ms in times.items()}}
+
+
+def counts(details: GroupDetails, waiting: Iterable[int]) -> dict[str, str]:
+    queues = details.queues
+    shown = {
+        READY: sum(queue.ready for queue in queues),
+        IN_FLIGHT: sum(queue.in_flight + queue.retrying for queue in queues),
+        DELAYED: sum(waiting),
+    }
+    return {name: str(count) for name, count in shown.items()}
+
+
+def wanted(names: Collection[str]) -> set[str]:
+    """The attributes that a request names. Raises SqsError."""
+    stripped = [name.strip() for name in names]
+    known = {*_SETTABLE, *_READ_ONLY, *_FIFO_ONLY}
+    for name in stripped:
+        if name not in known | {ALL}:
+            raise _unknown(name)
+    return known if ALL in stripped else {*stripped}

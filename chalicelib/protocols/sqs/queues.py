@@ -1,0 +1,219 @@
+"""The actions on queues themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
+from chalicelib.base.errors import InvalidField, TopicNotFound
+from chalicelib.base.limits import PAGE_MAX
+from chalicelib.catalogue.group import EARLIEST, LATEST
+from chalicelib.catalogue.sqs_queue import FIFO_SUFFIX, NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
+from chalicelib.protocols.sqs import queue_attributes as attributes
+from chalicelib.protocols.sqs import queue_tags
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
+from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
+from chalicelib.store.paging import place_of
+
+QUEUES = Actions()
+
+_ON_QUEUE = {"QueueUrl": TEXT}
+_NAME = re.compile(f"[A-Za-z0-9_-]{{1,{NAME_CHARS_MAX}}}")
+_BAD_NAME = f"Can only include alphanumeric characters, hyphens, or underscores. 1 to {NAME_CHARS_MAX} in length"
+_BAD_FIFO_NAME = (
+    "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
+    f" suffix and be 1 to {NAME_CHARS_MAX} in length."
+)
+_NO_FIFO = "FIFO queues are not served yet: create a standard queue."
+_UNLIKE_TOPICS = re.compile("[-_]")
+"""How names of queues may begin, and those of topics and groups may not."""
+
+
+# -- made and found ---------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action(
+    "CreateQueue", "admin", {"QueueName": TEXT, "Attributes": TEXT_MAP, "tags": TEXT_MAP}, required=("QueueName",)
+)
+def create_queue(call: Call) -> Json:
+    name, tags = call.request["QueueName"], call.request.get("tags", {})
+    given = _without_fifo(name, call.request.get("Attributes", {}))
+    values = attributes.parsed(given)
+    queue_tags.demand_new(tags)
+    standing = _existing(call, name) or _made(call, _new(name, values, tags), values)
+    if standing:
+        _demand_same(standing, values, tags)
+    return {"QueueUrl": call.context.url(name)}
+
+
+def _without_fifo(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The attributes that a standard queue can have. Raises SqsError for names that are none, and for FIFO queues."""
+    kinds = [text.strip() for attribute, text in given.items() if attribute.strip() == attributes.FIFO]
+    if [attributes.flag(attributes.FIFO, text) for text in kinds] != ["true"]:
+        if not _NAME.fullmatch(name):
+            raise SqsError("InvalidParameterValue", _BAD_NAME)
+        return dict(given)
+    if not re.fullmatch(NAME_PATTERN, name) or not name.endswith(FIFO_SUFFIX):
+        raise SqsError("InvalidParameterValue", _BAD_FIFO_NAME)
+    raise SqsError("UnsupportedOperation", _NO_FIFO)
+
+
+def _new(name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
+    own = f"q.{name}" if _UNLIKE_TOPICS.match(name) else name
+    topic = tags.get(queue_tags.TOPIC)
+    made = None if topic else {**attributes.new_topic_settings(values), "queues": queue_tags.queues_of(tags)}
+    return NewQueue(
+        name,
+        topic or own,
+        made,
+        tags.get(queue_tags.GROUP, own),
+        {**attributes.group_settings(values), **queue_tags.group_settings(tags)},
+        _kept(attributes.of_record(values)),
+        tags,
+        tags.get(queue_tags.START, LATEST) if topic else EARLIEST,
+    )
+
+
+def _kept(values: Mapping[str, str]) -> dict[str, str]:
+    """Without those that are taken away."""
+    return {name: text for name, text in values.items() if text}
+
+
+def _existing(call: Call, name: str) -> Standing | None:
+    try:
+        return call.service.sqs_queues.current(name)
+    except QueueGone:
+        return None
+
+
+def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing | None:
+    """The queue that stood before. Raises SqsError."""
+    try:
+        if wanted.topic_settings is None:
+            attributes.demand_subscribed(values, call.service.env.catalogue.current_topic(wanted.topic))
+        return call.service.sqs_queues.make(wanted)
+    except TopicStands:
+        reads = f"With tag {queue_tags.TOPIC}={wanted.topic} a queue reads it."
+        raise SqsError("QueueNameExists", f"A topic '{wanted.topic}' exists that is not the queue's. {reads}") from None
+    except TopicNotFound:
+        raise bad_value(wanted.topic, f"tag {queue_tags.TOPIC}", "There is no such topic.") from None
+    except GroupUnfit as unfit:
+        raise bad_value(wanted.group, f"tag {queue_tags.GROUP}", f"{unfit}.") from None
+
+
+def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags.Tags) -> None:
+    """Raises SqsError if the queue that stands is another than the one that was asked for."""
+    queue_tags.demand_same(tags, standing.queue.tags)
+    existing = attributes.settable(standing)
+    for name, text in values.items():
+        if text != existing.get(name, ""):
+            about = f"the same name and a different value for attribute {name}"
+            raise SqsError("QueueNameExists", f"A queue already exists with {about}")
+
+
+@QUEUES.action("GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",))
+def get_queue_url(call: Call) -> Json:
+    return {"QueueUrl": call.context.url(call.service.sqs_queues.named(call.request["QueueName"]).name)}
+
+
+@QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
+def list_queues(call: Call) -> Json:
+    prefix, most, token = (call.request.get(name) for name in ("QueueNamePrefix", "MaxResults", "NextToken"))
+    if most is not None and not 1 <= most <= PAGE_MAX:
+        raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
+    try:
+        after = place_of(token, NAME_PATTERN) if token else ""
+    except InvalidField:
+        raise bad_value(token, "NextToken", "It is not from a previous page.") from None
+    queues, rest = call.service.sqs_queues.page(prefix or "", most or PAGE_MAX, after)
+    return {"QueueUrls": [call.context.url(queue.name) for queue in queues], "NextToken": rest if most else None}
+
+
+# -- ended ------------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("DeleteQueue", "admin", _ON_QUEUE)
+def delete_queue(call: Call) -> Json:
+    call.service.sqs_queues.delete(call.queue_name)
+    return {}
+
+
+@QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
+def purge_queue(call: Call) -> Json:
+    standing = call.service.sqs_queues.current(call.queue_name)
+    call.service.admin.groups.reset(standing.topic, standing.group.name, LATEST)
+    return {}
+
+
+# -- attributes -------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
+def get_queue_attributes(call: Call) -> Json:
+    standing = call.service.sqs_queues.current(call.queue_name)
+    names = attributes.wanted(call.request.get("AttributeNames", []))
+    known = {
+        **attributes.settable(standing),
+        **attributes.read_only(standing, call.context.arn(call.queue_name)),
+        **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
+    }
+    return {"Attributes": {name: text for name, text in known.items() if name in names}}
+
+
+def _counts(call: Call, standing: Standing) -> dict[str, str]:
+    topic, service = standing.topic, call.service
+    details = service.admin.groups.details(topic, standing.group.name)
+    return attributes.counts(details, service.delays.messages.counts(topic))
+
+
+@QUEUES.action("SetQueueAttributes", "admin", {**_ON_QUEUE, "Attributes": TEXT_MAP}, required=("Attributes",))
+def set_queue_attributes(call: Call) -> Json:
+    if not call.request["Attributes"]:
+        raise missing("Attributes")
+    values = attributes.parsed(call.request["Attributes"])
+
+    def change(standing: Standing) -> Change:
+        queue, group, topic = standing.queue, standing.group, standing.topic
+        if not queue.owns_topic:
+            attributes.demand_subscribed(values, topic)
+        held = _kept({**queue.attributes, **attributes.of_record(values)})
+        new_group = _new_ones(attributes.group_settings(values), group)
+        return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
+
+    call.service.sqs_queues.change(call.queue_name, change)
+    return {}
+
+
+def _new_ones(settings: Mapping[str, Any], existing: object) -> dict[str, Any]:
+    """The settings that differ from those of the topic or the group."""
+    return {name: value for name, value in settings.items() if getattr(existing, name) != value}
+
+
+# -- tags -------------------------------------------------------------------------------------------------------------
+
+
+@QUEUES.action("TagQueue", "admin", {**_ON_QUEUE, "Tags": TEXT_MAP}, required=("Tags",))
+def tag_queue(call: Call) -> Json:
+    return _retagged(call, lambda queue: queue_tags.added(queue.tags, call.request["Tags"], queue.name))
+
+
+@QUEUES.action("UntagQueue", "admin", {**_ON_QUEUE, "TagKeys": TEXTS}, required=("TagKeys",))
+def untag_queue(call: Call) -> Json:
+    return _retagged(call, lambda queue: queue_tags.without(queue.tags, call.request["TagKeys"]))
+
+
+def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Json:
+    def change(standing: Standing) -> Change:
+        queue = standing.queue
+        tags = new_tags(queue)
+        return Change(queue.attributes, tags, queue_tags.group_settings(tags, queue.tags), {})
+
+    call.service.sqs_queues.change(call.queue_name, change)
+    return {}
+
+
+@QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
+def list_queue_tags(call: Call) -> Json:
+    return {"Tags": call.service.sqs_queues.current(call.queue_name).queue.tags}
