@@ -114,7 +114,10 @@ def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) 
     uptime_ms, left = api.service.env.runtime.uptime(), left_ms()
     with ending(uptime_ms + left) if left is not None else nullcontext(), one_call(uptime_ms):
         call = Call(api.service, members, _context(request))
-        return _run_on_queue(action, call, queue_name) if action.is_on_queue else _run(action, call)
+        try:
+            return _run_on_queue(action, call, queue_name) if action.is_on_queue else _run(action, call)
+        except QueueGone:
+            raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
 def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
@@ -122,10 +125,7 @@ def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
     queue_name = call.request.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
     if not queue_name:
         raise missing("QueueUrl")
-    try:
-        return call.service.sqs_queues.serve(queue_name, lambda found: _run(action, replace(call, found=found)))
-    except QueueGone:
-        raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
+    return call.service.sqs_queues.serve(queue_name, lambda found: _run(action, replace(call, found=found)))
 
 
 def _run(action: Action, call: Call) -> Json:

@@ -136,13 +136,13 @@ def list_queues(call: Call) -> Json:
 
 @QUEUES.action("DeleteQueue", "admin", _ON_QUEUE)
 def delete_queue(call: Call) -> Json:
-    call.service.sqs_queues.delete(call.queue_name)
+    call.service.sqs_queues.delete(call.standing.queue.name)
     return {}
 
 
 @QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
 def purge_queue(call: Call) -> Json:
-    standing = call.service.sqs_queues.current(call.queue_name)
+    standing = call.service.sqs_queues.current(call.standing.queue.name)
     call.service.admin.groups.reset(standing.topic, standing.group.name, LATEST)
     return {}
 
@@ -152,11 +152,11 @@ def purge_queue(call: Call) -> Json:
 
 @QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
 def get_queue_attributes(call: Call) -> Json:
-    standing = call.service.sqs_queues.current(call.queue_name)
+    standing = call.service.sqs_queues.current(call.standing.queue.name)
     names = attributes.wanted(call.request.get("AttributeNames", []))
     known = {
         **attributes.settable(standing),
-        **attributes.read_only(standing, call.context.arn(call.queue_name)),
+        **attributes.read_only(standing, call.context.arn(call.standing.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }
     return {"Attributes": {name: text for name, text in known.items() if name in names}}
@@ -182,7 +182,7 @@ def set_queue_attributes(call: Call) -> Json:
         new_group = _new_ones(attributes.group_settings(values), group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
-    call.service.sqs_queues.change(call.queue_name, change)
+    call.service.sqs_queues.change(call.standing.queue.name, change)
     return {}
 
 
@@ -210,10 +210,10 @@ def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Jso
         tags = new_tags(queue)
         return Change(queue.attributes, tags, queue_tags.group_settings(tags, queue.tags), {})
 
-    call.service.sqs_queues.change(call.queue_name, change)
+    call.service.sqs_queues.change(call.standing.queue.name, change)
     return {}
 
 
 @QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
 def list_queue_tags(call: Call) -> Json:
-    return {"Tags": call.service.sqs_queues.current(call.queue_name).queue.tags}
+    return {"Tags": call.service.sqs_queues.current(call.standing.queue.name).queue.tags}
