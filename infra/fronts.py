@@ -25,7 +25,8 @@ def with_fronts(template: Template) -> Template:
     resources = dict(template["Resources"])
     properties = resources["RestAPI"]["Properties"]
     body = properties["DefinitionBody"]
-    body = {**body, "paths": {path: {ANY: _operation(path)} for path in (*body["paths"], *UNKNOWN)}}
+    known = [path for path in body["paths"] if not path.startswith("/{")]  # the others are paths of `UNKNOWN`
+    body = {**body, "paths": {path: {ANY: _operation(path)} for path in (*known, *UNKNOWN)}}
     resources["RestAPI"] = {**resources["RestAPI"], "Properties": {**properties, "DefinitionBody": body}}
     return {**template, "Resources": resources}
 

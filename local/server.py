@@ -31,6 +31,9 @@ _WAITS = {
 """The operations that may wait for messages -> how long if it is not given; None: it depends."""
 
 
+_FREQUENT_OF_SQS = r"AmazonSQS\.(Send|Delete|Change)Message"
+
+
 def listen(port: int, is_logging: bool) -> Server:
     """Binds the port and returns the server; its `serve_forever` serves requests. Raises `OSError`."""
     return Server(port, carry_out, pace=pace, is_logging=is_logging)
@@ -39,6 +42,8 @@ def listen(port: int, is_logging: bool) -> Server:
 def pace(head: Head, body: bytes | None) -> Pace:
     """A store in memory answers without waiting, unless the request is to wait for messages. Rare requests may read
     a lot of it, and keep no others waiting."""
+    if target := head.headers.get("x-amz-target"):
+        return _pace_of_sqs(target, body or b"")
     match = operations_at(_split(head.target)[0])
     operation = match and match[0].get(head.method)
     if not operation:
@@ -46,6 +51,14 @@ def pace(head: Head, body: bytes | None) -> Pace:
     if _may_wait(operation, body or b""):
         return Pace.LONG
     is_small = operation.is_frequent and len(body or b"") <= BODY_BYTES_AT_ONCE_MAX
+    return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
+
+
+def _pace_of_sqs(target: str, body: bytes) -> Pace:
+    """A queue can have receives wait that do not ask for it."""
+    if target == "AmazonSQS.ReceiveMessage":
+        return Pace.LONG
+    is_small = re.match(_FREQUENT_OF_SQS, target) and len(body) <= BODY_BYTES_AT_ONCE_MAX
     return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
 
 

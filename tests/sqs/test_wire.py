@@ -39,3 +39,86 @@ def test_a_stage_that_lets_callers_in_by_other_means_refuses_all(demand: Demand)
 
 def test_nothing_of_the_door_is_in_the_document(client: Client) -> None:
     assert "sqs" not in json.dumps(client.get("/openapi.json").json["paths"]).lower()
+
+
+CREDENTIAL = "AWS4-HMAC-SHA256 Credential={}/20260101/{}/sqs/aws4_request, SignedHeaders=host, Signature=0"
+
+
+@pytest.mark.parametrize(
+    ("headers", "url"),
+    [
+        ({}, "http://sqs.test/000000000000/orders"),
+        ({"host": "a:8000", "x-forwarded-proto": "https,http"}, "https://a:8000/000000000000/orders"),
+        ({"host": "\ud800"}, "http://localhost/000000000000/orders"),
+        ({"authorization": CREDENTIAL.format("123456789012", "eu-west-1")}, "http://sqs.test/123456789012/orders"),
+        ({"authorization": CREDENTIAL.format("AKIA", "eu-west-1")}, "http://sqs.test/000000000000/orders"),
+        ({"authorization": "junk"}, "http://sqs.test/000000000000/orders"),
+    ],
+)
+def test_a_url_has_the_host_and_the_account_of_the_request(sqs: Sqs, headers: dict[str, str], url: str) -> None:
+    answer = sqs.ask("CreateQueue", QueueName="orders", headers=headers)
+    assert answer.json == {"QueueUrl": url}
+
+
+def test_a_deployment_can_have_an_account(sqs: Sqs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECANT_ACCOUNT", "210987654321")
+    assert sqs.CreateQueue(QueueName="orders") == {"QueueUrl": "http://sqs.test/210987654321/orders"}
+
+
+def test_the_region_of_the_signature_is_in_the_arn(sqs: Sqs, url: str) -> None:
+    headers = {"authorization": CREDENTIAL.format("AKIA", "eu-west-1")}
+    asked = {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
+    assert sqs.GetQueueAttributes(**asked)["Attributes"]["QueueArn"] == "arn:aws:sqs:us-east-1:000000000000:orders"
+    answer = sqs.ask("GetQueueAttributes", headers=headers, **asked)
+    assert answer.json["Attributes"]["QueueArn"] == "arn:aws:sqs:eu-west-1:000000000000:orders"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"{", "the request body is not JSON"),
+        (b"\xff", "the request body is not JSON"),
+        (b"[]", "the request must be an object; it is []"),
+        (b'{"QueueUrl": 7}', "QueueUrl must be a string of text; it is 7"),
+        (b'{"QueueUrl": "\\ud800"}', "QueueUrl must be a string of text"),
+        (b'{"MaxNumberOfMessages": "1"}', 'MaxNumberOfMessages must be an integer; it is "1"'),
+        (b'{"MaxNumberOfMessages": true}', "MaxNumberOfMessages must be an integer; it is true"),
+        (b'{"AttributeNames": "All"}', 'AttributeNames must be a list; it is "All"'),
+        (b'{"AttributeNames": [7]}', "AttributeNames must be a string of text; it is 7"),
+    ],
+)
+def test_a_member_of_another_type_is_refused(sqs: Sqs, url: str, raw: bytes, text: str) -> None:
+    refused = refusal_in(sqs.ask("ReceiveMessage", raw=raw))
+    assert (refused.status, refused.shape, refused.code) == (400, "SerializationException", "InvalidParameterValue")
+    assert refused.message.startswith(text)
+
+
+@pytest.mark.parametrize("value", [7, "x", {"DataType": 7}, {"DataType": "Binary", "BinaryValue": "%"}])
+def test_an_attribute_of_another_type_is_refused(sqs: Sqs, url: str, value: object) -> None:
+    refused = sqs.refused("SendMessage", QueueUrl=url, MessageBody="a", MessageAttributes={"a": value})
+    assert refused.shape == "SerializationException"
+
+
+def test_members_that_are_unknown_or_null_are_ignored(sqs: Sqs, url: str) -> None:
+    sqs.SendMessage(QueueUrl=url, MessageBody="a", DelaySeconds=None, NewMember={"a": [1]})
+    assert sqs.ReceiveMessage(QueueUrl=url)["Messages"][0]["Body"] == "a"
+
+
+def test_a_store_in_trouble_is_worth_a_repeat() -> None:
+    store = TroubledStore()
+    sqs = Sqs(Client(store))
+    url = queue(sqs.client)
+    with unavailable(store):
+        answer = sqs.ask("SendMessage", QueueUrl=url, MessageBody="a")
+    refused = refusal_in(answer)
+    assert (refused.status, refused.shape, refused.code) == (503, "ServiceUnavailableException", "ServiceUnavailable")
+    assert answer.headers["Retry-After"] == "1"
+
+
+def test_a_defect_shows_nothing_of_the_inside(sqs: Sqs, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(sqs.client.api.service.consuming.popper), "_pop", None)
+    monkeypatch.setattr("chalicelib.protocols.sqs.receiving._asked", None)
+    refused = sqs.refused("ReceiveMessage", QueueUrl=url)
+    assert (refused.status, refused.shape) == (500, "InternalFailure")
+    assert "look for" in refused.message
+    assert "NoneType" not in refused.message

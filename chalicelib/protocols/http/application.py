@@ -12,6 +12,9 @@ from chalicelib.protocols import doors, invocation
 from chalicelib.protocols.http import events
 from chalicelib.protocols.http.respond import refusal
 
+SQS_PATHS = ("/", "/{account}/{queue}")
+"""Of the door for SQS. Chalice's local server has to know them."""
+
 
 class Application(Chalice):
     def __call__(self, event: Any, context: Any) -> dict[str, Any]:
@@ -29,6 +32,8 @@ def application() -> Application:
     for operation in OPERATIONS.values():
         route = app.route(operation.path, methods=[operation.method], content_types=["*/*"], name=operation.name)
         route(_view)
+    for path in SQS_PATHS:
+        app.route(path, methods=["GET", "POST"], content_types=["*/*"], name="sqs" + path)(_view)
     return app
 
 

@@ -21,12 +21,16 @@ from chalicelib.protocols.http.routes import TEMPLATES
 Json = dict[str, Any]
 Pairs = list[tuple[str, str]]
 
+_UNKNOWN = ("/", "/{proxy+}")
+"""The resources of a REST API for paths that are no operation's."""
+
 
 class Front(NamedTuple):
-    """How to read its events, and the header fields of its answers."""
+    """How to read its events, and the header fields of its answers. `whole_path`: as the client sent it."""
 
     method: Callable[[Json], str]
     path: Callable[[Json], str]
+    whole_path: Callable[[Json], object]
     query: Callable[[Json], Pairs]
     headers: Callable[[Json, dict[str, str]], Json]
 
@@ -47,7 +51,9 @@ def received(event: Any) -> Received | None:
     """None if it is no HTTP request, or not as its front would send it."""
     try:
         front = _front_of(event)
-        request = Request(front.method(event), front.path(event), front.query(event), _headers(event), _body(event))
+        path = front.path(event)
+        content = (front.query(event), _headers(event), _body(event))
+        request = Request(front.method(event), path, *content, _prefix(front.whole_path(event), path))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return Received(request, front, event)
@@ -78,10 +84,20 @@ def _rest_path(event: Json) -> str:
     if event.get("version") == "1.0":
         return _without_stage(path, event)
     template = about.get("resourcePath")
-    if template in TEMPLATES:
-        bare: str = template.format_map(event.get("pathParameters") or {}) + path[len(path.rstrip("/")) :]
+    if template in TEMPLATES or template in _UNKNOWN:
+        named = template.replace("+}", "}").rstrip("/").format_map(event.get("pathParameters") or {})
+        bare: str = named + path[len(path.rstrip("/")) :]
         return bare if path.endswith(bare) else path
     return path
+
+
+def _prefix(whole: object, path: str) -> str:
+    """What of the whole path stands before this one."""
+    if not isinstance(whole, str):
+        return ""
+    if path in ("", "/"):
+        return whole.rstrip("/")
+    return whole.removesuffix(path) if whole.endswith(path) else ""
 
 
 def _without_stage(path: str, event: Json) -> str:
@@ -120,18 +136,21 @@ def _text(value: Any) -> str:
 _REST_API = Front(
     method=lambda event: _text(event["requestContext"]["httpMethod"]),
     path=_rest_path,
+    whole_path=lambda event: event["requestContext"].get("path"),
     query=_pairs,
     headers=lambda _, headers: {"headers": headers, "multiValueHeaders": {}},  # Chalice's local server wants both
 )
 _HTTP_API = Front(
     method=lambda event: _text(event["requestContext"]["http"]["method"]),
     path=lambda event: _without_stage(_text(event["rawPath"]), event),
+    whole_path=lambda event: event["rawPath"],
     query=lambda event: parse_qsl(_text(event.get("rawQueryString", "")), keep_blank_values=True),
     headers=lambda _, headers: {"headers": headers},
 )
 _BALANCER = Front(
     method=lambda event: _text(event["httpMethod"]),
     path=lambda event: _text(event["path"]),
+    whole_path=lambda event: event["path"],
     query=lambda event: [(unquote_plus(name), unquote_plus(value)) for name, value in _pairs(event)],
     headers=lambda event, headers: (
         {"multiValueHeaders": {name: [value] for name, value in headers.items()}}

@@ -38,6 +38,7 @@ REGION_DEFAULT = "us-east-1"
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
 _HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
+_PREFIX = re.compile("(/[!-.0-~]+)*")
 _NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
 _NOT_YET = "The query protocol is not served yet: use a client that speaks JSON 1.0."
 _NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
@@ -143,7 +144,8 @@ def _context(request: Request) -> Context:
     host = host if _HOST.fullmatch(host) else "localhost"
     scheme = "https" if headers.get("x-forwarded-proto", "").lower().startswith("https") else "http"
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
-    return Context(scheme, host, request.prefix, account, region, headers)
+    prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
+    return Context(scheme, host, prefix, account, region, headers)
 
 
 # -- the query protocol -----------------------------------------------------------------------------------------------

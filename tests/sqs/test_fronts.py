@@ -1,0 +1,65 @@
+"""The SQS door is reached through every front, and its URLs lead back to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from app import app
+from chalicelib import wiring
+from tests.support import events
+from tests.support.client import Client
+from tests.support.events import FRONTS, Json, Sent
+
+PREFIXES = {"rest": "/api", "http_api_1": "/api", "staged_http_api": "/prod"}
+
+
+def sent(action: str, path: str = "/", **members: Any) -> Sent:
+    headers = {"X-Amz-Target": f"AmazonSQS.{action}", "X-Forwarded-Proto": "https"}
+    request = Sent("POST", path, json.dumps(members), **headers)
+    request.headers["Content-Type"] = "application/x-amz-json-1.0"
+    return request
+
+
+def answered(client: Client, event: Json) -> tuple[int, Any]:
+    wiring.use(client.api)
+    response = app(event, None)
+    return response["statusCode"], json.loads(response["body"] or "null")
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_queue_is_reached_by_its_own_url(client: Client, front: str) -> None:
+    through: Callable[[Sent], Json] = FRONTS[front]
+    status, made = answered(client, through(sent("CreateQueue", QueueName="orders")))
+    prefix = PREFIXES.get(front, "")
+    assert (status, made) == (200, {"QueueUrl": f"https://example.org{prefix}/000000000000/orders"})
+    path = urlsplit(made["QueueUrl"]).path.removeprefix(prefix)
+    assert answered(client, through(sent("SendMessage", path, MessageBody="grüß", **made)))[0] == 200
+    status, received = answered(client, through(sent("ReceiveMessage", path)))
+    assert [message["Body"] for message in received["Messages"]] == ["grüß"]
+
+
+def test_the_base_path_of_a_custom_domain_is_part_of_the_url(client: Client) -> None:
+    status, made = answered(client, events.rest(sent("CreateQueue", QueueName="orders"), base="/mq"))
+    assert (status, made) == (200, {"QueueUrl": "https://example.org/mq/000000000000/orders"})
+    status, _ = answered(client, events.rest(sent("SendMessage", "/000000000000/orders", MessageBody="a"), base="/mq"))
+    assert status == 200
+
+
+def test_who_may_invoke_one_function_reaches_no_queue_through_it(client: Client) -> None:
+    from app import pop
+
+    wiring.use(client.api)
+    response = pop(events.url(sent("CreateQueue", QueueName="orders")), None)
+    assert response["statusCode"] == 404
+
+
+@pytest.mark.parametrize("text", ["12345678901", "1234567890123", "abc"])
+def test_an_account_has_twelve_digits(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DECANT_ACCOUNT", text)
+    with pytest.raises(ValueError, match="DECANT_ACCOUNT must be twelve digits"):
+        wiring.account()
