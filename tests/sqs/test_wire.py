@@ -7,8 +7,9 @@ import json
 import pytest
 
 from chalicelib.api.admission import Demand
-from tests.sqs.client import Refused, Sqs
+from tests.sqs.client import Refused, Sqs, queue, refusal_in
 from tests.support.client import Client
+from tests.support.troubled_store import TroubledStore, unavailable
 
 
 def test_an_unknown_action_is_refused_in_both_encodings(sqs: Sqs) -> None:
@@ -108,15 +109,14 @@ def test_a_store_in_trouble_is_worth_a_repeat() -> None:
     store = TroubledStore()
     sqs = Sqs(Client(store))
     url = queue(sqs.client)
-    with unavailable(store):
-        answer = sqs.ask("SendMessage", QueueUrl=url, MessageBody="a")
+    store.before = unavailable("write", "write_each")
+    answer = sqs.ask("SendMessage", QueueUrl=url, MessageBody="a")
     refused = refusal_in(answer)
     assert (refused.status, refused.shape, refused.code) == (503, "ServiceUnavailableException", "ServiceUnavailable")
     assert answer.headers["Retry-After"] == "1"
 
 
 def test_a_defect_shows_nothing_of_the_inside(sqs: Sqs, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(sqs.client.api.service.consuming.popper), "_pop", None)
     monkeypatch.setattr("chalicelib.protocols.sqs.receiving._asked", None)
     refused = sqs.refused("ReceiveMessage", QueueUrl=url)
     assert (refused.status, refused.shape) == (500, "InternalFailure")

@@ -69,7 +69,7 @@ def _resource(path: str) -> tuple[str, dict[str, str]]:
     for template in TEMPLATES:
         if match := re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", template), path):
             return template, match.groupdict()
-    return "/{proxy+}", {"proxy": path[1:]}
+    return ("/{proxy+}", {"proxy": path[1:]}) if path else ("/", {})
 
 
 def http_api(sent: Sent, stage: str = "$default") -> Json:
