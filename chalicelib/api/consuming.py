@@ -75,7 +75,7 @@ class _Failures(Answer):
 class PopResult(_Failures):
     """The messages that were leased, perhaps none, and the outcome of the receipts in `ack`.
 
-    messages: Messages of one queue, in offset order; none if none was ready.
+    messages: Messages of one queue, in offset order; with `fill`, of one queue after the other. None if none was ready.
     acked: How many receipts in `ack` count.
     paused: The group is paused. Missing when it is not.
     limited: The group's `max_in_flight`, or its `rate_limit`, held messages back. Missing otherwise.
@@ -127,9 +127,9 @@ class ExtendResult(_Failures):
 def pop(service: Service, topic: Topic, group_name: str, request: Pop) -> Json:
     """Lease messages.
 
-    Takes ready messages of one queue, and none only if none was ready in any. An answer holds at most
-    {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a single message may exceed
-    these."""
+    Takes ready messages of one queue, with `fill` of several, and none only if none was ready in any. An answer holds
+    at most {RESPONSE_BODY_BYTES_MAX} bytes of bodies and {RESPONSE_JSON_BYTES_MAX} bytes of JSON; a single message may
+    exceed these."""
     popped = service.consuming.pop(topic, group_name, request)
     answer: Json = {
         "messages": [delivery.in_topic(topic.name) for delivery in popped.deliveries],

@@ -38,24 +38,27 @@ UNREADABLE_MS = SECOND_MS
 class Claimed:
     """The result of a claim: leases, and the segments that hold their messages.
 
-    `is_limited`: the group's cap on messages in flight left ready messages. `is_partial`: one write could not name all
-    due leases. `is_own`: this call leased them, not another one of the same attempt."""
+    `is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response did.
+    `is_partial`: one write could not name all due leases. `is_own`: this call leased them, not another one of the same
+    attempt."""
 
     leases: list[Lease]
     segments: list[Segment]
     is_limited: bool = False
+    is_full: bool = False
     is_partial: bool = False
     is_own: bool = True
 
 
 @record
 class _Plan:
-    """`riding`: the acks in the same write."""
+    """`riding`: the acks in the same write. `is_full`: there was no space for more messages."""
 
     picked: Pick
     segments: list[Segment]
     change: Change
     riding: Plan
+    is_full: bool
 
 
 class Claimer:
@@ -68,10 +71,10 @@ class Claimer:
         self._cache, self._retries = cursors.cache, cursors.retries
         self._burial, self._agenda = burial, env.agenda
 
-    def within_reach(self, view: QueueView) -> Pick:
+    def within_reach(self, view: QueueView, want: int) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
         in a page do not count."""
-        want, now = view.ask.max_messages, self._runtime.now()
+        now = self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
         return pick(view.cursor, view.group, view.end, want, now, _riding(view), view.delivered)
@@ -90,7 +93,7 @@ class Claimer:
                 continue
             plan = self._plan(view, want, now)
             if not plan.picked.takeovers and not plan.picked.fresh:
-                return Claimed([], [], plan.picked.is_limited)
+                return Claimed([], [], plan.picked.is_limited, plan.is_full)
             recognised: list[Item] = []
             try:
                 item = self._store.write(cursor_writes.write(view.cursor, plan.change, recognised.append))
@@ -158,7 +161,7 @@ class Claimer:
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
         own = [leases[token] for token in tokens if token in leases]
-        return Claimed(own, plan.segments, plan.picked.is_limited, plan.picked.is_partial)
+        return Claimed(own, plan.segments, plan.picked.is_limited, plan.is_full, plan.picked.is_partial)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
         """Makes the write that the cursor needs before a claim, if any, and returns whether it made one."""
@@ -191,7 +194,8 @@ class Claimer:
         segments = self._segments(view, picked)
         fits_anyway = view.space.holds(wire_bytes(segments), want)
         is_exact = view.group.filter is not None or bool(picked.passed) or not fits_anyway
-        if not fits_anyway and (fitting := self._fitting(view, picked, segments)) < picked.count:
+        fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)
+        if is_full := fitting < picked.count:
             picked = self._picked(view, fitting, now, riding)
         asked_ms = view.ask.invisible_ms
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
@@ -199,7 +203,7 @@ class Claimer:
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
-        return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding)
+        return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding, is_full)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
         """The messages to take, and those to skip before them."""
@@ -237,8 +241,9 @@ class Claimer:
 
 
 def _may_repeat(view: QueueView) -> bool:
-    """Whether the call returns what another call of its attempt holds: not if it has leased messages itself."""
-    return view.ask.attempt_id is not None and view.space.is_whole
+    """Whether the call returns what another call of its attempt holds in the queue: not if it has leased messages there
+    itself."""
+    return view.ask.attempt_id is not None and not view.delivered
 
 
 def _riding(view: QueueView) -> Plan:

@@ -30,20 +30,31 @@ PROMOTED_QUEUES_MAX = 4
 HOME_MS = SECOND_MS
 """A pop prefers the queue whose acks it carries, since they are free there, unless another queue has waited longer by
 this much, or twice as long: fresh messages must not become late."""
+FILL_MS = SECOND_MS
+"""How long a pop with `fill` goes on to further queues: the leases that it has made run meanwhile."""
 
 
 @mutable
 class Popped:
-    """`is_limited`: the group's cap on messages in flight left ready messages. `retry_after_ms`: its rate did, and
-    allows more then."""
+    """`is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response
+    did. `retry_after_ms`: the group's rate did, and allows more then."""
 
     deliveries: list[Delivery] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
     is_paused: bool = False
     is_limited: bool = False
+    is_full: bool = False
     retry_after_ms: int | None = None
     trouble: StoreUnavailable | None = None
     """Why the leased messages could not be read and were given back."""
+
+    def add(self, other: Popped) -> None:
+        """Adds what another queue gave."""
+        self.deliveries += other.deliveries
+        self.is_limited = self.is_limited or other.is_limited
+        self.is_full = other.is_full
+        self.retry_after_ms = other.retry_after_ms
+        self.trouble = self.trouble or other.trouble
 
 
 class Popper:
@@ -54,8 +65,9 @@ class Popper:
         self.waiters = Waiters(env.runtime)
 
     def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
-        """Leases up to `max_messages` ready messages of one queue. Returns none only if no queue had a ready one for
-        `wait_ms`, or as long as the call may wait, queues aside that are left to another zone.
+        """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if no
+        queue had a ready one for `wait_ms`, or as long as the call may wait, queues aside that are left to another
+        zone.
 
         Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
         expire by themselves."""
@@ -137,31 +149,57 @@ class Popper:
         return Popped(deliveries) if deliveries else None
 
     def pop_once(self, group_view: GroupView, acks: Sequence[ReceiptBatch]) -> Popped:
-        """Claims from the queues as they were read, one after another until one has something to take."""
+        """Claims from the queues as they were read, one after another until one has something to take; with `fill`,
+        until there are `max_messages`, or something keeps the rest back."""
         if group_view.group.paused:
             return Popped(is_paused=True)
-        now = self._runtime.now()
+        now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
         since = ((view.queue, view.takeable_since(now)) for view in group_view.queues)
         waiting = {queue: instant for queue, instant in since if instant is not None}
-        is_limited = False
-        trouble: StoreUnavailable | None = None
+        got, space = Popped(), Space()
         while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
             view = group_view.queues[queue]
-            self._carry(view, acks)
-            popped = self._throttled(group_view, view)
-            if popped.deliveries or popped.retry_after_ms is not None:
-                if popped.deliveries:
-                    self._tell(view, popped.deliveries)
+            view.space = space
+            try:
+                popped = self._taken(group_view, view, acks, got)
+            except StoreUnavailable as trouble:
+                if not got.deliveries or self._may_have_leased(view, trouble):
+                    raise
+                return got
+            if popped.deliveries and not view.ask.fill:
                 return popped
-            is_limited = is_limited or popped.is_limited
-            trouble = trouble or popped.trouble
+            got.add(popped)
+            if got.retry_after_ms is not None or self._is_filled(view, got, until_ms):
+                return got
+            space = space.after(delivery.stored for delivery in popped.deliveries)
             if view.has_sifted_enough(self._runtime.uptime()):
                 break
-        if trouble:
-            raise trouble
-        return Popped(is_limited=is_limited)
+        if got.trouble and not got.deliveries:
+            raise got.trouble
+        return got
+
+    def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
+        """What one queue adds to what there is."""
+        self._carry(view, acks)
+        want = view.ask.max_messages - len(got.deliveries)
+        popped = self._throttled(group_view, view, want)
+        if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
+            fitting = view.space.fitting(delivery.stored for delivery in popped.deliveries)
+            del popped.deliveries[min(want, fitting) :]
+        if popped.deliveries:
+            self._tell(view, popped.deliveries)
+        return popped
+
+    def _may_have_leased(self, view: QueueView, trouble: StoreUnavailable) -> bool:
+        """Whether a repeat of the attempt would also return messages of this queue, where there was trouble."""
+        token = view.ask.attempt_token
+        return token is not None and (trouble.outcome_unknown or bool(view.cursor.held(token, self._runtime.now())))
+
+    def _is_filled(self, view: QueueView, got: Popped, until_ms: int) -> bool:
+        is_late = bool(got.deliveries) and self._runtime.uptime() > until_ms
+        return got.is_full or is_late or len(got.deliveries) >= view.ask.max_messages
 
     def _tell(self, view: QueueView, deliveries: Sequence[Delivery]) -> None:
         topic, group, whose = view.topic, view.group, view.cursor.consumer
@@ -187,13 +225,13 @@ class Popper:
                 view.riding = None
                 view.learn(own.cursor)
 
-    def _throttled(self, group_view: GroupView, view: QueueView) -> Popped:
+    def _throttled(self, group_view: GroupView, view: QueueView, want: int) -> Popped:
         """Claims as many messages as the group's rate allows. The rate is that of the whole group, so if it allows
         none, other queues need not be tried."""
         rate = view.group.rate_limit
         if rate is None:
-            return self._claim(view, view.ask.max_messages)
-        picked = self._claimer.within_reach(view)
+            return self._claim(view, want)
+        picked = self._claimer.within_reach(view, want)
         allowed = self._throttle.take(group_view, rate, picked.count)
         popped = Popped(is_limited=picked.is_limited)
         try:
@@ -231,7 +269,7 @@ class Popper:
             is_partial = claimed.is_partial and bool(claimed.leases)
             is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):
-                return Popped(_in_order(deliveries), is_limited=claimed.is_limited)
+                return Popped(_in_order(deliveries), is_limited=claimed.is_limited, is_full=claimed.is_full)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from chalicelib.base import base64url, limits
 from chalicelib.base.fields import Label, check, optional
 from chalicelib.base.records import record
-from chalicelib.base.schema import batch, instant, integer, string
+from chalicelib.base.schema import batch, flag, instant, integer, string
 from chalicelib.catalogue.zones import ZONE
 
 RECEIPT = string(
@@ -37,7 +37,9 @@ class Pop:
         messages that are still leased, with the same receipts. When none are, it is a new pop.
     zone: The zone of the topic that the consumer is in. Queues of other zones are taken from only while no consumer of
         theirs does: {TAKE_OVER_AFTER_MS} ms after the last one did, if a message has waited so long, and then until one
-        does again. By default all queues are alike. Has no effect in a broadcast group."""
+        does again. By default all queues are alike. Has no effect in a broadcast group.
+    fill: Whether to take from one queue after another until there are `max_messages`. By default they are of one queue.
+        The pop waits for a first message, never for more."""
 
     NAME: ClassVar = "PopRequest"
 
@@ -48,6 +50,7 @@ class Pop:
     attempt_id: str | None = optional(string(limits.ID_CHARS_MAX))
     ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
     zone: str | None = optional(ZONE)
+    fill: bool = optional(flag(default=False))
 
     @property
     def attempt_token(self) -> str | None:

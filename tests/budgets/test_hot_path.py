@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -160,6 +161,18 @@ def test_a_pop_of_messages_produced_one_by_one_keeps_its_budget(
             shop.ack(receipts)
         assert within(costs[0], 1, 3, 3), costs
         assert [cost for cost in costs[1:] if not within(cost, 1, 3, 2)] == []
+
+
+def test_a_filled_pop_costs_a_write_for_each_queue_and_no_more_reads() -> None:
+    shop, plain = Shop(), Shop()
+    for each in (shop, plain):
+        for queue in range(QUEUES):
+            each.produce(orders(2, 200), queue=queue)
+    _, cost = plain.pop()
+    answers: list[dict[str, Any]] = []
+    filled = shop.cost(lambda: answers.append(shop.consumer.pop("t", "g", {"max_messages": 7, "fill": True})))
+    assert len(answers[0]["messages"]) == 7
+    assert filled == Meter(QUEUES, cost.read_units, cost.requests + QUEUES - 1, 1 + QUEUES)
 
 
 def test_a_pop_of_nothing_keeps_its_budget() -> None:

@@ -131,7 +131,7 @@ FIELDS = {
     "ReplyRequest": "body body_base64 properties receipt",
     "TokenRequest": "name rights expires_at_ms",
     "Right": "operations topics groups deny",
-    "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack zone",
+    "PopRequest": "max_messages invisible_ms wait_ms consumer_id attempt_id ack zone fill",
 }
 
 
