@@ -73,11 +73,18 @@ def _everything() -> Written:
     assert client.delete("/topics/delayed").status == 204
     _push(client)
     _trace(client)
+    _purge(client)
     client.topic("elastic", queues=2)
     assert client.put("/topics/elastic", queues=1).status == 200
     client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
     client.api.service.sweeps.check()
     return store.written
+
+
+def _purge(client: Client) -> None:
+    topic = client.topic("waited")
+    topic.produce("a", delay_ms=5_000)
+    topic.group("purged").reset("now")
 
 
 def _trace(client: Client) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import GROUP_DETAILS_MAX, PURGE_MS
+from chalicelib.base.limits import CLOCKS_APART_MS, GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group, push, settings
 from chalicelib.catalogue import topic as topics
@@ -28,7 +28,7 @@ from chalicelib.log.reader import Want, stored_at
 from chalicelib.store import Range
 from chalicelib.store.paging import page
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Refused
+from chalicelib.table.writes import Item, Refused, Write
 
 _ID_CHARS = 8
 
@@ -144,11 +144,42 @@ class Groups:
     def reset(self, topic: Topic, name: str, to: str | int | OneQueue) -> GroupDetails:
         """Moves the group to the earliest or latest offsets or to an instant, or one of its queues to an offset.
         Earlier leases and retries become void. Repeating a reset that failed half-way completes it."""
+        if to == group.NOW:
+            return self._purge(name, self._catalogue.current_topic(topic.name))
         current = self._catalogue.group(topic, name)
-        targets = self._targets(topic, to)
-        self._consumers.move(current, self._consumers.moving(topic, current, targets))
+        if current.purged_at_ms and not isinstance(to, tuple):
+            current = self._noted(topic, name, group.lift_purge)
+        self._consumers.move(current, self._consumers.moving(topic, current, self._targets(topic, to)))
         self._keep_draining(topic)
         return self.details(topic, name)
+
+    def _purge(self, name: str, topic: Topic) -> GroupDetails:
+        """Moves the group to the ends, and lets nothing come that was sent before and waits. `topic`: as read now.
+
+        Messages that wait carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead, or behind. The
+        purge therefore counts for what was sent until so much later, and returns when every clock is past that. So it
+        covers all that was sent before it began, and nothing that is sent after it returned."""
+
+        def purge(current: Group) -> Write:
+            if not topic.delays:  # nothing waits
+                return group.purge(current, current.purged_at_ms or 0)
+            return group.purge(current, max(self._runtime.now() + CLOCKS_APART_MS, (current.purged_at_ms or 0) + 1))
+
+        purged = self._noted(topic, name, purge)
+        ends = dict(enumerate(self._log_offsets.ends(topic)))
+        self._consumers.move(purged, self._consumers.moving(topic, purged, ends), purged.purged_at_ms)
+        self._keep_draining(topic)
+        if topic.delays:
+            ahead_ms = (purged.purged_at_ms or 0) - self._runtime.now()
+            self._runtime.sleep(max(0, min(ahead_ms, 2 * CLOCKS_APART_MS) + CLOCKS_APART_MS + 1))
+        return self.details(topic, name)
+
+    def _noted(self, topic: Topic, name: str, change: Callable[[Group], Write]) -> Group:
+        """The group after this change of it. Raises GroupNotFound."""
+        while True:
+            current = self._catalogue.group(topic, name)
+            with suppress(Refused):  # another caller changed it since it was read
+                return Group.of(topic.id, name, self._store.write(change(current)))
 
     def _keep_draining(self, topic: Topic) -> None:
         """Call it after a group has got something to do in the queues of this topic. A queue that was about to leave,

@@ -10,7 +10,7 @@ from chalicelib.base.fields import Answer, Label, check, optional, request, requ
 from chalicelib.base.message import OFFSET, QUEUE
 from chalicelib.base.schema import array, either, instant, integer, nullable, one_of, string
 from chalicelib.catalogue.alarm import CLEARED, RAISED
-from chalicelib.catalogue.group import EARLIEST, LATEST, GroupSettings
+from chalicelib.catalogue.group import EARLIEST, LATEST, NOW, GroupSettings
 from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors.progress import QueueProgress
 from chalicelib.producing.new_message import parse_queue, unchecked
@@ -29,6 +29,8 @@ class Group(Answer, GroupSettings):
 
     alarm_state: The state of the alarm as of the last check. Null: the group has no alarm.
     created_at_ms: When the group was created.
+    purged_at_ms: What was sent by then and has waited does not come: the group was reset to `now`. Null: it was not, or
+        nothing can have waited.
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
     retrying: Messages that wait for their retry after a nack; not part of `lag`.
@@ -39,6 +41,7 @@ class Group(Answer, GroupSettings):
     topic = TOPIC_NAME
     alarm_state = nullable(string(enum=[RAISED, CLEARED]))
     created_at_ms = instant()
+    purged_at_ms = nullable(instant())
     ready = integer(examples=[3])
     in_flight = integer(examples=[1])
     retrying = integer()
@@ -67,7 +70,7 @@ class ResetTarget:
     offset: int | None = optional(OFFSET)
 
 
-_TO = one_of({"type": "string", "enum": [EARLIEST, LATEST]}, ResetTarget)
+_TO = one_of({"type": "string", "enum": [EARLIEST, LATEST, NOW]}, ResetTarget)
 
 
 def _target(value: object, label: Label) -> str | int | OneQueue:
@@ -78,7 +81,7 @@ def _target(value: object, label: Label) -> str | int | OneQueue:
         return to.at_ms
     if to.at_ms is None and to.queue is not None and to.offset is not None:
         return to.queue, to.offset
-    raise label.wrong('"earliest", "latest", {"at_ms"} or {"queue", "offset"}', value)
+    raise label.wrong('"earliest", "latest", "now", {"at_ms"} or {"queue", "offset"}', value)
 
 
 @request
@@ -86,7 +89,8 @@ class ResetRequest:
     """Where to move the group.
 
     to: To the first message that can be read, to the end, to what was stored at or after an instant, or to an offset of
-        one queue, from its first to its end offset."""
+        one queue, from its first to its end offset. `now`: to the end, and what was sent before and waits, for a time
+        or for a commit, does not come later either. Any other reset lifts that again."""
 
     to: str | int | OneQueue = required(_TO, _target)
 

@@ -228,6 +228,9 @@ TAKEN_OVER_MS = 10 * SECOND_MS
 METADATA_AGE_MS_MAX = 5 * SECOND_MS
 """How long an instance caches a topic."""
 
+CLOCKS_APART_MS = 250
+"""How far the clocks of two instances may be apart. A purge allows for it."""
+
 HEARD_MS = 20 * SECOND_MS
 """How long after a change of the number of queues new messages are placed by it. By then every instance knows of it:
 the write takes up to `STORE_DEADLINE_MS` and a `READ_TIMEOUT_MS`, topics are cached, and clocks differ."""

@@ -97,6 +97,11 @@ class Stored:
         lives_ms = self.message.lives_ms(self.stored_at_ms)
         return lives_ms is not None and self.stored_at_ms + lives_ms <= now
 
+    def is_purged(self, purged_at_ms: int | None) -> bool:
+        """Whether it has waited, and was sent before a purge at this time."""
+        sent_at_ms = self.message.sent_at_ms
+        return sent_at_ms is not None and purged_at_ms is not None and sent_at_ms <= purged_at_ms
+
     def as_json(self, topic_name: str) -> dict[str, Any]:
         return {
             "message_id": self.message_id,

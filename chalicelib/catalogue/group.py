@@ -24,6 +24,8 @@ from chalicelib.table.writes import Item, Key, RemoveItem, Set, Write
 CLUSTERING, BROADCAST = "clustering", "broadcast"
 
 EARLIEST, LATEST = "earliest", "latest"
+NOW = "now"
+"""A target of resets alone: the ends of all queues, and nothing comes later that was sent before."""
 
 
 ENDLESS = 2**31 - 1
@@ -95,7 +97,8 @@ _TEXTS: dict[str, type[AsGiven]] = {
 @record
 class Group(GroupSettings):
     """`id`: the incarnation, part of its cursors' keys. `starts`: where cursors begin that do not exist yet. `version`
-    counts changes. `secrets`: what signs pushed messages, the oldest first."""
+    counts changes. `secrets`: what signs pushed messages, the oldest first. `purged_at_ms`: what was sent by then and
+    has waited is not delivered by cursors that do not exist yet. `purges`: counts resets to `now`."""
 
     topic_id: str
     name: str
@@ -104,6 +107,8 @@ class Group(GroupSettings):
     created_at_ms: int
     version: int = 0
     secrets: tuple[Secret, ...] = ()
+    purged_at_ms: int | None = None
+    purges: int = 0
 
     @classmethod
     def of(cls, topic_id: str, name: str, item: Item) -> Group:
@@ -111,13 +116,15 @@ class Group(GroupSettings):
         given |= {field: kind.of(given[field]) for field, kind in _TEXTS.items() if field in given}
         about = (item["id"], item["starts"], item["created_at_ms"], item["version"])
         secrets = push.of_stored(item.get("secrets", ()))
-        return cls(topic_id, name, *about, secrets, **given)
+        purged = (item.get("purged_at_ms") or None, item.get("purges", 0))
+        return cls(topic_id, name, *about, secrets, *purged, **given)
 
     def as_json(self) -> dict[str, Any]:
         values = {field: getattr(self, field) for field in DEFAULTS}
         given = {field: values[field].given or None for field in _TEXTS if values[field] is not None}
         attempts = {"max_attempts": None if self.max_attempts == ENDLESS else self.max_attempts}
-        return {"group": self.name, **values, **given, **attempts, "created_at_ms": self.created_at_ms}
+        times = {"created_at_ms": self.created_at_ms, "purged_at_ms": self.purged_at_ms}
+        return {"group": self.name, **values, **given, **attempts, **times}
 
     @cached_property
     def key(self) -> Key:
@@ -165,6 +172,16 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
     """Changes the given settings. `start` counts at creation only."""
     new = {field: value for field, value in given.items() if field != "start"}
     return settings.change(group.key, group.id, group.version, new)
+
+
+def purge(group: Group, purged_at_ms: int) -> Write:
+    """Counts a purge of what was sent by then, unless a setting has changed since."""
+    new = {"purged_at_ms": purged_at_ms, "purges": group.purges + 1}
+    return settings.change(group.key, group.id, group.version, new)
+
+
+def lift_purge(group: Group) -> Write:
+    return settings.change(group.key, group.id, group.version, {"purged_at_ms": 0})
 
 
 def keep_secrets(group: Group, secrets: Sequence[Secret]) -> Write:

@@ -193,7 +193,7 @@ class Claimer:
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
         fits_anyway = view.space.holds(wire_bytes(segments), want)
-        is_exact = view.group.filter is not None or bool(picked.passed) or not fits_anyway
+        is_exact = view.group.filter is not None or view.has_purged or bool(picked.passed) or not fits_anyway
         fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)
         if is_full := fitting < picked.count:
             picked = self._picked(view, fitting, now, riding)
@@ -208,8 +208,7 @@ class Claimer:
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
         """The messages to take, and those to skip before them."""
         picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
-        is_plain = view.group.filter is None and not view.has_expired(now)
-        return picked if is_plain or not picked.fresh else self._skipper.skip(view, picked)
+        return picked if view.is_plain(now) or not picked.fresh else self._skipper.skip(view, picked)
 
     def _segments(self, view: QueueView, picked: Pick) -> list[Segment]:
         """The segments of all picked messages: those taken over are before the cursor and located again."""

@@ -1,5 +1,5 @@
-"""Skips the messages ahead that a group is not to be given: those that its filter does not match, and those that have
-expired."""
+"""Skips the messages ahead that a group is not to be given: those that its filter does not match, those that have
+expired, and those that waited while the group was purged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Skipper:
 
         Reads further ahead than the view where it has to, and leaves what it read there."""
         self.look_back(view, picked.fresh)
-        if view.group.filter is None and not view.has_expired(self._runtime.now()):
+        if view.is_plain(self._runtime.now()):
             return picked
         ahead = max(picked.fresh, view.end - view.cursor.next)
         while True:
@@ -60,9 +60,8 @@ class Skipper:
         doubtful: list[int] = []
         for first, entry in entries(chain):
             if entry.stored_at_ms > expired_ms:
-                is_doubtful = view.group.filter is not None or entry.may_have_expired(now)
                 ahead = range(max(first, start), min(first + entry.count, offsets.stop))
-                (doubtful if is_doubtful else wanted).extend(ahead)
+                (doubtful if view.is_doubtful(entry, now) else wanted).extend(ahead)
         if doubtful:
             judged, stop = self._judged(view, doubtful, now)
             offsets = range(start, min(offsets.stop, stop))
@@ -75,8 +74,9 @@ class Skipper:
         stop = view.end if len(reached) == len(doubtful) else reached[-1] + 1
         judged: list[int] = []
         for stored in self._reader.stored(view.topic, view.queue, view.chain, reached):
+            is_gone = stored.has_expired(now) or stored.is_purged(view.cursor.purged_at_ms)
             is_wanted = view.group.filter is None or view.group.filter.wants(stored.message)
-            if stored.message.is_lost or (is_wanted and not stored.has_expired(now)):
+            if stored.message.is_lost or (is_wanted and not is_gone):
                 judged.append(stored.offset)
             if view.has_sifted_enough(self._runtime.uptime()):
                 return judged, stored.offset + 1
@@ -95,9 +95,9 @@ class Skipper:
         )
 
     def _expired(self, view: QueueView, passed: int, stop: int) -> int:
-        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, none
-        counts."""
-        if view.group.filter is None:
+        """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or
+        that may be purged, none counts."""
+        if view.group.filter is None and not view.has_purged:
             return passed
         start, expired_ms = view.cursor.next, view.topic.expired_ms(self._runtime.now())
         judged = (

@@ -110,12 +110,25 @@ class QueueView:
         """Whether others have taken all that was read of the log, which goes on behind that."""
         return bool(self.chain) and self.chain[-1].is_sealed and self.chain[-1].end <= self.cursor.next
 
-    def has_expired(self, now: int) -> bool:
-        """Whether messages ahead of the cursor have expired or are removed."""
-        return self.is_past_retention(now) or any(entry.may_have_expired(now) for entry in self._ahead())
+    def is_plain(self, now: int) -> bool:
+        """Whether the group gets all messages ahead of the cursor."""
+        is_sifted = self.group.filter is not None or self.is_past_retention(now)
+        return not is_sifted and not any(self.is_doubtful(entry, now) for entry in self._ahead())
+
+    def is_doubtful(self, entry: Entry, now: int) -> bool:
+        """Whether the group may not get all messages of an entry, apart from the retention of the topic."""
+        is_filtered = self.group.filter is not None
+        return is_filtered or entry.may_have_expired(now) or entry.may_be_purged(self.cursor.purged_at_ms)
+
+    @property
+    def has_purged(self) -> bool:
+        """Whether messages ahead of the cursor may have been sent before the group was purged."""
+        purged_at_ms = self.cursor.purged_at_ms
+        return purged_at_ms is not None and any(entry.may_be_purged(purged_at_ms) for entry in self._ahead())
 
     def is_past_retention(self, now: int) -> bool:
-        """The same by the retention of the topic alone: then what lies before them has expired too."""
+        """Whether messages ahead of the cursor have expired by the retention of the topic, or are removed: then what
+        lies before them has expired too."""
         expired_ms = self.topic.expired_ms(now)
         return self.begins_behind or any(entry.stored_at_ms <= expired_ms for entry in self._ahead())
 
@@ -124,8 +137,9 @@ class QueueView:
 
     @property
     def is_sifted(self) -> bool:
-        """Whether messages ahead are judged one by one: by a filter, or by their own time to live."""
-        return self.group.filter is not None or any(entry.least_ttl_ms is not None for _, entry in entries(self.chain))
+        """Whether messages ahead are judged one by one: by a filter, their own time to live, or a purge."""
+        is_mortal = any(entry.least_ttl_ms is not None for _, entry in entries(self.chain))
+        return self.group.filter is not None or is_mortal or self.has_purged
 
     def has_sifted_enough(self, uptime_ms: int) -> bool:
         return uptime_ms > self.filter_until_ms and self.is_sifted

@@ -126,20 +126,25 @@ class Consumers:
         partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
         return [Cursor.of(item) for item in self._store.read([partition])[0]]
 
-    def move(self, group: Group, moving: Sequence[tuple[Cursor, int]]) -> None:
+    def move(self, group: Group, moving: Sequence[tuple[Cursor, int]], purged_at_ms: int | None = None) -> None:
         """Resets each of these cursors to an offset, whatever the group's mode. Consumers of a broadcast group that
-        appear meanwhile begin at the start. Raises GroupNotFound."""
+        appear meanwhile begin at the start. `purged_at_ms`: of a purge, which leaves cursors that a later one has
+        moved. Raises GroupNotFound."""
         moving = list(moving)
         while moving:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
-            writes = [reset(cursor, offset) if cursor.stands else create(cursor) for cursor, offset in now]
+            writes = [
+                reset(cursor, offset, purged_at_ms) if cursor.stands else create(cursor) for cursor, offset in now
+            ]
             for (cursor, offset), outcome in zip(now, self._each(writes), strict=True):
                 item = outcome.before if isinstance(outcome, Refused) else outcome
                 is_done = cursor.stands and not isinstance(outcome, Refused)
                 if is_done:
                     self._retries.forget(cursor)
                 elif item:
-                    moving.append((Cursor.of(item), offset))
+                    met = Cursor.of(item)
+                    if purged_at_ms is None or (met.purged_at_ms or 0) <= purged_at_ms:
+                        moving.append((met, offset))
                 elif not group.is_broadcast:  # in a broadcast group the consumer may have been forgotten
                     raise GroupNotFound(f"group '{group.name}' does not exist any more")
 

@@ -112,6 +112,8 @@ class Cursor:
     """Whether the map exists; it then stays until a reset."""
     last_zone: tuple[str, int] | None = None
     """The zone of the last claim that named one, and when it was."""
+    purged_at_ms: int | None = None
+    """What was sent by then and has waited is not delivered."""
     stands: bool = True
     """False: the item does not exist, since there was no pop yet."""
 
@@ -130,6 +132,7 @@ class Cursor:
             {page_id: RetryPage.of(page_id, noted) for page_id, noted in item.get("pages", {}).items()},
             "pages" in item,
             (item["zone"][0], item["zone"][1]) if "zone" in item else None,
+            item.get("purged"),
         )
 
     @classmethod
@@ -137,8 +140,8 @@ class Cursor:
         return cls.of(item) if item else None
 
     @classmethod
-    def fresh(cls, key: Key, start: int) -> Cursor:
-        return cls(key, 0, start, {}, stands=False)
+    def fresh(cls, key: Key, start: int, purged_at_ms: int | None = None) -> Cursor:
+        return cls(key, 0, start, {}, purged_at_ms=purged_at_ms, stands=False)
 
     def to_be_made(self, epoch: int, at_ms: int | None, consumer_id: str | None) -> Cursor:
         """The same; a new cursor in the form in which it is created for a consumer of a broadcast group."""
@@ -232,7 +235,8 @@ def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = 
     """One cursor per queue for one consumer: the existing ones, and new ones at the start."""
     standing = {cursor.queue: cursor for cursor in own}
     return [
-        standing.get(queue) or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue))
+        standing.get(queue)
+        or Cursor.fresh(group.cursor_key(queue, consumer), group.start_of(queue), group.purged_at_ms)
         for queue in range(queues)
     ]
 

@@ -64,6 +64,7 @@ def create(cursor: Cursor) -> Write:
         writes.Set(("claims",), 0),
         *(() if cursor.last_pop_at_ms is None else (writes.Set(("at",), cursor.last_pop_at_ms),)),
         *(() if cursor.last_consumer_id is None else (writes.Set(("by",), cursor.last_consumer_id),)),
+        *(() if cursor.purged_at_ms is None else (writes.Set(("purged",), cursor.purged_at_ms),)),
     )
     return Write(cursor.key, (writes.Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
@@ -216,9 +217,11 @@ def ack(lease: Lease, indexes: Collection[int]) -> Change:
     return Change(guards, (_marked(lease, acked),))
 
 
-def reset(cursor: Cursor, offset: int) -> Write:
-    """Moves the cursor and voids its leases and retries; dead letters stay."""
+def reset(cursor: Cursor, offset: int, purged_at_ms: int | None = None) -> Write:
+    """Moves the cursor and voids its leases and retries; dead letters stay. `purged_at_ms`: of a reset to `now`; any
+    other lifts the last one. It is on the cursor because claims demand the epoch that they have read."""
     epoch = cursor.epoch + 1
+    purged: Effect = writes.Set(("purged",), purged_at_ms) if purged_at_ms else writes.Remove(("purged",))
     return Write(
         cursor.key,
         (writes.Equals(("epoch",), cursor.epoch),),
@@ -228,6 +231,10 @@ def reset(cursor: Cursor, offset: int) -> Write:
             writes.Set(("leases",), {}),
             writes.Remove(("segment",)),
             writes.Remove(("pages",)),
+            purged,
         ),
-        landed=lambda before: before is not None and before["epoch"] == epoch and before["next"] == [offset],
+        landed=lambda before: (
+            before is not None
+            and (before["epoch"], before["next"], before.get("purged")) == (epoch, [offset], purged_at_ms)
+        ),
     )

@@ -70,6 +70,11 @@ class Entry:
         """Whether the time to live of one of its messages is over."""
         return self.least_ttl_ms is not None and self.stored_at_ms + self.least_ttl_ms <= now
 
+    def may_be_purged(self, purged_at_ms: int | None) -> bool:
+        """Whether one of its messages has waited, and was sent before a purge at this time."""
+        sent_at_ms = self.first_sent_at_ms
+        return sent_at_ms is not None and purged_at_ms is not None and sent_at_ms <= purged_at_ms
+
     @property
     def size(self) -> int:
         """How much larger it makes a segment, as DynamoDB counts."""

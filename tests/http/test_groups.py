@@ -39,6 +39,7 @@ def test_a_new_group_is_201_with_the_defaults_and_its_progress(topic: Topic) -> 
         "topic": "orders",
         **DEFAULTS,
         "created_at_ms": START_MS,
+        "purged_at_ms": None,
         **NOTHING,
         "queues": [FRESH_QUEUE],
     }
@@ -250,6 +251,7 @@ def test_groups_are_listed_with_their_settings_and_totals(client: Client) -> Non
                 "topic": "orders",
                 "max_attempts": 7,
                 "created_at_ms": START_MS,
+                "purged_at_ms": None,
                 "ready": 3,
                 "in_flight": 1,
                 "retrying": 1,
@@ -262,6 +264,7 @@ def test_groups_are_listed_with_their_settings_and_totals(client: Client) -> Non
                 "topic": "orders",
                 "start": "latest",
                 "created_at_ms": START_MS,
+                "purged_at_ms": None,
                 **NOTHING,
                 "ready": 6,
                 "lag": 6,

@@ -41,6 +41,7 @@ def busy(client: Client, clock: Clock) -> Busy:
     [
         ("earliest", 0),
         ("latest", 10),
+        ("now", 10),
         ({"at_ms": 0}, 0),
         ({"at_ms": START_MS}, 0),
         ({"at_ms": START_MS + 1}, 1),
@@ -77,7 +78,7 @@ def test_a_reset_of_one_queue_leaves_the_others_as_they_are(busy: Busy, offset: 
     assert [each["receipt"] for each in group.ack(*busy.leased)["failed"]] == lost
 
 
-@pytest.mark.parametrize("to", ["earliest", "latest", {"at_ms": START_MS}, {"queue": 0, "offset": 0}])
+@pytest.mark.parametrize("to", ["earliest", "latest", "now", {"at_ms": START_MS}, {"queue": 0, "offset": 0}])
 def test_receipts_from_before_a_reset_are_lost(topic: Topic, group: Group, clock: Clock, to: Any) -> None:
     topic.produce(*"abcd")
     first, second = group.take(2), group.take(2)

@@ -179,7 +179,9 @@ class Machine(RuleBasedStateMachine):
     def _targets(self) -> st.SearchStrategy[Any]:
         places = st.fixed_dictionaries({"queue": st.integers(0, 2), "offset": st.integers(0, 6)})
         instants = st.sampled_from([START_MS, START_MS + 1_000, self.now, self.now - 1_000])
-        return st.one_of(st.sampled_from(["earliest", "earliest", "latest"]), places, st.builds(dict, at_ms=instants))
+        return st.one_of(
+            st.sampled_from(["earliest", "earliest", "latest", "now"]), places, st.builds(dict, at_ms=instants)
+        )
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Topic:
     def starts(self, start: str | int) -> list[int]:
         if start == "earliest":
             return [0 for _ in self.logs]
-        if start == "latest":
+        if start in ("latest", "now"):
             return [len(log) for log in self.logs]
         return [self.offset_at(queue, int(start)) for queue in range(len(self.logs))]
 
@@ -106,6 +106,7 @@ def details(topic: Topic, name: str, now: int) -> Json:
         "topic": topic.name,
         "group": name,
         **group.settings,
+        "purged_at_ms": None,
         "ready": ready,
         "in_flight": in_flight,
         "retrying": sum(cursor.retrying(now) for cursor in group.cursors),

@@ -170,3 +170,14 @@ def test_one_dead_letter_makes_later_acks_no_dearer(store: Interrupted, clock: C
     api.ack("t", "g", {"receipts": receipts})
     spent = store.meter.since(before)
     assert (spent.write_units, spent.read_units, spent.round_trips) == (1, 0, 1)
+
+
+def test_a_claim_that_is_overtaken_takes_nothing_that_was_purged(store: Interrupted, clock: Clock) -> None:
+    api, other = with_messages(store, clock, 0), instance(store, clock, 7)
+    api.produce("t", {"messages": [{"body": "before", "delay_ms": 1_000}]})
+    api.reset_group("t", "g", {"to": "now"})
+    api.produce("t", {"messages": [{"body": "after"}]})
+    clock.ms += 1_000
+    api.service.sweeps.forward()
+    store.meanwhile = lambda: pop(other, 1)
+    assert pop(api, 1) == ([], [])
