@@ -41,10 +41,10 @@ class DelayedMessages:
         waiting = [delayed for delayed in messages if not delayed.message.is_lost]
         return waiting, None if is_all else token_of(order[len(messages) - 1][1]["sk"])
 
-    def counts(self, topic: Topic, most: int = WAITING_COUNTED_MAX) -> list[int]:
+    def counts(self, topic: Topic, most: int = WAITING_COUNTED_MAX, purged_at_ms: int | None = None) -> list[int]:
         """How many messages wait in each queue of the topic as it is now, counted up to `most`: all that were neither
         delivered nor cancelled, due or not. Nothing is read of a topic that never had a delayed message. Costs as much
-        as reading the messages without their payloads."""
+        as reading the messages without their payloads. `purged_at_ms`: of a group that gets none sent by then."""
         counted = [0] * topic.readers
         if not topic.delays:
             return counted
@@ -55,7 +55,9 @@ class DelayedMessages:
                 Range(keys.delays(topic.id, queue), low, keys.LAST, most, strong=True) for queue, low in after.items()
             ]
             for queue, items in zip([*after], self._store.read(ranges), strict=True):
-                counted[queue] += sum(_waits(item, decided) for item in items)
+                counted[queue] += sum(
+                    _waits(item, decided) and not Entry.of(item).may_be_purged(purged_at_ms) for item in items
+                )
                 if len(items) < most or counted[queue] >= most:
                     del after[queue]
                 else:

@@ -244,11 +244,14 @@ def test_a_purge_takes_what_is_ready_in_flight_and_waiting(sqs: Sqs, client: Cli
     make(sqs, "billing", {"decant:topic": "orders"})
     for body in ("a", "b"):
         client.post("/topics/orders/messages", messages=[{"body": body, "queue": 0}])
+    client.post("/topics/orders/messages", messages=[{"body": "c", "delay_ms": 60_000}])
     client.post("/topics/orders/groups/orders/pop", max_messages=1)
     sqs.PurgeQueue(QueueUrl="orders")
     sqs.PurgeQueue(QueueUrl="orders")
     assert counts(sqs) == [0, 0, 0]
-    assert counts(sqs, "billing") == [2, 0, 0], "another group of the topic"
+    assert counts(sqs, "billing") == [2, 0, 1], "another group of the topic"
+    client.post("/topics/orders/messages", messages=[{"body": "d", "delay_ms": 60_000}])
+    assert counts(sqs) == [0, 0, 1]
 
 
 def counts(sqs: Sqs, name: str = "orders") -> list[int]:

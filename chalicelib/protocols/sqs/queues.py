@@ -9,7 +9,7 @@ from typing import Any
 from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
 from chalicelib.base.errors import InvalidField, TopicNotFound
 from chalicelib.base.limits import PAGE_MAX
-from chalicelib.catalogue.group import EARLIEST, LATEST
+from chalicelib.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.catalogue.sqs_queue import FIFO_SUFFIX, NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
 from chalicelib.protocols.sqs import queue_attributes as attributes
 from chalicelib.protocols.sqs import queue_tags
@@ -143,7 +143,7 @@ def delete_queue(call: Call) -> Json:
 @QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
 def purge_queue(call: Call) -> Json:
     standing = call.service.sqs_queues.current(call.standing.queue.name)
-    call.service.admin.groups.reset(standing.topic, standing.group.name, LATEST)
+    call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
     return {}
 
 
@@ -165,7 +165,7 @@ def get_queue_attributes(call: Call) -> Json:
 def _counts(call: Call, standing: Standing) -> dict[str, str]:
     topic, service = standing.topic, call.service
     details = service.admin.groups.details(topic, standing.group.name)
-    return attributes.counts(details, service.delays.messages.counts(topic))
+    return attributes.counts(details, service.delays.messages.counts(topic, purged_at_ms=details.group.purged_at_ms))
 
 
 @QUEUES.action("SetQueueAttributes", "admin", {**_ON_QUEUE, "Attributes": TEXT_MAP}, required=("Attributes",))
