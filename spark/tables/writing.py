@@ -111,11 +111,12 @@ def write_part(root: Place, table: str, part: str, rows: pa.Table) -> Part:
 
 
 def read_rows(paths: Iterable[Place], columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of these files, a batch at a time."""
+    """The rows of these files, a batch at a time: never of two row groups, which may be large."""
     for place in paths:
         files, path = place.located()
         with pq.ParquetFile(files.open_input_file(path)) as file:
-            yield from file.iter_batches(columns=columns)
+            for group in range(file.num_row_groups):
+                yield from file.iter_batches(row_groups=[group], columns=columns)
 
 
 def as_parts(written: Iterable[Written]) -> Mapping[tuple[str, str], tuple[File, ...]]:

@@ -20,7 +20,7 @@ from spark.landing.tasks import Workers
 from spark.reading.manifest import read_export
 from spark.tables.tables import Tables
 from spark.tables.versions import Change, Part, Version, Versions
-from spark.tables.writing import write_part
+from spark.tables.writing import PartWriter, read_rows, write_part
 from tests.spark.exports import write_items
 from tests.spark.items import Item, entry, payload, segment, topic
 from tests.spark.killing import run_until
@@ -199,6 +199,17 @@ def test_two_runs_that_bring_the_same_messages_bring_them_once(tmp_path: Path) -
         tables.commit(passes[1].whole)
     assert main(messages.JOB, other) == 0
     assert _named(tables) == ["m0", "m1"]
+
+
+def test_rows_are_read_a_row_group_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row group has some megabytes. As many rows as a batch may have, each with a body of 4 MB, fit into no memory."""
+    monkeypatch.setattr("spark.tables.writing._GROUP_BYTES", 0)
+    writer = PartWriter(Place(str(tmp_path)), "messages")
+    for number in range(3):
+        writer.add(pa.RecordBatch.from_pydict({"body": [number]}), "date=2026-01-31")
+    [written] = writer.close()
+    place = Place(str(tmp_path)) / written.table / written.part / written.file.name
+    assert [batch["body"].to_pylist() for batch in read_rows([place])] == [[0], [1], [2]]
 
 
 def test_a_days_small_files_are_joined_and_killed_anywhere_nothing_is_lost(tmp_path: Path) -> None:
