@@ -97,7 +97,9 @@ class Groups:
             self._agenda.appoint(REVIVE, keys.subject(topic.name, current.name), self._runtime.now())
         if not given.keys() - {"start", *group.FIXED}:
             return current
-        return Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
+        changed = Group.of(current.topic_id, current.name, self._store.write(group.change(current, given)))
+        self._catalogue.keep_group(changed)
+        return changed
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         push.demand_pushable(given.get("push"), given.get("mode") == group.BROADCAST, ())

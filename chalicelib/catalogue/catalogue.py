@@ -28,6 +28,7 @@ class Catalogue:
         self._store = store
         self._runtime = runtime
         self._topics: BoundedCache[tuple[int, Topic]] = BoundedCache()
+        self._groups: BoundedCache[tuple[int, Group]] = BoundedCache()
         self._group_names: BoundedCache[str] = BoundedCache()
         """By topic id and group id."""
 
@@ -97,6 +98,15 @@ class Catalogue:
             raise GroupNotFound(f"topic '{topic.name}' has no group '{name}'")
         return groups[0]
 
+    def seen_group(self, topic: Topic, name: str, age_ms_max: int | None = None) -> Group | None:
+        """The group as this instance has last read it, at most so long ago. None: it has not."""
+        seen_at_ms, group = self._groups.get((topic.id, name)) or (0, None)
+        return group if age_ms_max is None or self._runtime.uptime() - seen_at_ms <= age_ms_max else None
+
+    def keep_group(self, group: Group) -> None:
+        """Caches a group that was just read or changed."""
+        self._groups.keep((group.topic_id, group.name), (self._runtime.uptime(), group))
+
     def group_name(self, topic_id: str, group_id: str) -> str | None:
         """The name of the group with this id, which may be deleted since; None if there is none."""
         if self._group_names.get((topic_id, group_id)) is None:
@@ -122,7 +132,10 @@ class Catalogue:
         """The existing ones of these groups, in this order."""
         wanted = {keys.group(topic.id, name): name for name in names}
         items = self._store.read([Keys(list(wanted), strong=True)])[0] if wanted else []
-        return [Group.of(topic.id, wanted[key_of(item)], item) for item in items]
+        groups = [Group.of(topic.id, wanted[key_of(item)], item) for item in items]
+        for group in groups:
+            self.keep_group(group)
+        return groups
 
 
 @record

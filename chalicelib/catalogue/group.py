@@ -27,6 +27,8 @@ EARLIEST, LATEST = "earliest", "latest"
 NOW = "now"
 """A target of resets alone: the ends of all queues, and nothing comes later that was sent before."""
 
+BY_RECEIPT, BY_DELIVERY, BY_MESSAGE = "receipt", "delivery", "message"
+
 
 ENDLESS = 2**31 - 1
 """The `max_attempts` of a group without an end of attempts, which clients know as null: a number that no attempt
@@ -60,6 +62,9 @@ class GroupSettings:
     paused: Whether pops deliver nothing; the acks they carry still count.
     ordered: Whether a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
         messages of its queue then do not overtake one that failed. Cannot be changed once the group exists.
+    settle_by: What a receipt names. `receipt`: the lease that it was given for, until another pop takes the message, or
+        an extend gives a new receipt. `delivery`: the delivery, through every extend, until its lease ends. `message`:
+        the message, whoever has it, until a reset.
     rate_limit: How many messages a second the group receives at most, over all queues and consumers; redeliveries count
         too. The messages of one second may come at once. Once set, it can be changed but not removed."""
 
@@ -74,6 +79,7 @@ class GroupSettings:
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
     paused: bool = optional(flag(default=False))
     ordered: bool = optional(flag(default=False))
+    settle_by: str = optional(string(enum=[BY_RECEIPT, BY_DELIVERY, BY_MESSAGE], default=BY_RECEIPT))
     rate_limit: Rate | None = optional(rate.RATE, rate.parse)
     filter: Filter | None = optional(FilterForms, filters.parse)
     alarm: Alarm | None = optional(Thresholds, alarm.parse)

@@ -77,7 +77,7 @@ class Claimer:
         now = self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
-        return pick(view.cursor, view.group, view.end, want, now, _riding(view), view.delivered)
+        return pick(view.cursor, view.group, view.end, want, now, _riding(view, now), view.delivered)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
@@ -122,7 +122,7 @@ class Claimer:
             spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
             if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
                 new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
-                change += cursor_writes.move(lease, indexes, new)
+                change += cursor_writes.move(lease, indexes, new) + cursor_writes.lasts_as_seen(lease)
         with suppress(Refused, StoreUnavailable):
             if change:
                 view.learn(Cursor.of(self._store.write(cursor_writes.write(view.cursor, change))))
@@ -189,7 +189,7 @@ class Claimer:
     def _plan(self, view: QueueView, want: int, now: int) -> _Plan:
         if view.is_outrun:
             self._skipper.look_on(view, want)
-        riding = _riding(view)
+        riding = _riding(view, now)
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
         fits_anyway = view.space.holds(wire_bytes(segments), want)
@@ -245,5 +245,8 @@ def _may_repeat(view: QueueView) -> bool:
     return view.ask.attempt_id is not None and not view.delivered
 
 
-def _riding(view: QueueView) -> Plan:
-    return view.riding.acks() if view.riding else NOTHING
+def _riding(view: QueueView, now: int) -> Plan:
+    if view.riding is None:
+        return NOTHING
+    view.riding.now = now
+    return view.riding.acks()

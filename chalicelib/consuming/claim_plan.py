@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from chalicelib.base.limits import BATCH_MESSAGES_MAX, LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.records import record
-from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.group import BY_RECEIPT, Group
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
@@ -27,7 +27,8 @@ class Pick:
     `is_limited`: the cap on messages in flight left something that was ready. `is_capped_closely`: the cap could be
     passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
     `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
-    with what is redriven meanwhile. `expired`: how many of the passed have."""
+    with what is redriven meanwhile. `expired`: how many of the passed have. `has_witnesses`: leases that lose all their
+    messages stay, to reject late receipts."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -38,6 +39,7 @@ class Pick:
     passed: Collection[int] = ()
     demands_dead: bool = False
     expired: int = 0
+    has_witnesses: bool = True
 
     @property
     def count(self) -> int:
@@ -78,7 +80,7 @@ def pick(
     room, and their leases cannot be taken over. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
-    freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now)
+    freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
     due = [lease for lease in cursor.due(now) if lease.token not in riding.tokens]
     live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
     room = max(0, group.max_in_flight - max(0, live))
@@ -103,6 +105,7 @@ def pick(
         is_capped_closely=spare < 0,
         is_partial=len(takeovers) == TAKEOVERS_MAX,
         demands_dead=not may_all_rise,
+        has_witnesses=group.settle_by == BY_RECEIPT,
     )
 
 
@@ -150,7 +153,8 @@ def take(
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for owner, run in picked.takeovers if owner is lease]
         new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
-        made += cursor_writes.move(lease, [index for run in taken for index in run], new)
+        indexes = [index for run in taken for index in run]
+        made += cursor_writes.move(lease, indexes, new, picked.has_witnesses) + cursor_writes.lasts_as_seen(lease)
     if picked.is_capped_closely or is_alone:
         made += cursor_writes.no_claim_since(cursor)
     if picked.demands_dead:

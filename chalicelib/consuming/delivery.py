@@ -19,6 +19,7 @@ from chalicelib.base.message import Stored
 from chalicelib.base.records import record
 from chalicelib.base.schema import integer
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import BY_RECEIPT
 from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.consuming.request import LEASE_END, RECEIPT
@@ -129,6 +130,7 @@ class Deliverer:
                 if offsets:
                     texts = [receipts[offset] for offset in offsets]
                     batches, _ = self._settler.open(view.topic, view.group.name, texts)
+                    batches[0].settle_by = BY_RECEIPT  # though its lease may be over at once
                     settle(view, batches)
                     view.learn(batches[0].cursor)  # an ordered queue continues
             return bool(expired or lost)

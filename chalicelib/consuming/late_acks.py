@@ -1,4 +1,4 @@
-"""Decides late acks: of messages that were acked, that are dead, or that wait in a retry page.
+"""Decides late receipts: of messages that were acked, that are dead, or that wait in a retry page.
 
 The cursor alone does not show which: the lease is gone, and no lease owes the message. So the dead letters and pages
 are read, and then the cursor again: messages redriven or brought back in between are owed by then.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from chalicelib.catalogue.group import BY_MESSAGE
 from chalicelib.consuming.receipt_batch import ReceiptBatch
 from chalicelib.cursors.cursor import read_again
 from chalicelib.cursors.receipt import Receipt
@@ -18,7 +19,8 @@ from chalicelib.table.writes import Key, key_of
 
 
 def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> None:
-    """Records in each batch which of its messages are dead or wait in a page."""
+    """Records in each batch which of its messages are dead or wait in a page. Where receipts name messages, those in
+    pages are for `bring_back`."""
     while batches:
         _note_dead(store, batches)
         seen = _note_paged(retries, batches)
@@ -27,6 +29,27 @@ def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> 
             batch.learn(cursor)
         # A page written since may hold the missing messages.
         batches = [batch for batch in left if batch.perhaps_lost() and batch.cursor.pages.keys() - seen]
+
+
+def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
+    """Brings back retry pages that hold messages of these receipts, where receipts name messages. Returns whether there
+    is more to settle, or to look for."""
+    asked = []
+    for batch in batches:
+        last = max((receipt.offset for receipt in batch.perhaps_lost()), default=-1)
+        near = [page for page in batch.cursor.pages.values() if page.low <= last and page.id not in batch.searched]
+        if near and batch.settle_by == BY_MESSAGE:
+            asked.append((batch, near))
+    answers = retries.read([(batch.cursor, near) for batch, near in asked]) if asked else []
+    for (batch, near), pages in zip(asked, answers, strict=True):
+        batch.searched |= {page.id for page in near}
+        wanted = {receipt.offset for receipt in batch.perhaps_lost()}
+        for page in near:
+            if page.id not in pages:  # somebody has just brought it back
+                batch.learn(read_again(store, [batch.cursor.key])[0])
+            elif any(not wanted.isdisjoint(lease.offsets) for lease in pages[page.id]):
+                batch.learn(retries.bring_back(batch.cursor, page))
+    return bool(asked)
 
 
 def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> None:
@@ -48,7 +71,8 @@ def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:
         asked.append((batch.cursor, list(near.values())))
     for batch, pages in zip(batches, retries.read(asked), strict=True):
         waiting = {offset for leases in pages.values() for lease in leases for offset in lease.offsets}
-        batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
+        if batch.settle_by != BY_MESSAGE:
+            batch.lost |= waiting & {receipt.offset for receipt in batch.perhaps_lost()}
         seen |= pages.keys()
     return seen
 

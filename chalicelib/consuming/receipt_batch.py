@@ -6,7 +6,7 @@ change, the cursor shows the standing of each receipt; if it came from the cache
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from enum import Enum
 
@@ -15,24 +15,22 @@ from chalicelib.base.fields import Answer, required
 from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.base.records import mutable, record
 from chalicelib.base.schema import string
+from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor, Standing
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import Lease, runs
+from chalicelib.cursors.lease import UNKNOWN_MS, Lease, delivery, runs
 from chalicelib.cursors.receipt import Receipt
 from chalicelib.table.writes import Key
 
 ACKED_TOGETHER_MAX = 10
 """Further leases of which one write acks messages."""
 
-_UNKNOWN_MS = 0
-"""The deadline of a lease of which only a receipt is known."""
-
 LEASE_LOST = "LeaseLost"
 RECEIPT_INVALID = "ReceiptInvalid"
 
 Moved = dict[tuple[str, int], Lease]
-"""The token and offset of a message that left its lease, and the lease it moved to."""
+"""The token and offset of a receipt whose message was moved, and the lease that has it now."""
 
 Owed = tuple[Lease, list[int]]
 """A lease, and the indexes of those of its messages that a plan is about."""
@@ -61,8 +59,9 @@ class Failure(Answer):
 
     receipt: The receipt as it was given.
     code: `LeaseLost`: the lease expired and another pop took the message, or the receipt is from before an extend or a
-        reset, or the message was nacked; for nack, bury and extend, also a message that is settled. `ReceiptInvalid`:
-        this service did not issue it for this group, or it was altered, or the topic or the group was deleted since.
+        reset, or the message was nacked, unless the group's `settle_by` says otherwise; for nack, bury and extend, also
+        a message that is settled. `ReceiptInvalid`: this service did not issue it for this group, or it was altered, or
+        the topic or the group was deleted since.
     """
 
     receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"]))
@@ -90,10 +89,17 @@ class ReceiptBatch:
     moved: Moved = field(default_factory=dict)
     """The messages that this call has moved."""
     seen: Seen = Seen.ASSUMED
-    closed: dict[str, int] = field(default_factory=dict)
-    """The leases that this call has acked completely: token -> start."""
+    closed: dict[str, Lease] = field(default_factory=dict)
+    """The leases that this call has acked completely, by token."""
     lost: set[int] = field(default_factory=set)
     """Offsets of these receipts that are dead letters or wait in a retry page."""
+    searched: set[str] = field(default_factory=set)
+    """The retry pages that hold none of these messages, by id."""
+    settle_by: str | None = None
+    """What receipts of the group name. None: not known yet; then a plan counts on nothing but that they name a lease
+    that is not due."""
+    now: int = 0
+    """The time of the plan."""
 
     @classmethod
     def of(cls, key: Key, receipts: list[tuple[str, Receipt]], cached: Cursor | None) -> ReceiptBatch:
@@ -107,9 +113,67 @@ class ReceiptBatch:
     def standing(self, receipt: Receipt) -> Standing:
         if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
             return Standing.LOST
-        if self.closed.get(receipt.token) == receipt.start:
+        if self._is_closed(receipt):
             return Standing.ACKED
-        return self.cursor.standing(receipt.token, receipt.start, receipt.offset)
+        standing = self.cursor.standing(receipt.token, receipt.start, receipt.offset)
+        if not self.names_more:
+            return standing
+        if self.holder(receipt):
+            return Standing.OWED
+        is_settled = standing is Standing.ACKED or self.cursor.is_settled(receipt.offset)
+        return Standing.ACKED if is_settled else Standing.LOST
+
+    @property
+    def names_more(self) -> bool:
+        """Whether a receipt names more than one lease: then no witness is needed, and only what some lease owes can be
+        lost."""
+        return self.settle_by in (BY_DELIVERY, BY_MESSAGE)
+
+    def holder(self, receipt: Receipt) -> Lease | None:
+        """The lease that owes the message, if the receipt is good for it."""
+        lease = self.cursor.leases.get(receipt.token)
+        if lease is None or not lease.owes(receipt.offset):
+            lease = self.cursor.owing_lease(receipt.offset) if self.names_more else None
+        is_good = lease is not None and self._names(receipt, lease)
+        return lease if is_good and not (self.settle_by == BY_DELIVERY and self._is_over(lease)) else None
+
+    def _names(self, receipt: Receipt, lease: Lease) -> bool:
+        if lease.token == receipt.token and lease.start == receipt.start:
+            return True
+        if receipt.offset not in lease.offsets:
+            return False
+        if self.settle_by == BY_DELIVERY:
+            return delivery(lease.token, lease.attempt) == delivery(receipt.token, receipt.attempt)
+        return self.settle_by == BY_MESSAGE
+
+    def _is_over(self, lease: Lease | None) -> bool:
+        return lease is not None and lease.deadline != UNKNOWN_MS and lease.deadline <= self.now
+
+    def _is_closed(self, receipt: Receipt) -> bool:
+        """Whether this call has acked the message, and with it the whole lease."""
+        named = self.closed.get(receipt.token)
+        closed = self.closed.values() if self.names_more else [named] if named else ()
+        return any(self._names(receipt, lease) and receipt.offset - lease.start not in lease.moved for lease in closed)
+
+    @property
+    def needs_rule(self) -> bool:
+        """Whether what receipts of the group name decides about some of these. Until then it need not be known."""
+        if self.settle_by is not None or self.is_missing:
+            return False
+        return bool(self.perhaps_lost()) or any(self._is_in_doubt(receipt) for receipt in self._unmoved())
+
+    def _is_in_doubt(self, receipt: Receipt) -> bool:
+        if receipt.epoch != self.cursor.epoch or receipt.offset in self.lost:
+            return False
+        return self._is_over(self.holder(receipt)) or (self.is_seen and self.standing(receipt) is Standing.LOST)
+
+    def _unmoved(self) -> list[Receipt]:
+        return [receipt for _, receipt in self.receipts if _named(receipt) not in self.moved]
+
+    @property
+    def has_unknown_ends(self) -> bool:
+        """Whether the cursor is to be read before a burial, which does not ask if a lease is over."""
+        return self.settle_by == BY_DELIVERY and not self.is_seen
 
     @property
     def is_seen(self) -> bool:
@@ -133,18 +197,20 @@ class ReceiptBatch:
 
     def owed(self) -> list[Owed]:
         """The leases that owe messages of these receipts, and which messages."""
-        if self.is_missing:
-            return []
-        by_token: dict[str, set[int]] = {}
-        leases = self.cursor.leases
-        for _, receipt in self.receipts:
-            if receipt.token in leases and self.standing(receipt) is Standing.OWED:
-                by_token.setdefault(receipt.token, set()).add(receipt.index)
-        return [(leases[token], sorted(indexes)) for token, indexes in by_token.items()]
+        return [(lease, _indexes(lease, receipts)) for lease, receipts in self._by_lease()]
+
+    def _by_lease(self) -> list[tuple[Lease, list[Receipt]]]:
+        """The leases that owe messages of these receipts, and their receipts."""
+        by_token: dict[str, tuple[Lease, list[Receipt]]] = {}
+        for receipt in () if self.is_missing else self._unmoved():
+            lease = self.holder(receipt) if self.standing(receipt) is Standing.OWED else None
+            if lease:
+                by_token.setdefault(lease.token, (lease, []))[1].append(receipt)
+        return list(by_token.values())
 
     def ends_sooner(self, deadline: int) -> bool:
         """Whether a lease that ends then could end sooner than it does now, as far as that is known."""
-        return any(lease.deadline > deadline or lease.deadline == _UNKNOWN_MS for lease, _ in self.owed())
+        return any(lease.deadline > deadline or lease.deadline == UNKNOWN_MS for lease, _ in self.owed())
 
     def acks(self) -> Plan:
         """Settles owed messages of as many leases as one write can name, and removes leases that others have acked
@@ -152,17 +218,41 @@ class ReceiptBatch:
         acked = self.owed()[:ACKED_TOGETHER_MAX]
         change = Change()
         for lease, indexes in acked:
-            change += cursor_writes.ack(lease, indexes)
-        tokens, leases = self.tokens, self.cursor.leases
+            change += cursor_writes.ack(lease, indexes, not self.names_more) + self._demands(lease)
+        tokens, leases = self.tokens | {lease.token for lease, _ in acked}, self.cursor.leases
         mine = [leases[token] for token in tokens if token in leases]
         if done := [lease for lease in mine if not lease.owed and not lease.moved]:
             change += cursor_writes.forget(done[: ACKED_TOGETHER_MAX - len(acked)])
         return Plan(change, tokens, acked)
 
+    def _demands(self, lease: Lease) -> Change:
+        """A receipt that names a delivery is worth nothing after it."""
+        is_sure = self.settle_by in (BY_RECEIPT, BY_MESSAGE)
+        return Change() if is_sure else cursor_writes.lasts_beyond(lease, self.now)
+
+    def extends(self, deadline: int, split: Split) -> Plan:
+        """Sets the deadline of leases that owe just these messages, in place; others move into new leases. It must be
+        known by then until when they last."""
+        whole = [(lease, receipts) for lease, receipts in self._by_lease() if _is_whole(lease, receipts)]
+        if any(lease.deadline == UNKNOWN_MS for lease, _ in whole):
+            return NOTHING
+        change, moved = Change(), Moved()
+        for lease, receipts in whole[:TAKEOVERS_MAX]:
+            change += cursor_writes.prolong(lease, deadline) + self._demands(lease)
+            moved |= dict.fromkeys(map(_named, receipts), lease)
+        return Plan(change, moved=moved) if change else self.moves(split)
+
+    def moved_out_of(self, leases: Iterable[Owed]) -> Moved:
+        """The receipts whose messages have left these leases."""
+        own, moved = {lease.token: receipts for lease, receipts in self._by_lease()}, Moved()
+        for lease, indexes in leases:
+            moved |= _moved(own[lease.token], {lease.start + index: lease for index in indexes})
+        return moved
+
     def moves(self, split: Split) -> Plan:
-        """Moves owed messages into new leases, as many as one write can name. Every move leaves a witness; the same
+        """Moves owed messages into new leases, as many as one write can name. Where a move leaves a witness, the same
         write removes surplus ones, or heartbeats would fill the cursor."""
-        owed = self.owed()
+        owed = self._by_lease()
         if owed and len(self.cursor.inert) > cursor_writes.INERT_MAX:
             return Plan(cursor_writes.prune(self.cursor, 0, (), cursor_writes.PRUNED_ALONE_MAX))
         if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + cursor_writes.LEASES_ROOM:
@@ -171,13 +261,14 @@ class ReceiptBatch:
             )
         change = Change()
         moved: Moved = {}
-        for lease, indexes in owed:
-            chosen = runs(indexes)[: TAKEOVERS_MAX - len(change.tokens)]
+        for lease, receipts in owed:
+            chosen = runs(_indexes(lease, receipts))[: TAKEOVERS_MAX - len(change.tokens)]
             if not chosen:
                 break
             made = [split(lease, lease.offsets[run.start : run.stop]) for run in chosen]
-            change += cursor_writes.move(lease, [index for run in chosen for index in run], made)
-            moved |= {(lease.token, offset): new for new in made for offset in new.offsets}
+            indexes = [index for run in chosen for index in run]
+            change += cursor_writes.move(lease, indexes, made, not self.names_more) + self._demands(lease)
+            moved |= _moved(receipts, {offset: new for new in made for offset in new.offsets})
         if not change:
             return NOTHING
         return Plan(change + cursor_writes.has_room() + cursor_writes.prune(self.cursor, 0, self.tokens), moved=moved)
@@ -185,24 +276,28 @@ class ReceiptBatch:
     def perhaps_lost(self) -> list[Receipt]:
         """Receipts of messages that no lease owes and whose lease is gone, though not by this call: the messages were
         acked, are dead, or wait in a page."""
-        if self.is_missing or not (self.cursor.dead or self.cursor.pages):
+        if not self.is_seen or self.is_missing or not (self.cursor.dead or self.cursor.pages):
             return []
-        known = self.cursor.leases.keys() | self.closed.keys()
-        late = [receipt for _, receipt in self.receipts if receipt.token not in known]
-        return [receipt for receipt in late if self.standing(receipt) is Standing.ACKED]
+        return [receipt for receipt in self._unmoved() if self._is_gone(receipt) and not self._is_closed(receipt)]
+
+    def _is_gone(self, receipt: Receipt) -> bool:
+        lease = self.cursor.leases.get(receipt.token)
+        if lease is not None and not (self.names_more and receipt.index in lease.moved):
+            return False
+        return self.standing(receipt) is Standing.ACKED
 
     def learn(self, cursor: Cursor | None, written: Plan = NOTHING) -> None:
         """Records the cursor as a request returned it (None: there is none), and the plan that the request wrote."""
         self.seen = Seen.FOUND if cursor else Seen.MISSING
         self.cursor = cursor or self.cursor
-        self.closed |= {lease.token: lease.start for lease, _ in written.acked if lease.token not in self.cursor.leases}
+        self.closed |= {lease.token: lease for lease, _ in written.acked if lease.token not in self.cursor.leases}
         self.moved |= written.moved
 
     def unacked(self) -> list[Failure]:
         return self._failures(lambda receipt: self.standing(receipt) is Standing.ACKED)
 
     def unmoved(self) -> list[Failure]:
-        return self._failures(lambda receipt: (receipt.token, receipt.offset) in self.moved)
+        return self._failures(lambda receipt: _named(receipt) in self.moved)
 
     def _failures(self, is_settled: Callable[[Receipt], bool]) -> list[Failure]:
         if self.is_missing:
@@ -211,10 +306,28 @@ class ReceiptBatch:
         return [Failure(text, LEASE_LOST) for text, receipt in self.receipts if not is_settled(receipt)]
 
 
+def _named(receipt: Receipt) -> tuple[str, int]:
+    return receipt.token, receipt.offset
+
+
+def _indexes(lease: Lease, receipts: Iterable[Receipt]) -> list[int]:
+    return sorted({receipt.offset - lease.start for receipt in receipts})
+
+
+def _is_whole(lease: Lease, receipts: Sequence[Receipt]) -> bool:
+    """Whether a lease that somebody holds owes just these messages."""
+    return not lease.parked and len(lease.owed) == len(_indexes(lease, receipts))
+
+
+def _moved(receipts: Iterable[Receipt], to: Mapping[int, Lease]) -> Moved:
+    """`to`: by offset."""
+    return {_named(receipt): to[receipt.offset] for receipt in receipts if receipt.offset in to}
+
+
 def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """The cached cursor, or one made of the receipts: unchanged since their pop."""
     issued = {
-        receipt.token: Lease(receipt.token, receipt.start, receipt.count, _UNKNOWN_MS, receipt.attempt)
+        receipt.token: Lease(receipt.token, receipt.start, receipt.count, UNKNOWN_MS, receipt.attempt)
         for _, receipt in receipts
         if receipt.epoch == known.epoch and receipt.token not in known.leases
     }

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.fields import Answer, required
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.base.records import record
 from chalicelib.base.schema import string
 from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import Group
+from chalicelib.catalogue.group import BY_RECEIPT, Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import late_acks
 from chalicelib.consuming.events import Events
@@ -36,8 +37,8 @@ Planner = Callable[[ReceiptBatch], Plan]
 class Extended(Answer):
     """A lease that was extended.
 
-    receipt: The receipt as it was given. It no longer counts.
-    new_receipt: The receipt to use from now on."""
+    receipt: The receipt as it was given. It no longer counts, unless the group's `settle_by` says otherwise.
+    new_receipt: The receipt to use from now on; the same one if it still names the lease."""
 
     receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOms5czJ4MTc"]))
     new_receipt: str = required(string(examples=["MTo3ZDFhOmMyOWI6MTowOnA0d3o4MTg"]))
@@ -62,6 +63,7 @@ class Settler:
         self._settle(topic, group_name, batches, ReceiptBatch.acks)
         if late := [batch for batch in batches if batch.perhaps_lost()]:
             late_acks.resolve(self._store, self._retries, late)
+            self._settle(topic, group_name, late, ReceiptBatch.acks)  # what came out of pages, or into them, by then
         return [failure for batch in batches for failure in batch.unacked()]
 
     def nack(
@@ -77,6 +79,8 @@ class Settler:
             return parked(self._runtime, offsets, self._runtime.now() + wait_ms, lease.attempt)
 
         def plan(batch: ReceiptBatch) -> Plan:
+            if batch.has_unknown_ends:
+                return NOTHING
             self._bury(topic, group, batch, reason, attempts_min=group.max_attempts)
             return batch.moves(waiting)
 
@@ -89,6 +93,8 @@ class Settler:
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
         batches, failed = self.open(topic, group_name, texts)
+        for batch in batches:
+            batch.settle_by = BY_RECEIPT  # and not a later delivery
 
         def undelivered(lease: Lease, offsets: range) -> Lease:
             return parked(self._runtime, offsets, self._runtime.now(), lease.attempt - 1)
@@ -112,7 +118,8 @@ class Settler:
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
         def plan(batch: ReceiptBatch) -> Plan:
-            self._bury(topic, group, batch, reason, attempts_min=0)
+            if not batch.has_unknown_ends:
+                self._bury(topic, group, batch, reason, attempts_min=0)
             return NOTHING
 
         return self._move(topic, group.name, batches, plan)
@@ -120,29 +127,39 @@ class Settler:
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int
     ) -> tuple[list[Extended], list[Failure]]:
-        """Moves messages into new leases that last `invisible_ms` from now; the old receipts become void."""
+        """Lets messages stay away until `invisible_ms` from now: in new leases, whose receipts replace the old ones,
+        or, where a receipt names more than a lease, in place if possible."""
         batches, failed = self.open(topic, group_name, texts)
         deadline = self._runtime.now() + invisible_ms
-        if any(batch.ends_sooner(deadline) for batch in batches):  # and this may be the last attempt
-            self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
+        made: set[str] = set()
 
         def longer(lease: Lease, offsets: range) -> Lease:
-            token = lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS)
+            if lease.parked:
+                return parked(self._runtime, offsets, deadline, lease.attempt)
+            made.add(token := lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS))
             return Lease(token, offsets.start, len(offsets), deadline, lease.attempt)
 
-        failed += self._move(topic, group_name, batches, lambda batch: batch.moves(longer))
+        def plan(batch: ReceiptBatch) -> Plan:
+            names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
+            planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
+            if planned.change and batch.ends_sooner(deadline):  # and this may be the last attempt
+                self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
+            return planned
+
+        failed += self._move(topic, group_name, batches, plan)
         extended = [
-            Extended(text, self._moved_receipt(receipt, batch.moved[receipt.token, receipt.offset]), deadline)
+            Extended(text, self._moved_receipt(receipt, lease) if lease.token in made else text, deadline)
             for batch in batches
             for text, receipt in batch.receipts
-            if (receipt.token, receipt.offset) in batch.moved
+            if (lease := batch.moved.get((receipt.token, receipt.offset)))
         ]
         self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
 
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
         index = receipt.offset - lease.start
-        return self._receipts.sign(replace(receipt, token=lease.token, index=index, count=lease.count))
+        moved = replace(receipt, token=lease.token, index=index, count=lease.count, attempt=lease.attempt)
+        return self._receipts.sign(moved)
 
     def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
         """Returns the receipts whose messages did not move."""
@@ -166,13 +183,24 @@ class Settler:
         if not by_cursor:
             self._catalogue.group(topic, group_name)
         by_key = {keys.cursor(topic.id, group_name, *place): own for place, own in by_cursor.items()}
-        return [ReceiptBatch.of(key, own, self._cache.get(key)) for key, own in by_key.items()], failed
+        batches = [ReceiptBatch.of(key, own, self._cache.get(key)) for key, own in by_key.items()]
+        if group := self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX):
+            for batch in batches:
+                batch.settle_by = group.settle_by if batch.group_id == group.id else None
+        return batches, failed
 
     def _settle(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
         """Plans and writes, all cursors in parallel, until no plan has anything left to change.
 
         Raises GroupNotFound if a cursor is missing because the group is."""
-        while planned := self._planned(batches, planner):
+        self._write_all(topic, group_name, batches, planner)
+        while late_acks.bring_back(self._store, self._retries, batches):
+            self._write_all(topic, group_name, batches, planner)
+        if missing := [batch for batch in batches if batch.is_missing]:
+            self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
+
+    def _write_all(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> None:
+        while planned := self._planned(topic, group_name, batches, planner):
             outcomes = self._store.write_each([write(batch.cursor, plan.change) for batch, plan in planned])
             troubles = []
             for (batch, plan), outcome in zip(planned, outcomes, strict=True):
@@ -182,12 +210,16 @@ class Settler:
                     self._learn(batch, plan, outcome)
             if troubles:
                 raise_trouble(troubles)
-        if missing := [batch for batch in batches if batch.is_missing]:
-            self._judge_missing(topic, group_name, missing, is_all=len(missing) == len(batches))
 
-    def _planned(self, batches: Sequence[ReceiptBatch], planner: Planner) -> list[tuple[ReceiptBatch, Plan]]:
+    def _planned(
+        self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner
+    ) -> list[tuple[ReceiptBatch, Plan]]:
         """The writes left to do. That none are left needs a read, not the cache."""
         while True:
+            for batch in batches:
+                batch.now = self._runtime.now()
+                if batch.needs_rule:
+                    batch.settle_by = self._rule(topic, group_name, batch.group_id)
             planned = [(batch, planner(batch)) for batch in batches if not batch.is_missing]
             assumed = [batch for batch, plan in planned if not plan.change and not batch.is_seen]
             if not assumed:
@@ -195,6 +227,13 @@ class Settler:
             cursors = read_again(self._store, [batch.cursor.key for batch in assumed])
             for batch, cursor in zip(assumed, cursors, strict=True):
                 batch.learn(cursor)
+
+    def _rule(self, topic: Topic, group_name: str, group_id: str, age_ms_max: int | None = METADATA_AGE_MS_MAX) -> str:
+        """What receipts of the group name, as it was so long ago or later. None: whenever this instance read it last;
+        an extension in place, or into a new lease, is right by any rule."""
+        group = self._catalogue.seen_group(topic, group_name, age_ms_max)
+        groups = [group] if group else self._catalogue.groups_named(topic, [group_name])
+        return next((group.settle_by for group in groups if group.id == group_id), BY_RECEIPT)
 
     def _learn(self, batch: ReceiptBatch, plan: Plan, outcome: Item | Refused) -> None:
         if isinstance(outcome, Refused):
@@ -220,5 +259,4 @@ class Settler:
         while exhausted := [owed for owed in batch.owed() if owed[0].attempt >= attempts_min]:
             cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
             count("dead", sum(len(indexes) for _, indexes in buried), topic.name, group.name)
-            moved = {(lease.token, lease.start + index): lease for lease, indexes in buried for index in indexes}
-            batch.learn(cursor, Plan(moved=moved))
+            batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import field
 
-from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, InvalidField
 from chalicelib.base.limits import QUEUES_MAX, SECOND_MS, TAKE_OVER_AFTER_MS, TAKEN_OVER_MS
 from chalicelib.base.records import mutable
@@ -70,6 +69,7 @@ class QueueView:
     def carry(self, acks: ReceiptBatch) -> None:
         """Lets a claim carry these acks. Until it is refused, their leases are taken to be as the receipts say."""
         self.riding = acks
+        acks.settle_by = self.group.settle_by
         self.learn(assume(self.cursor, acks.receipts))
 
     def waiting_since(self, now: int) -> int | None:
@@ -184,13 +184,12 @@ class ViewReader:
         self._store, self._runtime = env.store, env.runtime
         self._catalogue, self._reader, self._promoter = env.catalogue, reader, promoter
         self._cursors, self._consumers = cursors.cache, cursors.consumers
-        self._groups: BoundedCache[Group] = BoundedCache()
 
     def read(self, topic: Topic, group_name: str, ask: Pop, strong: bool = False) -> GroupView:
         """The group now, in a broadcast group as this consumer has it, and up to `max_messages` ahead in each queue.
         Raises GroupNotFound, and InvalidField if a pop of a broadcast group lacks its `consumer_id`."""
         at_ms = self._runtime.now()
-        known = self._groups.get((topic.id, group_name))
+        known = self._catalogue.seen_group(topic, group_name)
         of_group = _reads(topic, group_name, known, ask, strong)
         of_logs = self._reader.guess(self._guess(topic, known, ask))
         of_delays = self._promoter.glances(topic, topic.readers) if topic.delays else []
@@ -213,7 +212,7 @@ class ViewReader:
 
     def place(self, topic: Topic, group_name: str, ask: Pop) -> Place:
         """Where a pop waits. Before the group is known, each consumer is on its own."""
-        known = self._groups.get((topic.id, group_name))
+        known = self._catalogue.seen_group(topic, group_name)
         if known is None or known.is_broadcast:
             return Place(topic.id, group_name, consumer_id=ask.consumer_id)
         return Place(topic.id, group_name, zone=ask.zone)
@@ -234,10 +233,11 @@ class ViewReader:
     def _group(self, topic: Topic, name: str, known: Group | None, items: list[Item]) -> Group:
         """The group's settings, read again before GroupNotFound is raised."""
         item = next((item for item in items if item["sk"] == keys.SETTINGS), None)
-        if item and known and known.id == item["id"] and known.version == item["version"]:
-            return known
-        group = Group.of(topic.id, name, item) if item else self._catalogue.group(topic, name)
-        self._groups.keep((topic.id, name), group)
+        if not item:
+            return self._catalogue.group(topic, name)
+        is_known = known and known.id == item["id"] and known.version == item["version"]
+        group = known if known and is_known else Group.of(topic.id, name, item)
+        self._catalogue.keep_group(group)
         return group
 
     def _cursors_of(

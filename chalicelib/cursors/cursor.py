@@ -220,15 +220,18 @@ class Cursor:
         only if no page owes the message and it is not dead."""
         lease = self.leases.get(token)
         if lease is None or lease.start != start:
-            settled = offset < self.next and not self._is_owed(offset)
-            return Standing.ACKED if settled else Standing.LOST
+            return Standing.ACKED if self.is_settled(offset) else Standing.LOST
         index = offset - lease.start
         if index in lease.acked:
             return Standing.ACKED
         return Standing.LOST if index in lease.moved else Standing.OWED
 
-    def _is_owed(self, offset: int) -> bool:
-        return any(lease.owes(offset) for lease in self.owing)
+    def is_settled(self, offset: int) -> bool:
+        """Whether the message was taken and no lease owes it. A page may owe it, or it is dead."""
+        return offset < self.next and self.owing_lease(offset) is None
+
+    def owing_lease(self, offset: int) -> Lease | None:
+        return next((lease for lease in self.owing if lease.owes(offset)), None)
 
 
 def completed(group: Group, queues: int, own: Iterable[Cursor], consumer: str = "") -> list[Cursor]:

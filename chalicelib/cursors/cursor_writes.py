@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from chalicelib.base.limits import LEASES_MAX, MINUTE_MS
 from chalicelib.base.records import record
 from chalicelib.cursors.cursor import Cursor
-from chalicelib.cursors.lease import ACKED, CONFIRMED, MOVED, Lease, mark
+from chalicelib.cursors.lease import ACKED, CONFIRMED, MOVED, UNKNOWN_MS, Lease, mark
 from chalicelib.table import writes
 from chalicelib.table.writes import Effect, Guard, Item, Key, Write
 
@@ -33,9 +35,12 @@ class Change:
     effects: tuple[Effect, ...] = ()
     tokens: tuple[str, ...] = ()
     """New tokens, never used before: if one of them exists, the write has landed."""
+    prolonged: tuple[Lease, ...] = ()
+    """Leases with their new deadlines: without new tokens, the write has landed if all are so."""
 
     def __add__(self, other: Change) -> Change:
-        return Change(self.guards + other.guards, self.effects + other.effects, self.tokens + other.tokens)
+        guards, effects = self.guards + other.guards, self.effects + other.effects
+        return Change(guards, effects, self.tokens + other.tokens, self.prolonged + other.prolonged)
 
     def __bool__(self) -> bool:
         return bool(self.effects)
@@ -46,12 +51,19 @@ def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] =
     but finds its effect: for the token of an attempt, that may be the effect of another call."""
 
     def landed(before: Item | None) -> bool:
-        is_there = before is not None and any(token in before["leases"] for token in change.tokens)
+        is_there = before is not None and _has_landed(change, before["leases"])
         if before is not None and is_there:
             recognised(before)
         return is_there
 
     return Write(cursor.key, (writes.Equals(("epoch",), cursor.epoch), *change.guards), change.effects, landed)
+
+
+def _has_landed(change: Change, leases: Mapping[str, Sequence[Any]]) -> bool:
+    if change.tokens:
+        return any(token in leases for token in change.tokens)
+    known = [(lease, leases.get(lease.token, ())) for lease in change.prolonged]
+    return bool(known) and all([*listed[:3]] == lease.listed()[:3] for lease, listed in known)
 
 
 def create(cursor: Cursor) -> Write:
@@ -114,11 +126,12 @@ def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change
     return Change(effects=(writes.Set(("at",), now), by, writes.Add(("claims",), 1), *noted))
 
 
-def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
+def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease], has_witness: bool = True) -> Change:
     """Moves messages of a lease into new ones, by extension, nack or takeover. The size is part of the fence: any ack
-    or move since the read would have made the lease longer."""
-    if old.parked and len(indexes) == len(old.owed):
-        leave: Effect = writes.Remove(old.path)  # no receipts exist for it, so it need not stay as a witness
+    or move since the read would have made the lease longer. `has_witness`: a lease that has lost all stays, if there
+    are receipts for it."""
+    if (old.parked or not has_witness) and len(indexes) == len(old.owed):
+        leave: Effect = writes.Remove(old.path)
     else:
         leave = _marked(old, mark(MOVED, indexes))
     return Change(
@@ -126,6 +139,25 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease]) -> Change:
         effects=(leave, *(writes.Set(lease.path, lease.listed()) for lease in new)),
         tokens=tuple(lease.token for lease in new),
     )
+
+
+def prolong(lease: Lease, deadline: int) -> Change:
+    """Sets the deadline of a lease in place. A late repeat finds another deadline than it saw, and changes nothing."""
+    return Change(
+        guards=(*_fence(lease), *lasts_as_seen(lease).guards),
+        effects=(writes.Set(lease.lasting, deadline),),
+        prolonged=(replace(lease, deadline=deadline),),
+    )
+
+
+def lasts_as_seen(lease: Lease) -> Change:
+    """Demands that nobody has set the deadline since it was read."""
+    return Change(guards=(writes.Equals(lease.lasting, lease.deadline),))
+
+
+def lasts_beyond(lease: Lease, now: int) -> Change:
+    """Demands that the lease is not due."""
+    return Change(guards=(writes.AtLeast(lease.lasting, now + 1),))
 
 
 def confirm(leases: Iterable[Lease]) -> Change:
@@ -181,6 +213,7 @@ def buried(chosen: Iterable[tuple[Lease, Sequence[int]]], letters: int) -> Chang
     change = Change()
     for lease, indexes in chosen:
         change += move(lease, indexes, ())
+        change += Change() if lease.deadline == UNKNOWN_MS else lasts_as_seen(lease)
     return change + Change(effects=(writes.Add(("dead",), letters),))
 
 
@@ -202,15 +235,15 @@ def purged(key: Key, letters: int) -> Write:
     return Write(key, (writes.Exists(("epoch",)),), (writes.Add(("dead",), -letters),))
 
 
-def ends(lease: Lease, indexes: Collection[int]) -> bool:
-    """Whether acking these messages removes the lease: it has lost none and owes no others."""
-    return set(lease.owed) <= set(indexes) and not lease.moved
+def ends(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> bool:
+    """Whether acking these messages removes the lease: it owes no others, and need not stay for those it has lost."""
+    return set(lease.owed) <= set(indexes) and not (has_witness and lease.moved)
 
 
-def ack(lease: Lease, indexes: Collection[int]) -> Change:
+def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Change:
     """Settles messages of a lease. The last ack removes the lease; earlier ones append a mark, which needs no
     compare-and-swap, so that consumers of one lease do not hinder each other. Now and then the marks are merged."""
-    if ends(lease, indexes):
+    if ends(lease, indexes, has_witness):
         return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
     guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), writes.Lacks(lease.path, acked))

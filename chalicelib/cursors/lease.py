@@ -12,8 +12,9 @@ A new lease has no marks. A lease that owes nothing is inert: if all its message
 it lost messages it stays for a while as a *witness*, so that a late ack fails. A lease whose token begins with `~` is
 *parked*, after a nack: it has no holder, and at its deadline it is due again.
 
-The list only ever grows, so its length is the lease's version. When it has many marks, the next write merges them into
-two and leaves the others empty."""
+Marks only ever make the list longer, so its length is the lease's version. An extension may set the deadline in place,
+which the length does not show: a write that counts on the deadline demands it too. When a lease has many marks, the
+next write merges them into two and leaves the others empty."""
 
 from __future__ import annotations
 
@@ -37,6 +38,9 @@ CONFIRMED = ACKED
 TOKEN_CHARS = 8
 """The part of a token that identifies the pop; extensions and takeovers append `SPLIT_CHARS` random ones."""
 SPLIT_CHARS = 6
+
+UNKNOWN_MS = 0
+"""The deadline of a lease of which only a receipt is known."""
 
 _FATES_KEPT_MAX = 4_096
 """Decoded marks cached by one instance: most leases have none, or the same as a moment ago."""
@@ -119,6 +123,11 @@ class Lease:
         return 4 + len(self.marks)
 
     @property
+    def lasting(self) -> Path:
+        """The path of its deadline."""
+        return (*self.path, 2)
+
+    @property
     def parked(self) -> bool:
         return self.token.startswith(PARKED)
 
@@ -169,6 +178,11 @@ class Lease:
     def is_due(self, now: int) -> bool:
         """Whether its messages may be delivered again."""
         return self.deadline <= now and bool(self.owed)
+
+
+def delivery(token: str, attempt: int) -> tuple[str, int]:
+    """What a lease and its extensions share: the name of the pop, and the attempt of the messages."""
+    return token[:TOKEN_CHARS], attempt
 
 
 def parked(runtime: Runtime, offsets: range, due: int, attempt: int) -> Lease:

@@ -56,6 +56,12 @@ class AtMost:
 
 
 @record
+class AtLeast:
+    path: Path
+    value: int
+
+
+@record
 class SizeIs:
     """The list or map exists and has this many elements."""
 
@@ -83,7 +89,7 @@ class Either:
     second: Guard
 
 
-Guard = Exists | Absent | Equals | AtMost | SizeIs | SizeBelow | Lacks | Either
+Guard = Exists | Absent | Equals | AtMost | AtLeast | SizeIs | SizeBelow | Lacks | Either
 
 # -- effects ----------------------------------------------------------------------------------------------------------
 

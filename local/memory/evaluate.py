@@ -33,6 +33,8 @@ def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
             return bool(value == wanted)
         case writes.AtMost(_, most):
             return value is not NOTHING and value <= most
+        case writes.AtLeast(_, least):
+            return value is not NOTHING and value >= least
         case writes.SizeIs(_, size):
             return value is not NOTHING and len(value) == size
         case writes.SizeBelow(_, size):

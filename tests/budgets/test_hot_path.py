@@ -197,6 +197,26 @@ def test_an_ack_by_an_instance_that_did_not_pop_costs_no_more() -> None:
     assert shop.cost(lambda: stranger.ack("t", "g", {"receipts": receipts})) == Meter(1, 0, 1, 1)
 
 
+@pytest.mark.parametrize("rule", ["receipt", "delivery", "message"])
+def test_an_extension_and_a_late_ack_cost_one_unit_whatever_a_receipt_names(rule: str) -> None:
+    shop = Shop()
+    shop.producer.put_group("t", "g", {"settle_by": rule})
+    shop.produce(orders(10, 200))
+    receipts, _ = shop.pop()
+    asked = {"receipts": receipts, "invisible_ms": 90_000}
+    extended: list[str] = []
+
+    def extend() -> None:
+        extended.extend(each["new_receipt"] for each in shop.consumer.extend("t", "g", asked)["extended"])
+
+    assert shop.cost(extend) == Meter(1, 0, 1, 1)
+    assert (extended == receipts) == (rule != "receipt")
+    shop.clock.sleep(60_000)
+    stranger = instance(shop.store, shop.clock, 3)
+    stranger.produce("t", {"messages": [{"body": "it knows the topic"}]})
+    assert shop.cost(lambda: stranger.ack("t", "g", {"receipts": extended})) == Meter(1, 0, 1, 1)
+
+
 def test_an_ack_that_rides_in_the_next_pop_is_free() -> None:
     shop, other = Shop(), Shop()
     for each in (shop, other):

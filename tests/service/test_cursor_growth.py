@@ -43,6 +43,34 @@ def test_heartbeats_leave_few_witnesses() -> None:
     assert [each["body"] for each in api.pop("t", "g", {})["messages"]] == ["1"]
 
 
+@pytest.mark.parametrize("rule", ["delivery", "message"])
+@pytest.mark.parametrize("size", [1, 3])
+def test_where_receipts_name_more_than_a_lease_heartbeats_leave_nothing(rule: str, size: int) -> None:
+    store, clock = MemoryStore(), Clock()
+    api = with_messages(store, clock, 4)
+    api.put_group("t", "g", {"settle_by": rule})
+    receipts = popped(api, size)
+    before, began = leases(store), item_bytes(cursor_of(store))
+    for _ in range(1_000):
+        clock.sleep(1_000)
+        for receipt in receipts:  # each by itself, from the lease of all
+            [extended] = api.extend("t", "g", {"receipts": [receipt], "invisible_ms": 30_000})["extended"]
+            assert extended["invisible_until_ms"] == clock.ms + 30_000
+    assert leases(store) == before + size - 1
+    assert item_bytes(cursor_of(store)) <= began + 40 * (size - 1)
+    assert api.ack("t", "g", {"receipts": receipts})["failed"] == []
+    assert leases(store) == 0
+
+
+def test_by_message_takeovers_leave_no_witnesses() -> None:
+    store, clock = MemoryStore(), Clock()
+    api = with_messages(store, clock, 4)
+    api.put_group("t", "g", {"settle_by": "message"})
+    for _ in range(10):
+        api.pop("t", "g", {"max_messages": 2, "invisible_ms": 0})
+    assert leases(store) == 1
+
+
 def test_a_cursor_that_is_full_of_witnesses_makes_room_again() -> None:
     store, clock = MemoryStore(), Clock()
     api = with_messages(store, clock, 2)

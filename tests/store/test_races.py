@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -228,3 +229,28 @@ def test_an_ack_and_a_takeover_never_both_win_a_message(store: Store, key: Key) 
             return is_taken_over(store, place, lease, number)
 
         assert at_once(act).count(True) == 1
+
+
+def test_one_of_many_prolongs_a_lease_and_nobody_takes_it_over_after_that(store: Store, key: Key) -> None:
+    for round_number in range(10):
+        lease = Lease("t", 0, 1, NOW, 1)
+        place = standing(store, Key(key.pk, str(round_number)), lease, start=1)
+
+        def act(number: int, place: Cursor = place, lease: Lease = lease) -> bool:
+            if number % 2:
+                longer = cursor_writes.prolong(lease, NOW + 1 + number)
+                return is_applied(store, cursor_writes.write(place, longer))
+            new = Lease(f"new-{number}", 0, 1, NOW + 1, 2)
+            taken = cursor_writes.move(lease, [0], [new]) + cursor_writes.lasts_as_seen(lease)
+            return is_applied(store, cursor_writes.write(place, taken))
+
+        assert at_once(act).count(True) == 1
+
+
+def test_a_prolonged_lease_recognises_its_own_repeat_and_no_late_one(store: Store, key: Key) -> None:
+    lease = Lease("t", 7, 1, NOW, 1)
+    place = standing(store, key, lease, start=8)
+    first = cursor_writes.write(place, cursor_writes.prolong(lease, NOW + 1))
+    second = cursor_writes.write(place, cursor_writes.prolong(replace(lease, deadline=NOW + 1), NOW + 9))
+    assert [is_applied(store, write) for write in (first, first, second, second, first)] == [True] * 4 + [False]
+    assert store.write(second)["leases"] == {"t": [7, 1, NOW + 9, 1]}

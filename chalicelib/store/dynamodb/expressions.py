@@ -61,6 +61,8 @@ class Expressions:
                 return f"{path} = {self._value(value)}"
             case writes.AtMost(_, value):
                 return f"{path} <= {self._value(value)}"
+            case writes.AtLeast(_, value):
+                return f"{path} >= {self._value(value)}"
             case writes.SizeIs(_, size):
                 return f"(attribute_exists({path}) AND size({path}) = {self._value(size)})"
             case writes.SizeBelow(_, size):

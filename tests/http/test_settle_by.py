@@ -1,0 +1,327 @@
+"""What a receipt names in groups that settle by delivery or by message, and extensions that stay in place."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from chalicelib.cursors.retries import PARKED_MAX
+from tests.support.client import Client, Group, Json, Topic, bodies, failed
+from tests.support.clock import Clock
+
+HOUR_MS = 3_600_000
+SEEDS = count(100)
+ONE = {"acked": 1, "failed": []}
+
+
+def by(topic: Topic, rule: str, **settings: object) -> Group:
+    return topic.group("g", settle_by=rule, **settings)
+
+
+def extended(group: Group, *messages: Json | str, invisible_ms: int = 60_000) -> list[tuple[str, str]]:
+    answer = group.extend(*messages, invisible_ms=invisible_ms)
+    return [(each["receipt"], each["new_receipt"]) for each in answer["extended"]]
+
+
+@pytest.fixture(params=["same", "another"])
+def acting(request: pytest.FixtureRequest, topic: Topic) -> str:
+    """Whether the instance that settles is the one that popped, or one that knows nothing."""
+    return str(request.param)
+
+
+def seen(group: Group, acting: str) -> Group:
+    return group if acting == "same" else group.seen_by(Client(group.client.store, group.client.clock, next(SEEDS)))
+
+
+# -- by message -------------------------------------------------------------------------------------------------------
+
+
+def test_by_message_a_receipt_from_before_a_redelivery_acks(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a", "b")
+    old = group.take(2)
+    clock.sleep(30_000)
+    group.take(2)
+    assert seen(group, acting).ack(old[0]) == ONE
+    assert group.totals() == (0, 1, 0, 0)
+    assert seen(group, acting).ack(old[0], old[1]) == {"acked": 2, "failed": []}
+    assert group.totals() == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("verb", ["extend", "nack", "bury"])
+def test_by_message_a_receipt_from_before_a_redelivery_does_all_else(
+    topic: Topic, clock: Clock, acting: str, verb: str
+) -> None:
+    group = by(topic, "message")
+    topic.produce("a", "b")
+    old = group.take(2)
+    clock.sleep(30_000)
+    group.take(2)
+    about = {"extend": {"invisible_ms": 90_000}, "nack": {"delay_ms": 90_000}}.get(verb, {})
+    answer = seen(group, acting)._post(verb, receipts=[old[0]["receipt"]], **about)
+    assert answer["failed"] == []
+    clock.sleep(60_000)
+    assert bodies(group.take(1)) == ["b"]
+    clock.sleep(60_000)
+    assert bodies(group.pop()["messages"]) == (["b"] if verb == "bury" else ["a", "b"])
+
+
+def test_by_message_a_nacked_message_is_acked_before_its_retry(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    taken = group.take_one()
+    group.nack(taken, delay_ms=HOUR_MS)
+    assert seen(group, acting).ack(taken) == ONE
+    clock.sleep(HOUR_MS)
+    assert group.pop()["messages"] == []
+
+
+def test_by_message_a_nacked_message_is_extended_and_keeps_its_receipt(topic: Topic, clock: Clock) -> None:
+    group = by(topic, "message")
+    topic.produce("a", "b")
+    taken = group.take(2)
+    group.nack(*taken, delay_ms=1_000)
+    assert extended(group, taken[0]) == [(taken[0]["receipt"], taken[0]["receipt"])]
+    clock.sleep(1_000)
+    assert bodies(group.pop()["messages"]) == ["b"]
+    assert group.totals() == (0, 1, 1, 0)
+    clock.sleep(59_000)
+    assert "a" in bodies(group.pop()["messages"])
+
+
+@pytest.mark.parametrize("verb", ["ack", "extend", "nack", "bury"])
+def test_by_message_a_retry_page_is_brought_back_to_settle(topic: Topic, clock: Clock, acting: str, verb: str) -> None:
+    group = by(topic, "message")
+    topic.produce(*["x"] * (3 * PARKED_MAX))
+    taken = group.take(3 * PARKED_MAX)
+    group.nack(*taken[::2], delay_ms=HOUR_MS)
+    group.ack(*taken[1::2])
+    about = {"extend": {"invisible_ms": 0}, "nack": {"delay_ms": 0}}.get(verb, {})
+    answer = seen(group, acting)._post(verb, receipts=[each["receipt"] for each in taken[::2]], **about)
+    assert answer["failed"] == []
+    left = len(taken[::2]) if verb in ("extend", "nack") else 0
+    assert sum(group.totals()) == (len(taken[::2]) if verb != "ack" else 0)
+    clock.sleep(1)
+    assert len(group.pop(max_messages=256)["messages"]) == left
+
+
+def test_by_message_an_ack_of_what_is_settled_succeeds_and_nothing_else_does(
+    topic: Topic, clock: Clock, acting: str
+) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    old = group.take_one()
+    clock.sleep(30_000)
+    group.ack(group.take_one())
+    other = seen(group, acting)
+    assert other.ack(old) == ONE
+    for answer in (other.extend(old), other.nack(old), other._post("bury", receipts=[old["receipt"]])):
+        assert failed(answer) == ["LeaseLost"]
+
+
+def test_by_message_a_reset_ends_every_receipt(topic: Topic, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    old = group.take_one()
+    group.reset("earliest")
+    group.take_one()
+    assert failed(seen(group, acting).ack(old)) == ["LeaseLost"]
+    assert failed(seen(group, acting).extend(old)) == ["LeaseLost"]
+    assert group.totals() == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize("rule", ["message", "delivery"])
+def test_a_receipt_of_a_dead_message_is_lost(topic: Topic, clock: Clock, acting: str, rule: str) -> None:
+    group = by(topic, rule, max_attempts=1)
+    topic.produce("a", "b")
+    taken = group.take(2)
+    group.nack(taken[0])
+    clock.sleep(30_000)
+    group.pop()
+    assert group.totals() == (0, 0, 0, 2)
+    other = seen(group, acting)
+    for answer in (other.ack(*taken), other.extend(*taken), other.nack(*taken)):
+        assert failed(answer) == ["LeaseLost"] * 2
+
+
+def test_by_message_a_receipt_of_another_group_is_invalid(topic: Topic) -> None:
+    group, other = by(topic, "message"), topic.group("other", settle_by="message")
+    topic.produce("a")
+    assert failed(other.ack(group.take_one())) == ["ReceiptInvalid"]
+
+
+def test_by_message_old_and_new_receipts_of_a_message_count_in_one_call(topic: Topic, clock: Clock) -> None:
+    group = by(topic, "message")
+    topic.produce("a")
+    old = group.take_one()
+    clock.sleep(30_000)
+    new = group.take_one()
+    assert len(extended(group, old, new)) == 2
+    assert group.ack(new, old) == {"acked": 2, "failed": []}
+    assert group.totals() == (0, 0, 0, 0)
+
+
+def test_by_message_an_old_receipt_that_rides_in_a_pop_acks(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message")
+    topic.produce("a", "b")
+    old = group.take_one()
+    clock.sleep(30_000)
+    group.take_one()
+    popped = seen(group, acting).pop(ack=[old["receipt"]])
+    assert (popped["acked"], bodies(popped["messages"])) == (1, ["b"])
+
+
+def test_a_nack_by_an_old_receipt_counts_the_attempts_of_the_message(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "message", max_attempts=2)
+    topic.produce("a")
+    old = group.take_one()
+    clock.sleep(30_000)
+    assert group.take_one()["attempt"] == 2
+    assert seen(group, acting).nack(old)["nacked"] == 1
+    assert group.totals() == (0, 0, 0, 1)
+
+
+# -- by delivery ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ask", [{}, {"attempt_id": "a"}])
+def test_by_delivery_a_receipt_stays_good_through_every_extension(
+    topic: Topic, clock: Clock, acting: str, ask: Json
+) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a", "b", "c")
+    taken = group.take(3, **ask)
+    for _ in range(3):
+        clock.sleep(20_000)
+        assert len(extended(seen(group, acting), *taken[:2], invisible_ms=30_000)) == 2
+        assert len(extended(seen(group, acting), taken[0], invisible_ms=30_000)) == 1
+        extended(group, taken[2], invisible_ms=30_000)
+    assert group.pop()["messages"] == []
+    assert seen(group, acting).ack(*taken) == {"acked": 3, "failed": []}
+    assert seen(group, acting).ack(*taken) == {"acked": 3, "failed": []}
+    assert failed(group.extend(*taken)) == ["LeaseLost"] * 3
+
+
+@pytest.mark.parametrize("ask", [{}, {"attempt_id": "a"}])
+def test_by_delivery_a_receipt_ends_with_its_lease_though_nobody_has_the_message(
+    topic: Topic, clock: Clock, acting: str, ask: Json
+) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a", "b")
+    taken = group.take(2, **ask)
+    clock.sleep(29_999)
+    assert seen(group, acting).ack(taken[0]) == ONE
+    clock.sleep(1)
+    other = seen(group, acting)
+    bury = other._post("bury", receipts=[taken[1]["receipt"]])
+    for answer in (other.ack(taken[1]), other.extend(taken[1]), other.nack(taken[1]), bury):
+        assert failed(answer) == ["LeaseLost"]
+    assert group.take_one(**ask)["attempt"] == 2
+
+
+def test_by_delivery_a_redelivery_ends_older_receipts(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a")
+    old = group.take_one(attempt_id="a")
+    clock.sleep(30_000)
+    new = group.take_one(attempt_id="a")
+    assert failed(seen(group, acting).ack(old)) == ["LeaseLost"]
+    assert failed(seen(group, acting).extend(old)) == ["LeaseLost"]
+    assert seen(group, acting).ack(new) == ONE
+
+
+def test_by_delivery_a_receipt_ends_with_a_nack(topic: Topic, acting: str) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a")
+    taken = group.take_one()
+    group.nack(taken, delay_ms=HOUR_MS)
+    assert failed(seen(group, acting).ack(taken)) == ["LeaseLost"]
+
+
+def test_by_delivery_a_nack_of_the_last_attempt_is_a_dead_letter(topic: Topic, acting: str) -> None:
+    group = by(topic, "delivery", max_attempts=1)
+    topic.produce("a")
+    assert seen(group, acting).nack(group.take_one())["nacked"] == 1
+    assert group.totals() == (0, 0, 0, 1)
+
+
+def test_by_delivery_an_expired_receipt_that_rides_in_a_pop_is_lost(topic: Topic, clock: Clock) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a")
+    taken = group.take_one()
+    clock.sleep(30_000)
+    popped = group.pop(ack=[taken["receipt"]])
+    assert (popped["acked"], failed(popped), bodies(popped["messages"])) == (0, ["LeaseLost"], ["a"])
+
+
+def test_by_delivery_what_expired_in_a_lease_of_no_time_is_passed(topic: Topic, clock: Clock) -> None:
+    group = by(topic, "delivery")
+    topic.produce({"body": "short", "ttl_ms": 1_000}, {"body": "long"})
+    group.take(2, invisible_ms=0)
+    clock.sleep(1_000)
+    assert bodies(group.pop(invisible_ms=0)["messages"]) == ["long"]
+
+
+# -- both -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", ["delivery", "message"])
+def test_the_extension_of_a_whole_lease_keeps_its_receipt(topic: Topic, clock: Clock, acting: str, rule: str) -> None:
+    group = by(topic, rule)
+    topic.produce("a", "b")
+    taken = group.take(2)
+    kept = [(each["receipt"], each["receipt"]) for each in taken]
+    assert extended(seen(group, acting), *taken) == kept
+    clock.sleep(59_999)
+    assert group.pop()["messages"] == []
+    clock.sleep(1)
+    assert [each["attempt"] for each in group.take(2)] == [2, 2]
+
+
+@pytest.mark.parametrize("rule", ["delivery", "message"])
+def test_an_extension_out_of_a_larger_lease_gives_a_receipt_beside_the_old_one(topic: Topic, rule: str) -> None:
+    group = by(topic, rule)
+    topic.produce("a", "b", "c")
+    taken = group.take(3)
+    [(_, new)] = extended(group, taken[1])
+    assert new != taken[1]["receipt"]
+    assert extended(group, taken[1]) == [(taken[1]["receipt"], taken[1]["receipt"])]
+    assert group.ack(new) == ONE
+    assert group.ack(taken[1]) == ONE
+    assert group.ack(taken[0], taken[2])["acked"] == 2
+    assert group.totals() == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("rule", ["delivery", "message"])
+def test_an_extension_in_place_can_end_a_lease_at_once(topic: Topic, rule: str) -> None:
+    group = by(topic, rule)
+    topic.produce("a")
+    taken = group.take_one()
+    assert extended(group, taken, invisible_ms=0) == [(taken["receipt"], taken["receipt"])]
+    assert group.take_one()["attempt"] == 2
+
+
+def test_a_message_extended_in_place_is_not_taken_over_by_who_saw_it_due(client: Client, clock: Clock) -> None:
+    topic = client.topic("orders")
+    group = by(topic, "message")
+    topic.produce("a")
+    old = group.take_one()
+    other = group.seen_by(client.another())
+    other.pop()
+    clock.sleep(30_000)
+    group.extend(old)
+    assert other.pop()["messages"] == []
+
+
+def test_the_rule_of_a_group_can_change_at_any_time(topic: Topic, clock: Clock, acting: str) -> None:
+    group = by(topic, "receipt")
+    topic.produce("a")
+    old = group.take_one()
+    clock.sleep(30_000)
+    group.take_one(invisible_ms=600_000)
+    assert failed(group.ack(old)) == ["LeaseLost"]
+    group.change(settle_by="message")
+    clock.sleep(5_001)  # so long an instance may go by what it has read
+    assert group.progress()["settle_by"] == "message"
+    assert seen(group, acting).ack(old) == ONE
