@@ -19,6 +19,7 @@ DEFAULTS = {
     "backoff_ms": list(BACKOFF_MS),
     "paused": False,
     "ordered": False,
+    "settle_by": "receipt",
     "rate_limit": None,
     "filter": None,
     "alarm": None,
