@@ -198,7 +198,7 @@ def test_an_ack_by_an_instance_that_did_not_pop_costs_no_more() -> None:
 
 
 @pytest.mark.parametrize("rule", ["receipt", "delivery", "message"])
-def test_an_extension_and_a_late_ack_cost_one_unit_whatever_a_receipt_names(rule: str) -> None:
+def test_an_extension_and_an_ack_cost_a_unit_by_every_rule(rule: str) -> None:
     shop = Shop()
     shop.producer.put_group("t", "g", {"settle_by": rule})
     shop.produce(orders(10, 200))

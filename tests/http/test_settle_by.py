@@ -106,9 +106,7 @@ def test_by_message_a_retry_page_is_brought_back_to_settle(topic: Topic, clock: 
     assert len(group.pop(max_messages=256)["messages"]) == left
 
 
-def test_by_message_an_ack_of_what_is_settled_succeeds_and_nothing_else_does(
-    topic: Topic, clock: Clock, acting: str
-) -> None:
+def test_by_message_only_an_ack_of_what_is_settled_succeeds(topic: Topic, clock: Clock, acting: str) -> None:
     group = by(topic, "message")
     topic.produce("a")
     old = group.take_one()
@@ -204,9 +202,7 @@ def test_by_delivery_a_receipt_stays_good_through_every_extension(
 
 
 @pytest.mark.parametrize("ask", [{}, {"attempt_id": "a"}])
-def test_by_delivery_a_receipt_ends_with_its_lease_though_nobody_has_the_message(
-    topic: Topic, clock: Clock, acting: str, ask: Json
-) -> None:
+def test_by_delivery_a_receipt_ends_with_its_lease(topic: Topic, clock: Clock, acting: str, ask: Json) -> None:
     group = by(topic, "delivery")
     topic.produce("a", "b")
     taken = group.take(2, **ask)
@@ -280,7 +276,7 @@ def test_the_extension_of_a_whole_lease_keeps_its_receipt(topic: Topic, clock: C
 
 
 @pytest.mark.parametrize("rule", ["delivery", "message"])
-def test_an_extension_out_of_a_larger_lease_gives_a_receipt_beside_the_old_one(topic: Topic, rule: str) -> None:
+def test_an_extension_out_of_a_larger_lease_keeps_the_old_receipt_too(topic: Topic, rule: str) -> None:
     group = by(topic, rule)
     topic.produce("a", "b", "c")
     taken = group.take(3)

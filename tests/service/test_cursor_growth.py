@@ -45,7 +45,7 @@ def test_heartbeats_leave_few_witnesses() -> None:
 
 @pytest.mark.parametrize("rule", ["delivery", "message"])
 @pytest.mark.parametrize("size", [1, 3])
-def test_where_receipts_name_more_than_a_lease_heartbeats_leave_nothing(rule: str, size: int) -> None:
+def test_heartbeats_in_place_leave_nothing(rule: str, size: int) -> None:
     store, clock = MemoryStore(), Clock()
     api = with_messages(store, clock, 4)
     api.put_group("t", "g", {"settle_by": rule})
