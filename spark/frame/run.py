@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
@@ -16,7 +15,7 @@ from spark import item_schemas
 from spark.errors import BadInput
 from spark.files import Place
 from spark.frame.at_hand import frame_at_hand
-from spark.frame.session import SMALL_ITEMS, is_submitted, open_session
+from spark.frame.session import SMALL_ITEMS, cores_here, is_submitted, open_session
 from spark.landing.export_pass import ALL, ExportPass
 from spark.landing.landed import ITEMS, QUARANTINE
 from spark.landing.tasks import Given, Made, Workers, over_rows
@@ -50,7 +49,7 @@ class Context:
         """Processes of this machine, unless a cluster was named."""
         if self._given.master or is_submitted():
             return Workers(cluster=self.session)
-        return Workers(self._given.cores or os.cpu_count() or 1, self.tables.workers_lock)
+        return Workers(self._given.cores or cores_here(), self.tables.workers_lock)
 
     def session(self) -> SparkSession:
         """Opened when it is first needed."""

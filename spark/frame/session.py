@@ -57,9 +57,9 @@ def open_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = _SETTINGS | s3_settings()
     if master or not is_submitted():
-        chosen["spark.master"] = master or f"local[{cores or '*'}]"
+        chosen["spark.master"] = master or f"local[{cores or cores_here()}]"
     if chosen.get("spark.master", "").startswith("local"):
-        chosen |= _on_this_machine(cores or os.cpu_count() or 1)
+        chosen |= _on_this_machine(cores or cores_here())
     builder = SparkSession.builder.appName(app)
     for name, value in {**chosen, **(_SMALL if is_small else {})}.items():
         builder = builder.config(name, value)
@@ -67,6 +67,11 @@ def open_session(
         spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def cores_here() -> int:
+    """How many cores of this machine the process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def s3_settings() -> dict[str, str]:

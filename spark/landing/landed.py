@@ -94,7 +94,7 @@ def landed(landing: Landing, files: Sequence[DataFile]) -> Landed:
         landing,
         PartWriter(landing.root, ITEMS),
         PartWriter(landing.root, QUARANTINE),
-        PartWriter(landing.root / SCRATCH, landing.run),
+        PartWriter(landing.root / SCRATCH, landing.run, is_named=False),
         known_in(landing.known),
     )
     for file in files:

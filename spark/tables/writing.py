@@ -36,9 +36,18 @@ class PartWriter:
     """Writes rows into files of a table at `root`, one for each partition and `prefix` of its name. `order`: columns by
     which the rows of a row group are sorted."""
 
-    def __init__(self, root: Place, table: str, order: tuple[str, ...] = (), repeated: tuple[str, ...] = ()) -> None:
-        """`repeated`: columns with few different values; only these are worth a dictionary. Empty: any may be."""
-        self._root, self._table, self._order = root, table, order
+    def __init__(
+        self,
+        root: Place,
+        table: str,
+        order: tuple[str, ...] = (),
+        repeated: tuple[str, ...] = (),
+        *,
+        is_named: bool = True,
+    ) -> None:
+        """`repeated`: columns with few different values; only these are worth a dictionary. Empty: any may be.
+        `is_named`: whether a version may come to name the files; others need not outlive a power failure."""
+        self._root, self._table, self._order, self._is_named = root, table, order, is_named
         self._options = {**_COMPRESSION, "use_dictionary": list(repeated) or True}
         self._held: dict[tuple[str, str], list[pa.RecordBatch]] = {}
         self._bytes: dict[tuple[str, str], int] = {}
@@ -74,7 +83,8 @@ class PartWriter:
         for (part, prefix), (name, file) in self._open.items():
             file.close()
             place = self._root / self._table / part / name
-            place.sync()  # before a version names it
+            if self._is_named:
+                place.sync()  # before a version names it
             written.append(Written(self._table, part, File(name, self._rows[part, prefix], place.size() or 0)))
         return written
 
