@@ -202,7 +202,7 @@ def test_two_runs_that_bring_the_same_messages_bring_them_once(tmp_path: Path) -
 
 
 def test_rows_are_read_a_row_group_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A row group has some megabytes. As many rows as a batch may have, each with a body of 4 MB, fit into no memory."""
+    """A row group has some megabytes. As many bodies of 4 MB as a batch may have rows fit into no memory."""
     monkeypatch.setattr("spark.tables.writing._GROUP_BYTES", 0)
     writer = PartWriter(Place(str(tmp_path)), "messages")
     for number in range(3):
