@@ -1,0 +1,113 @@
+"""No request of an SQS client is a defect, whatever is in it."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from chalicelib.protocols.sqs.action import Blob, Integer, Kind, List, Map, Structure
+from chalicelib.protocols.sqs.actions import ACTIONS
+from tests.sqs.client import Sqs, refusal_in
+from tests.support.client import Answer, Client
+from tests.support.events import JUNK, replaced
+
+Json = dict[str, Any]
+
+QUEUES = ("orders", "billing")
+TARGETS = [*ACTIONS, "Fly", "", "\ud800"]
+
+numbers = (
+    st.integers(0, 10) | st.sampled_from([-1, 0, 1, 10, 11, 20, 900, 43200, 43201, 2**63, 10**400]) | st.integers()
+)
+
+
+HANDLE = "a handle"
+"""Stands for one of a message that was received just now."""
+
+KNOWN = [
+    *(HANDLE, *QUEUES, "orders.fifo", *(f"http://sqs.test/000000000000/{name}" for name in (*QUEUES, "none"))),
+    *("All", "Policy", "VisibilityTimeout", "DelaySeconds", "QueueArn", "RedrivePolicy", "FifoQueue", "SenderId"),
+    *("String", "Number", "Binary.x", "decant.tag", "decant:topic", "decant:filter", "AWSTraceHeader", "1", "1e5"),
+    *("", ".", "-", "x" * 300, "\0", "ö", "AAE=", "{}"),
+]
+"""What a client could know, and what it could take for it."""
+
+
+@cache
+def client() -> Client:
+    return Client()
+
+
+def furnished() -> tuple[Sqs, str]:
+    """A client, and a handle."""
+    sqs = Sqs(client())
+    sqs.ask("CreateQueue", QueueName=QUEUES[0])
+    sqs.ask("CreateQueue", QueueName=QUEUES[1], tags={"decant:topic": QUEUES[0], "decant:start": "earliest"})
+    sqs.ask("SendMessage", QueueUrl=QUEUES[0], MessageBody="a")
+    answer = sqs.ask("ReceiveMessage", QueueUrl=QUEUES[0])
+    if answer.status == 200 and "Messages" in answer.json:
+        return sqs, answer.json["Messages"][0]["ReceiptHandle"]
+    client.cache_clear()  # earlier requests have deleted the queue and left its topic, or delay all messages
+    return furnished()
+
+
+def of_kind(kind: Kind) -> st.SearchStrategy[Any]:
+    """Values of the kind."""
+    texts = st.sampled_from(KNOWN) | st.text(max_size=10)
+    if isinstance(kind, Structure):
+        right: st.SearchStrategy[Any] = st.fixed_dictionaries(
+            {}, optional={name: of_kind(own) for name, own in kind.members.items()}
+        )
+    elif isinstance(kind, List):
+        right = st.lists(of_kind(kind.of), max_size=11)
+    elif isinstance(kind, Map):
+        right = st.dictionaries(texts, of_kind(kind.of), max_size=4)
+    elif isinstance(kind, Integer):
+        right = numbers
+    else:
+        right = st.just("AAE=") if isinstance(kind, Blob) else texts
+    return right
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, Json]:
+    action = draw(st.sampled_from([*ACTIONS.values()]))
+    kinds = {name: of_kind(kind) for name, kind in action.members.members.items() if name != "QueueUrl"}
+    needed = {name: kinds.pop(name) for name in action.required if name in kinds}
+    members = draw(st.fixed_dictionaries(needed, optional=kinds))
+    request = {"QueueUrl": draw(st.just("orders") | st.sampled_from(KNOWN)), **members}
+    return action.name, replaced(draw, request) if draw(st.integers(0, 3)) == 0 else request
+
+
+def judged(answer: Answer) -> None:
+    assert answer.status < 500, answer
+    if answer.status >= 400 and "x-amzn-query-error" in answer.headers:
+        refusal_in(answer)
+
+
+@example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}))
+@example(("DeleteMessage", {"QueueUrl": "orders", "ReceiptHandle": "\ud800"}))
+@example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}))
+@given(requests())
+def test_no_request_to_an_action_is_a_defect(request: tuple[str, Json]) -> None:
+    name, members = request
+    sqs, handle = furnished()
+    judged(sqs.ask(name, raw=json.dumps(members).replace(HANDLE, handle).encode()))
+
+
+@given(
+    target=st.sampled_from(TARGETS) | st.text(max_size=20),
+    path=st.sampled_from(["/", "", "/000000000000/orders", "/000000000000/%ff", "/000000000000/\ud800"])
+    | st.text(max_size=30),
+    raw=st.binary(max_size=60) | JUNK.map(lambda value: json.dumps(value).encode()) | st.just(b"Action=SendMessage"),
+    headers=st.dictionaries(
+        st.sampled_from(["host", "authorization", "x-forwarded-proto", "x-amzn-trace-id", "content-type"]),
+        st.text(st.characters(), max_size=20) | st.just("Credential=123456789012/20260101/us-east-1/sqs/aws4_request"),
+    ),
+)
+def test_no_raw_request_is_a_defect(target: str, path: str, raw: bytes, headers: dict[str, str]) -> None:
+    judged(Sqs(client()).ask(target, path if path.startswith("/") else "/" + path, raw, headers))
