@@ -85,7 +85,8 @@ def carry_out(head: Head, body: bytes | None, has_hung_up: HasHungUp) -> Answer:
 def request_of(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Request:
     """`headers`: by their names in lower case."""
     path, query = _split(target)
-    return Request(method, path, parse_qsl(query, keep_blank_values=True) if query else [], headers, body or b"")
+    pairs = parse_qsl(query, keep_blank_values=True) if query else []
+    return Request(method, path, pairs, headers, body or b"", raw_query=query)
 
 
 def _split(target: str) -> tuple[str, str]:

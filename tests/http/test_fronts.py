@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from app import app
 from chalicelib import wiring
+from chalicelib.protocols.http import events as events_of_lambda
 from chalicelib.protocols.invocation import ForeignEvent
 from tests.support import events
 from tests.support.client import Answer, Client, Group, Topic
@@ -74,6 +75,20 @@ def test_query_parameters_are_decoded_once(client: Client, front: Callable[[Sent
     Topic(client, "orders").produce("a", key="50 %+20 ü&=")
     answer = answered(client, front(Sent("GET", MESSAGES, query=[("key", "50 %+20 ü&=")])))
     assert [message["body"] for message in answer.json["messages"]] == ["a"]
+
+
+@pytest.mark.parametrize("front", [events.url, events.http_api, events.staged_http_api])
+def test_a_query_arrives_as_it_was_sent(front: Callable[[Sent], Json]) -> None:
+    received = events_of_lambda.received(front(Sent("GET", MESSAGES, query=[("b", "x|y z"), ("a", "")])))
+    assert received
+    assert received.request.raw_query == "b=x%7Cy+z&a="
+
+
+@pytest.mark.parametrize("front", [events.rest, events.http_api_1, events.balancer])
+def test_a_query_that_a_front_takes_apart_is_not_made_up(front: Callable[[Sent], Json]) -> None:
+    received = events_of_lambda.received(front(Sent("GET", MESSAGES, query=[("a", "1")])))
+    assert received
+    assert received.request.raw_query is None
 
 
 @pytest.mark.parametrize("front", [front for name, front in FRONTS.items() if name != "balancer"])

@@ -18,6 +18,7 @@ from email.message import Message
 import pytest
 
 from chalicelib.base.limits import REQUEST_BYTES_MAX
+from local.server import request_of
 from tests.local.serving import ANSWER_SECONDS, Running, environment, in_raw, launched, refusal, running
 from tests.support.emulators import ROOT, client_of, dynoxide, free_port
 
@@ -33,6 +34,11 @@ def problem_of(answer: tuple[int, Message, bytes]) -> tuple[int, str]:
     assert headers["content-type"] == "application/problem+json"
     assert json.loads(body)["status"] == status
     return status, json.loads(body)["code"]
+
+
+def test_a_request_has_its_query_as_it_was_sent() -> None:
+    assert request_of("GET", "/topics?b=x%7Cy+z&a=", {}, None).raw_query == "b=x%7Cy+z&a="
+    assert request_of("GET", "/topics", {}, None).raw_query == ""
 
 
 # -- the newcomer -----------------------------------------------------------------------------------------------------

@@ -26,13 +26,15 @@ _UNKNOWN = ("/", "/{proxy+}")
 
 
 class Front(NamedTuple):
-    """How to read its events, and the header fields of its answers. `whole_path`: as the client sent it."""
+    """How to read its events, and the header fields of its answers. `whole_path`: as the client sent it. `raw_query`:
+    likewise; None if the front does not tell it."""
 
     method: Callable[[Json], str]
     path: Callable[[Json], str]
     whole_path: Callable[[Json], object]
     query: Callable[[Json], Pairs]
     headers: Callable[[Json, dict[str, str]], Json]
+    raw_query: Callable[[Json], str | None] = lambda _: None
 
 
 class Received(NamedTuple):
@@ -53,7 +55,8 @@ def received(event: Any) -> Received | None:
         front = _front_of(event)
         path = front.path(event)
         content = (front.query(event), _headers(event), _body(event))
-        request = Request(front.method(event), path, *content, _prefix(front.whole_path(event), path))
+        prefix = _prefix(front.whole_path(event), path)
+        request = Request(front.method(event), path, *content, prefix, front.raw_query(event))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return Received(request, front, event)
@@ -111,6 +114,10 @@ def _pairs(event: Json) -> Pairs:
     return [(_text(name), _text(value)) for name, values in lists.items() for value in values]
 
 
+def _raw_query(event: Json) -> str:
+    return _text(event.get("rawQueryString", ""))
+
+
 def _headers(event: Json) -> Mapping[str, str]:
     """By their names in lower case. The values of one that was sent several times are one list, as HTTP has it."""
     headers = {_text(name).lower(): _text(value) for name, value in (event.get("headers") or {}).items()}
@@ -144,8 +151,9 @@ _HTTP_API = Front(
     method=lambda event: _text(event["requestContext"]["http"]["method"]),
     path=lambda event: _without_stage(_text(event["rawPath"]), event),
     whole_path=lambda event: event["rawPath"],
-    query=lambda event: parse_qsl(_text(event.get("rawQueryString", "")), keep_blank_values=True),
+    query=lambda event: parse_qsl(_raw_query(event), keep_blank_values=True),
     headers=lambda _, headers: {"headers": headers},
+    raw_query=_raw_query,
 )
 _BALANCER = Front(
     method=lambda event: _text(event["httpMethod"]),

@@ -20,7 +20,7 @@ LeftMs = Callable[[], int | None]
 
 class Request(NamedTuple):
     """`path`: as it was sent, without anything that belongs to the way here, which is the `prefix`. `query`: decoded.
-    `headers`: by their names in lower case."""
+    `headers`: by their names in lower case. `raw_query`: as it was sent; None if the front does not tell it."""
 
     method: str
     path: str
@@ -28,6 +28,7 @@ class Request(NamedTuple):
     headers: Mapping[str, str]
     body: bytes
     prefix: str = ""
+    raw_query: str | None = None
 
 
 class Response(NamedTuple):

@@ -6,18 +6,17 @@ Its paths are `/` and `/{account}/{queue}`. There it answers what names an actio
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from dataclasses import replace
 from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
 from chalicelib import wiring
 from chalicelib.admin.sqs_queues import QueueGone
-from chalicelib.base.deadline import ending, one_call
+from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import quoted
 from chalicelib.base.runtime import system
-from chalicelib.protocols import entrance
+from chalicelib.protocols.answering import Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire
@@ -25,7 +24,6 @@ from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.errors import NO_QUEUE, QUERY_STATUS, SqsError, missing, of_service
 from chalicelib.protocols.sqs.message_ids import random_uuid
-from chalicelib.telemetry.trace_context import trace_id
 
 TARGET = "AmazonSQS."
 OPERATION = "sqs."
@@ -37,7 +35,6 @@ REGION_DEFAULT = "us-east-1"
 
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
-_HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
 _PREFIX = re.compile("(/[!-.0-~]+)*")
 _NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
 _NOT_YET = "The query protocol is not served yet: use a client that speaks JSON 1.0."
@@ -51,44 +48,23 @@ def respond(request: Request, left_ms: LeftMs) -> Response | None:
         return None
     target = request.headers.get("x-amz-target", "")
     if request.method == "POST" and target.startswith(TARGET):
-        return _recorded(request, target.removeprefix(TARGET), unquote(place[1] or ""), left_ms)
+        return _answered(request, target.removeprefix(TARGET), unquote(place[1] or ""), left_ms)
     return _query_refusal(request) if request.method in ("GET", "POST") and _names_action(request) else None
 
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _recorded(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Response:
-    telemetry = wiring.telemetry()
-    known = name if name in ACTIONS else "unknown"
-    if telemetry is None:
-        return _answered(request, name, queue_name, left_ms)[0]
-    with telemetry.call(OPERATION + known, trace_id=trace_id(request.headers)) as record:
-        response, record.code = _answered(request, name, queue_name, left_ms)
-        record.status = response.status
-    return response
+def _answered(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Response:
+    def run() -> Response:
+        answer = _carried_out(request, name, queue_name, left_ms)
+        return Response(200, _headers(json_wire.MEDIA_TYPE), json_wire.text_of(answer))
+
+    return answered(OPERATION + (name if name in ACTIONS else "unknown"), request, run, _json_refusal)
 
 
-def _answered(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> tuple[Response, str]:
-    """The response, and the kind of the error, if it is one."""
-
-    def run() -> tuple[Response, str]:
-        try:
-            return _json_answer(_carried_out(request, name, queue_name, left_ms)), ""
-        except SqsError as error:
-            return _json_refusal(error), error.kind
-
-    def refused(error: DecantError) -> tuple[Response, str]:
-        return _json_refusal(of_service(error)), error.code
-
-    return entrance.guarded(run, refused)
-
-
-def _json_answer(answer: Json) -> Response:
-    return Response(200, _headers(json_wire.MEDIA_TYPE), json_wire.text_of(answer))
-
-
-def _json_refusal(error: SqsError) -> Response:
+def _json_refusal(wrong: DecantError | SqsError) -> Response:
+    error = wrong if isinstance(wrong, SqsError) else of_service(wrong)
     shape = error.shape
     fault = "Sender" if shape.is_senders else "Receiver"
     retry = {"Retry-After": str(RETRY_AFTER_S)} if shape.status == 503 else {}
@@ -112,8 +88,8 @@ def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) 
     if action is None:
         raise SqsError("InvalidAction", f"The action {quoted(name)} is not valid for this service.")
     members = json_wire.members_of(request.body, action.members)
-    uptime_ms, left = api.service.env.runtime.uptime(), left_ms()
-    with ending(uptime_ms + left) if left is not None else nullcontext(), one_call(uptime_ms):
+    runtime = api.service.env.runtime
+    with in_time(runtime, left_ms), one_call(runtime.uptime()):
         call = Call(api.service, members, _context(request))
         try:
             return _run_on_queue(action, call, queue_name) if action.is_on_queue else _run(action, call)
@@ -140,9 +116,7 @@ def _context(request: Request) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
-    host = headers.get("host", "")
-    host = host if _HOST.fullmatch(host) else "localhost"
-    scheme = "https" if headers.get("x-forwarded-proto", "").lower().startswith("https") else "http"
+    scheme, host = Origin.of(request)
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers)

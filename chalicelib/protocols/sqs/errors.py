@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chalicelib.base.errors import DecantError
+from chalicelib.protocols.answering import DoorError
 from chalicelib.protocols.http.problems import PROBLEMS
 
 SQS = "com.amazonaws.sqs"
@@ -83,12 +84,8 @@ _KINDS = {
 """The kinds of the service's errors, by their codes. The others are of the request."""
 
 
-class SqsError(Exception):
-    """An error that the client gets. `kind`: one of `ERRORS`."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind, self.message = kind, message
+class SqsError(DoorError):
+    """`kind`: one of `ERRORS`."""
 
     @property
     def shape(self) -> Shape:

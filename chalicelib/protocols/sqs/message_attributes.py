@@ -20,6 +20,7 @@ from chalicelib.base.message import Message
 from chalicelib.producing.new_message import parse_tag
 from chalicelib.protocols.sqs.action import BLOB, TEXT, Json, Map, Structure
 from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.protocols.xml_text import is_sendable
 
 VALUE = Structure({"DataType": TEXT, "StringValue": TEXT, "BinaryValue": BLOB})
 ATTRIBUTES = Map(VALUE)
@@ -36,7 +37,6 @@ _NAME = re.compile("[A-Za-z0-9_-]([A-Za-z0-9_.\u00c0-\u017f-]*[A-Za-z0-9_\u00c0-
 _RESERVED = ("aws.", "amazon.")
 _TYPE = re.compile(r"(String|Number|Binary)(\..*)?", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_UNSENDABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Attribute(NamedTuple):
@@ -54,11 +54,6 @@ class Attribute(NamedTuple):
 
 
 Attributes = Mapping[str, Attribute]
-
-
-def is_sendable(text: str) -> bool:
-    """Whether SQS knows all of its characters."""
-    return not _UNSENDABLE.search(text)
 
 
 # -- sent -------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Collection
 
 from chalicelib.base.limits import SECOND_MS, WAIT_MS_MAX
@@ -16,6 +15,7 @@ from chalicelib.protocols.sqs.message_attributes import ENCODING, Attribute, Att
 from chalicelib.protocols.sqs.message_ids import uuid_of
 from chalicelib.protocols.sqs.sending import GROUP, TRACE, TRACE_HEADER
 from chalicelib.protocols.sqs.settling import VISIBILITY_SECONDS_MAX
+from chalicelib.protocols.xml_text import body_text
 
 RECEIVING = Actions()
 
@@ -87,9 +87,8 @@ def _if_any(name: str, values: Json) -> Json:
 
 def _body(message: Message) -> tuple[str, Attributes]:
     """The body, in base64 if SQS cannot hold it as text, and the attribute that then says so."""
-    if message.text is not None and message_attributes.is_sendable(message.text):
-        return message.text, {}
-    return base64.b64encode(message.body).decode(), {ENCODING: Attribute("String", "base64")}
+    text, is_encoded = body_text(message)
+    return text, {ENCODING: Attribute("String", "base64")} if is_encoded else {}
 
 
 def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:

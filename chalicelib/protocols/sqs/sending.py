@@ -15,6 +15,7 @@ from chalicelib.protocols.sqs.batches import Batch, Outcome, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing, of_service
 from chalicelib.protocols.sqs.message_attributes import ATTRIBUTES, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
+from chalicelib.protocols.xml_text import is_sendable
 
 SENDING = Actions()
 
@@ -90,7 +91,7 @@ def _ready(call: Call, given: Json, is_entry: bool = False) -> _Ready:
     body = given.get("MessageBody")
     if not body:
         raise missing("MessageBody")
-    if not message_attributes.is_sendable(body):
+    if not is_sendable(body):
         raise SqsError("InvalidMessageContents", "The message contains characters outside the allowed set.")
     attributes = message_attributes.parse(given.get("MessageAttributes", {}))
     system = message_attributes.parse(given.get("MessageSystemAttributes", {}), "system")
