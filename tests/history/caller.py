@@ -134,6 +134,9 @@ class Caller:
             fact.at_ms = self._now()
         is_free = not (popped.is_paused or popped.is_limited or popped.retry_after_ms)
         fact.is_empty = is_free and not popped.deliveries
+        count = len(popped.deliveries)
+        fact.is_short = is_free and ask.fill and ask.attempt_id is None and count < ask.max_messages
+        fact.surplus = 0 if ask.attempt_id else max(0, count - ask.max_messages)  # two calls at once may hold more
         fact.is_troubled = self._troubles > troubles
         self._record.end([fact])
         return popped
@@ -221,7 +224,7 @@ class Caller:
 
     def _delivered(self, group: str, popped: Popped, began: int, first: int, asked_ms: int) -> list[Delivered]:
         """An answer may be so late that its leases have run out, and the next ones may be known already."""
-        now = self._now()
+        now, queues = self._now(), [delivered.stored.queue for delivered in popped.deliveries]
         return [
             Delivered(
                 group,
@@ -234,7 +237,7 @@ class Caller:
                 delivered.invisible_until_ms,
                 delivered.receipt,
                 now,
-                number,
+                queues[:number].count(queues[number]),
                 asked_ms,
                 first,
                 delivered.stored.message.correlation_id or "",

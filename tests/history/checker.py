@@ -732,6 +732,10 @@ def _a_queue_is_left_to_its_zone(case: Case) -> Iterator[str]:
     yield from zones.a_queue_is_left_to_its_zone(case, SKEW_MS)
 
 
+def _an_answer_has_no_more_than_was_asked_for(case: Case) -> Iterator[str]:
+    yield from pops.an_answer_has_no_more_than_was_asked_for(case.history)
+
+
 def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
     yield from pops.a_pop_waits_no_longer_than_asked(case.history)
 
@@ -802,6 +806,7 @@ CHECKS = (
     _a_pop_leaves_nothing_that_is_ready,
     _a_message_goes_to_its_zone,
     _a_queue_is_left_to_its_zone,
+    _an_answer_has_no_more_than_was_asked_for,
     _a_pop_waits_no_longer_than_asked,
     _a_repeated_attempt_gets_the_same_messages,
 )

@@ -66,7 +66,7 @@ class Delivered:
     answered_ms: int = 0
     """When the pop answered; the lease began no later."""
     number: int = 0
-    """Its place in the answer."""
+    """Its place among the messages of its queue in the answer."""
     asked_ms: int = 0
     """The earliest end that was asked for; 0: the group decides."""
     first_ms: int = 0
@@ -102,6 +102,10 @@ class Asked:
     """When it was answered or failed, or when its caller died."""
     is_empty: bool = False
     """It was answered without messages, and named no reason, such as a pause or a cap."""
+    is_short: bool = False
+    """With `fill` it was answered with fewer messages than it asked for, and named no reason."""
+    surplus: int = 0
+    """By how many messages its answer exceeds what it asked for."""
     is_troubled: bool = True
     """It was not answered, or one of its requests to the store went wrong."""
     zone: str | None = None

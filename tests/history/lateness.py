@@ -1,4 +1,5 @@
-"""Judges how late messages come: a pop that answers none has met none that was ready."""
+"""Judges how late messages come: a pop that answers none has met none that was ready, and one with `fill` that answers
+fewer than it may, no others."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
     """A message that was stored, and whose lease, or delay, was over when a pop began, by every clock and for every
     read, is taken by this pop or by another.
 
-    Judges only pops that were answered at once by the store, where no other pop may hold messages unknown to us."""
+    Judges only pops that were answered at once by the store, where no other pop may hold messages unknown to us. One
+    with `fill` that answers some promotes no delayed ones in other queues."""
     history = case.history
     for pop in history.pops:
-        if history.stale_ms is None or not pop.is_empty or pop.is_troubled or pop.at_ms - pop.began_ms > FILTERED_MS:
+        is_judged = (pop.is_empty or pop.is_short) and not pop.is_troubled
+        if history.stale_ms is None or not is_judged or pop.at_ms - pop.began_ms > FILTERED_MS:
             continue
         by_ms = pop.began_ms - skew_ms - history.stale_ms
         if _is_unsure(case, pop, by_ms):
@@ -34,11 +37,12 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
         for place, stored_ms in _stored_by(case).items():
             if place in history.dead.get(pop.group, {}) or place in history.lost or not _is_wanted(case, pop, place):
                 continue
-            ready_ms = max(stored_ms, _free_ms(case, pop, place))
+            promoted_ms = 0 if pop.is_empty else history.appended_ms.get(place, NEVER_MS)
+            ready_ms = max(stored_ms, promoted_ms, _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
             is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)
             if is_met and not _is_moving(case, pop, place, by_ms) and not _is_left(case, pop, place, ready_ms, by_ms):
-                yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on got nothing"
+                yield f"{pop.group} {place} was ready at {ready_ms}, and a pop from {pop.began_ms} on left it"
 
 
 def _is_unsure(case: Case, pop: Asked, by_ms: int) -> bool:

@@ -34,6 +34,12 @@ def a_paused_group_delivers_nothing(history: History) -> Iterator[str]:
                 yield f"{got.group} was paused from {pause.at_ms} to {until_ms}, and got {got.place} at {got.began_ms}"
 
 
+def an_answer_has_no_more_than_was_asked_for(history: History) -> Iterator[str]:
+    for pop in history.pops:
+        if pop.surplus:
+            yield f"{pop.group} answered {pop.surplus} more at {pop.at_ms} than it was asked for"
+
+
 def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
     """Even if its clock is set meanwhile; if the store answers, a pop needs no more than seconds besides."""
     for attempt in history.attempts if history.are_all_answered else ():

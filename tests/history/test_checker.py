@@ -333,6 +333,11 @@ def _asked(began_ms: int, **more: object) -> Asked:
     return replace(Asked("g", began_ms, 0, began_ms + 10, is_empty=True, is_troubled=False), **more)  # type: ignore[arg-type]
 
 
+def _short(began_ms: int, **more: object) -> Asked:
+    """One with `fill` that was answered with some, but not with as many as it asked for."""
+    return _asked(began_ms, is_empty=False, is_short=True, **more)
+
+
 LATE_MS = 1_000 + SKEW_MS + 100
 """By every clock, and for every read, the lease until 1000 is over."""
 
@@ -355,6 +360,10 @@ LATE_MS = 1_000 + SKEW_MS + 100
         (_asked(LATE_MS), {"stale_ms": None}, False),
         (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),
         (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 50}}, False),
+        (_short(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),
+        (_short(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 50}}, False),
+        (_short(LATE_MS), {}, False),
+        (_short(LATE_MS, is_troubled=True), {"appended_ms": {PLACE: 0}}, False),
     ],
 )
 def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[str, Any], is_wrong: bool) -> None:
@@ -363,6 +372,13 @@ def test_a_pop_that_gets_nothing_has_met_nothing_ready(pop: Asked, more: dict[st
     judged.sent[0].at_ms = 20
     judged.pops = [*judged.pops, pop]
     assert ("a_pop_leaves_nothing_that_is_ready" in broken(judged)) == is_wrong
+
+
+@pytest.mark.parametrize("surplus", [0, 1])
+def test_an_answer_has_no_more_messages_than_asked_for(surplus: int) -> None:
+    judged = history()
+    judged.pops = [_asked(100, is_empty=False, surplus=surplus)]
+    assert ("an_answer_has_no_more_than_was_asked_for" in broken(judged)) == bool(surplus)
 
 
 @pytest.mark.parametrize(("began_ms", "is_wrong"), [(700 + SKEW_MS, False), (701 + SKEW_MS, True)])

@@ -91,6 +91,7 @@ class Consumer(Actor):
             attempt_id=f"{self._name}{self._left}" if random.random() < 0.3 else None,
             ack=tuple(message.receipt for message in riding),
             zone=self._zone,
+            fill=bool(self._world.plan.fills) and random.random() < self._world.plan.fills,
         )
 
     def _settle(self, caller: Caller, got: list[Delivered]) -> None:

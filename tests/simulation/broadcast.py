@@ -160,7 +160,8 @@ class BroadcastWorld:
 
     def _pop(self, name: str, service: Service, acks: bool = False) -> bool:
         assert self._topic
-        got = service.consuming.pop(self._topic, "g", Pop(self._random.choice((1, 4)), consumer_id=name)).deliveries
+        ask = Pop(self._random.choice((1, 4)), consumer_id=name, fill=acks)
+        got = service.consuming.pop(self._topic, "g", ask).deliveries
         now = self._scheduler.now
         self._came[name] |= {(delivered.stored.queue, delivered.stored.offset) for delivered in got}
         if not acks:

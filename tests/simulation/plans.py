@@ -39,6 +39,8 @@ class Plan:
     """The lease lengths that consumers ask for."""
     pop_sizes: tuple[int, ...] = (1, 4, 10, 10)
     """The numbers of messages they ask for."""
+    fills: float = 0.0
+    """The share of pops with `fill`."""
     waits_ms: tuple[int, ...] = (0, 0, 0, 100)
     """How long they wait for messages."""
     sizes: tuple[int, ...] = (0, 0, 150, 2_000)
@@ -143,7 +145,8 @@ class Plan:
         plan = replace(plan, max_depth=random.choice((0, 0, 0, 0, 0, 0, 6)))
         plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
-        return replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
+        plan = replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
+        return replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -217,6 +220,7 @@ ZONED = Plan(
     consumers=6,
     messages=30,
     pops=8,
+    fills=0.3,
     pace=20,
     burials=0,
     faults=replace(NONE, latency_ms_max=20, stale=0.3, stale_ms_max=500),
@@ -224,6 +228,16 @@ ZONED = Plan(
 """For bugs that show where consumers of a zone stay away, and come back."""
 PUSHED = Plan(consumers=1, pops=1, messages=30, pushes=True, faults=replace(NONE, latency_ms_max=20))
 """For bugs that show where all is answered, and a consumer is called."""
+FILLED = Plan(
+    queues=3,
+    consumers=4,
+    pops=8,
+    messages=40,
+    pop_sizes=(4, 10, 20),
+    fills=0.8,
+    faults=replace(NONE, lose_reply=0.05, latency_ms_max=20),
+)
+"""For bugs that show where pops take from several queues."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(
