@@ -20,7 +20,7 @@ from chalicelib.catalogue import group as groups
 from chalicelib.catalogue import sqs_queue
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import EARLIEST, ENDLESS, LATEST, Group
+from chalicelib.catalogue.group import BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.offsets import Offsets
@@ -35,7 +35,7 @@ _ID_CHARS = 8
 
 GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX, "max_attempts": ENDLESS}
 """Of the groups that are made for queues."""
-ADOPTED_SETTINGS: dict[str, Any] = {}
+ADOPTED_SETTINGS = {"settle_by": BY_MESSAGE}
 """Of all groups of queues, also of those that stood before."""
 
 

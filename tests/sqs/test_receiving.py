@@ -155,6 +155,71 @@ def test_visibility_counts_from_the_change(sqs: Sqs, sent: str, clock: Clock) ->
     assert receive(sqs, sent)
 
 
+def test_a_handle_outlives_any_number_of_changes(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    for _ in range(50):
+        clock.sleep(20_000)
+        sqs.ChangeMessageVisibility(QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=30)
+    assert receive(sqs, sent) == []
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=own)
+    clock.sleep(60_000)
+    assert receive(sqs, sent) == []
+
+
+def test_a_visibility_of_zero_gives_the_message_back_at_once(sqs: Sqs, sent: str) -> None:
+    for number in range(1, 4):
+        [message] = receive(sqs, sent, AttributeNames=["All"])
+        assert message["Attributes"]["ApproximateReceiveCount"] == str(number)
+        sqs.ChangeMessageVisibility(QueueUrl=sent, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    for number in range(4, 7):
+        [message] = receive(sqs, sent, VisibilityTimeout=0, AttributeNames=["All"])
+        assert message["Attributes"]["ApproximateReceiveCount"] == str(number)
+
+
+def test_a_queue_may_hide_its_messages_not_at_all(sqs: Sqs) -> None:
+    url = sqs.CreateQueue(QueueName="open", Attributes={"VisibilityTimeout": "0"})["QueueUrl"]
+    sqs.SendMessage(QueueUrl=url, MessageBody="a")
+    first, second = handle(sqs, url), handle(sqs, url)
+    sqs.DeleteMessage(QueueUrl=url, ReceiptHandle=first)
+    assert receive(sqs, url) == []
+    sqs.DeleteMessage(QueueUrl=url, ReceiptHandle=second)
+
+
+def test_an_expired_handle_still_changes_and_deletes(sqs: Sqs, sent: str, clock: Clock) -> None:
+    own = handle(sqs, sent)
+    clock.sleep(31_000)
+    sqs.ChangeMessageVisibility(QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=100)
+    assert receive(sqs, sent) == []
+    clock.sleep(101_000)
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=own)
+    assert receive(sqs, sent) == []
+
+
+def test_a_handle_from_before_a_redelivery_deletes_the_message(sqs: Sqs, sent: str, clock: Clock) -> None:
+    old = handle(sqs, sent)
+    clock.sleep(31_000)
+    new = handle(sqs, sent)
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=old)
+    clock.sleep(31_000)
+    assert receive(sqs, sent) == []
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=new)
+
+
+def test_a_purged_message_can_be_deleted_but_not_changed(sqs: Sqs, sent: str) -> None:
+    own = handle(sqs, sent)
+    sqs.PurgeQueue(QueueUrl=sent)
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=own)
+    refused = sqs.refused("ChangeMessageVisibility", QueueUrl=sent, ReceiptHandle=own, VisibilityTimeout=1)
+    assert refused.message.endswith("Message does not exist or is not available for visibility timeout change.")
+
+
+def test_a_receive_fills_up_from_several_queues(client: Client, sqs: Sqs) -> None:
+    url = queue(client, "wide", queues=4)
+    for number in range(4):
+        Topic(client, "wide").produce("a", queue=number)
+    assert len(receive(sqs, url, MaxNumberOfMessages=10)) == 4
+
+
 @pytest.mark.parametrize("seconds", [-1, 43201])
 def test_a_visibility_beyond_the_limits_is_refused(sqs: Sqs, sent: str, seconds: int) -> None:
     asked = {"QueueUrl": sent, "ReceiptHandle": handle(sqs, sent), "VisibilityTimeout": seconds}

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote
 from xml.sax.saxutils import escape
 
 from chalicelib import wiring
-from chalicelib.admin.sqs_queues import QueueGone
+from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError
 from chalicelib.base.fields import quoted
@@ -24,6 +24,7 @@ from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.errors import NO_QUEUE, QUERY_STATUS, SqsError, missing, of_service
 from chalicelib.protocols.sqs.message_ids import random_uuid
+from chalicelib.telemetry.record import note
 
 TARGET = "AmazonSQS."
 OPERATION = "sqs."
@@ -102,7 +103,12 @@ def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
     queue_name = call.request.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
     if not queue_name:
         raise missing("QueueUrl")
-    return call.service.sqs_queues.serve(queue_name, lambda found: _run(action, replace(call, found=found)))
+
+    def run(found: Standing) -> Json:
+        note(topic=found.queue.topic, group=found.queue.group)
+        return _run(action, replace(call, found=found))
+
+    return call.service.sqs_queues.serve(queue_name, run)
 
 
 def _run(action: Action, call: Call) -> Json:

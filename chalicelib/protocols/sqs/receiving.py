@@ -62,7 +62,7 @@ def _asked(call: Call) -> Pop:
         reason = "The request include parameter that is not valid for this queue type."
         raise bad_value(given["ReceiveRequestAttemptId"], "ReceiveRequestAttemptId", reason)
     invisible_ms = None if seconds is None else seconds * SECOND_MS
-    return Pop(max_messages=count, invisible_ms=invisible_ms, wait_ms=wait_seconds * SECOND_MS)
+    return Pop(max_messages=count, invisible_ms=invisible_ms, wait_ms=wait_seconds * SECOND_MS, fill=True)
 
 
 def _received(call: Call, delivery: Delivery, wanted: Collection[str], patterns: Collection[str]) -> Json:
