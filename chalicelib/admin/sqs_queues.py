@@ -7,8 +7,9 @@ queue: it is then gone too, and the first call that meets its record removes tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from chalicelib.admin.deletion import Deletion
@@ -27,7 +28,7 @@ from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys, Range
 from chalicelib.store.paging import token_of
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused, Write
+from chalicelib.table.writes import Refused, Write, never_landed
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ class QueueGone(Exception):
 
 
 class TopicStands(Exception):
-    """A topic that no queue of this name owns has the name that the queue's own topic would have."""
+    """A topic that was made for no queue, or with other settings, has the name that the queue's own would have."""
 
 
 class GroupUnfit(Exception):
@@ -130,6 +131,10 @@ class SqsQueues:
             raise QueueGone(name)
         return queue
 
+    def _write_together(self, writes: Sequence[Write]) -> None:
+        """All or none. That another caller has changed a group to the same says nothing of the other writes."""
+        self._store.write_together([replace(write, landed=never_landed) for write in writes])
+
     def forget(self, name: str) -> None:
         self._known.forget(name)
 
@@ -172,24 +177,30 @@ class SqsQueues:
 
     def _create(self, wanted: NewQueue) -> None:
         if wanted.topic_settings is None:
-            self._subscribe(wanted)
+            self._join(wanted, self._catalogue.current_topic(wanted.topic))
             return
         now = self._runtime.now()
-        topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, **wanted.topic_settings)
+        topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, for_sqs=True, **wanted.topic_settings)
         group = self._new_group(topic, wanted, [])
         made = [sqs_queue.create(self._new(wanted, topic, group)), topics.create(topic), *groups.create(group)]
         try:
-            self._store.write_together(made)
+            self._write_together(made)
         except Refused as refused:
-            if refused.before and refused.before["pk"] == keys.topics():  # and there was no record at that moment
-                raise TopicStands(topic.name) from None
-            raise
+            if not refused.before or refused.before["pk"] != keys.topics():
+                raise
+            self._take_again(wanted, Topic.of(refused.before))  # there was no record at that moment
         finally:
             self._catalogue.forget(topic.name)
 
-    def _subscribe(self, wanted: NewQueue) -> None:
+    def _take_again(self, wanted: NewQueue, topic: Topic) -> None:
+        """Makes the queue whose topic other groups have kept."""
+        given = wanted.topic_settings or {}
+        if not topic.for_sqs or given.get("queues", topic.queues) != topic.queues:
+            raise TopicStands(topic.name)
+        self._join(replace(wanted, start=LATEST), topic)
+
+    def _join(self, wanted: NewQueue, topic: Topic) -> None:
         """Makes a queue of a topic that stands."""
-        topic = self._catalogue.current_topic(wanted.topic)
         standing = self._catalogue.groups_named(topic, [wanted.group])
         if standing:
             group = standing[0]
@@ -198,8 +209,13 @@ class SqsQueues:
         else:
             starts = self._log_offsets.ends(topic, topic.most) if wanted.start == LATEST else []
             group = self._new_group(topic, wanted, starts)
-            writes = [*groups.create(group), topics.note_group(topic)]
-        self._store.write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
+            writes = groups.create(group)
+        retention_ms = (wanted.topic_settings or {}).get("retention_ms", topic.retention_ms)
+        if retention_ms != topic.retention_ms:
+            writes.append(topics.change(topic, {"retention_ms": retention_ms}, self._runtime.now()))
+        else:
+            writes.append(topics.note_group(topic))
+        self._write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
 
     def _new_group(self, topic: Topic, wanted: NewQueue, starts: list[int]) -> Group:
         given = {**wanted.group_settings, **GROUP_SETTINGS, **ADOPTED_SETTINGS}
@@ -223,7 +239,7 @@ class SqsQueues:
                 if len(writes) == 1:
                     self._store.write(writes[0])
                 else:
-                    self._store.write_together(writes)
+                    self._write_together(writes)
                 self.forget(name)
                 self._catalogue.forget(standing.topic.name)
                 return
@@ -240,13 +256,13 @@ class SqsQueues:
     # -- deleted ------------------------------------------------------------------------------------------------------
 
     def delete(self, name: str) -> None:
-        """Deletes the queue with its group, and the topic if the queue owns it and no other group is left; then what
+        """Deletes the queue with its group, and the topic if it was made for a queue and has no other group; then what
         they leave, as far as time and the store allow. Raises QueueGone."""
         standing = deleted = self.current(name)
         while standing.queue.id == deleted.queue.id:
-            is_last = standing.queue.owns_topic and self._names(standing) == [standing.group.name]
+            is_last = standing.topic.for_sqs and self._names(standing) == [standing.group.name]
             try:
-                self._store.write_together(_removal(standing, is_last))
+                self._write_together(self._removal(standing, is_last))
             except Refused:  # another caller has changed or deleted it since it was read, or has added a group
                 try:
                     standing = self.current(name)
@@ -258,6 +274,15 @@ class SqsQueues:
                 self._clear(standing, is_last)
                 return
 
+    def _removal(self, standing: Standing, with_topic: bool) -> list[Write]:
+        topic = standing.topic
+        removal = [sqs_queue.remove(standing.queue), *groups.remove(standing.group)]
+        if with_topic:
+            removal += [topics.remove(topic), topics.bury(topic)]
+        elif topic.for_sqs:  # of two that go at once, one must see that it is the last
+            removal.append(topics.change(topic, {}, self._runtime.now()))
+        return removal
+
     def _names(self, standing: Standing) -> list[str]:
         return self._catalogue.names_of_groups(standing.topic)
 
@@ -268,11 +293,6 @@ class SqsQueues:
                 self._deletion.topic(deleted.topic, until_ms)
             else:
                 self._deletion.group(deleted.group, deleted.topic.most, until_ms)
-
-
-def _removal(standing: Standing, with_topic: bool) -> list[Write]:
-    removal = [sqs_queue.remove(standing.queue), *groups.remove(standing.group)]
-    return [*removal, topics.remove(standing.topic), topics.bury(standing.topic)] if with_topic else removal
 
 
 def _demand_fit(group: Group) -> None:

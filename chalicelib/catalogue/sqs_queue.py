@@ -19,8 +19,8 @@ NAME_PATTERN = rf"(?=.{{1,{NAME_CHARS_MAX}}}$)[A-Za-z0-9_-]+(\{FIFO_SUFFIX})?"
 @record
 class SqsQueue:
     """`id`: the incarnation. `topic_id`, `group_id`: the incarnations that it names; if one is gone, the queue is gone
-    too. `owns_topic`: the topic was made with the queue. `attributes`, `tags`: text by name, as SQS spells them.
-    `version` counts changes."""
+    too. `owns_topic`: the topic was made for it, and what is sent to the queue goes there. `attributes`, `tags`: text
+    by name, as SQS spells them. `version` counts changes."""
 
     name: str
     id: str

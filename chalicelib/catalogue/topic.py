@@ -74,7 +74,8 @@ class Topic(TopicSettings):
     """`id` is the incarnation: every key of the topic's data carries it. `version` counts changes. `delays`: messages
     may wait here, so pops look for those that are due. `past_retentions`: pairs of an instant and a retention in ms,
     which messages that were stored until then keep, since it was raised after that. `pushes`: it may have pushed
-    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time."""
+    groups, so sends wake the push. `scaling`: None until the number of queues is changed for the first time. `for_sqs`:
+    it was made for the queue of an SQS client, and goes with the last of its queues."""
 
     name: str
     id: str
@@ -84,6 +85,7 @@ class Topic(TopicSettings):
     past_retentions: tuple[tuple[int, int], ...] = ()
     pushes: bool = False
     scaling: Scaling | None = None
+    for_sqs: bool = False
 
     @classmethod
     def of(cls, item: Item) -> Topic:
@@ -91,7 +93,7 @@ class Topic(TopicSettings):
         given |= {"zones": Zones.of(item["zones"])} if "zones" in item else {}
         past = tuple((until_ms, retention_ms) for until_ms, retention_ms in item.get("past_retentions", ()))
         scaling = Scaling.of(given["queues"], item) if "placements" in item else None
-        has = ("delays" in item, past, "pushes" in item, scaling)
+        has = ("delays" in item, past, "pushes" in item, scaling, "for_sqs" in item)
         return cls(item["sk"], item["id"], item["created_at_ms"], item["version"], *has, **given)
 
     def as_json(self) -> dict[str, Any]:
@@ -169,7 +171,7 @@ def create(topic: Topic) -> Write:
     """Raises InvalidField for settings that do not fit each other."""
     topic.known_zones.demand_queues(topic.queues)
     made = {field: getattr(topic, field) for field in ("created_at_ms", "version", *DEFAULTS)}
-    return settings.create(topic.key, topic.id, made)
+    return settings.create(topic.key, topic.id, {**made, "for_sqs": topic.for_sqs or None})
 
 
 def change(topic: Topic, given: Mapping[str, Any], now: int) -> Write:

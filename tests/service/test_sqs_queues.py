@@ -144,6 +144,20 @@ def test_a_group_that_stands_becomes_a_queue_and_keeps_its_place(api: Api) -> No
     assert [message["body"] for message in api.pop("orders", "billing", {})["messages"]] == ["old"]
 
 
+def test_two_queues_may_take_the_same_group_at_once(api: Api, other: Api, store: TroubledStore) -> None:
+    api.put_topic("orders", {})
+    api.put_group("orders", "billing", {})
+
+    def meanwhile(verb: str, _about: object) -> None:
+        if verb == "write_together":
+            store.before = unavailable()
+            make(other, replace(SUBSCRIBED, name="audit"))
+
+    store.before = meanwhile
+    make(api, SUBSCRIBED)
+    assert find(api, "billing").group.id == find(api, "audit").group.id
+
+
 @pytest.mark.parametrize("unfit", [{"mode": "broadcast"}, {"push": {"url": "https://shop.example/"}}])
 def test_a_group_from_which_nobody_pops_together_becomes_no_queue(api: Api, unfit: dict[str, object]) -> None:
     api.put_topic("orders", {})
@@ -162,15 +176,44 @@ def test_a_queue_takes_its_topic_and_its_group_along(api: Api, store: MemoryStor
     assert api.pop("orders", "orders", {})["messages"] == []
 
 
-def test_a_topic_with_another_group_stays(api: Api) -> None:
+def test_a_topic_with_another_group_stays_for_a_queue_made_again(api: Api) -> None:
+    make(api)
+    make(api, SUBSCRIBED)
+    api.produce("orders", {"messages": [{"body": "old", "queue": 0}]})
+    delete(api)
+    assert (topics(api), is_there(api, "billing")) == (["orders"], True)
+    make(api, replace(OWN, topic_settings={"queues": 2, "retention_ms": 60_000}))
+    api.produce("orders", {"messages": [{"body": "new", "queue": 0}]})
+    bodies = {
+        name: [each["body"] for each in api.pop("orders", name, {})["messages"]] for name in ("orders", "billing")
+    }
+    assert bodies == {"orders": ["new"], "billing": ["old", "new"]}
+    assert (find(api).topic.retention_ms, find(api).queue.owns_topic) == (60_000, True)
+
+
+def test_a_topic_that_others_kept_keeps_its_number_of_queues(api: Api) -> None:
     make(api)
     make(api, SUBSCRIBED)
     delete(api)
-    assert (topics(api), is_there(api, "billing")) == (["orders"], True)
     with pytest.raises(TopicStands):
-        make(api)
+        make(api, replace(OWN, topic_settings={"queues": 3}))
+
+
+@pytest.mark.parametrize("order", [("orders", "billing"), ("billing", "orders")])
+def test_the_last_of_its_queues_takes_the_topic_along(api: Api, order: tuple[str, str]) -> None:
+    make(api)
+    make(api, SUBSCRIBED)
+    for name in order:
+        assert topics(api) == ["orders"]
+        delete(api, name)
+    assert topics(api) == []
+
+
+def test_a_topic_that_was_made_over_json_outlives_its_queues(api: Api) -> None:
+    api.put_topic("orders", {})
+    make(api, SUBSCRIBED)
     delete(api, "billing")
-    assert topics(api) == ["orders"], "nobody says that the topic was a queue's"
+    assert topics(api) == ["orders"]
 
 
 @pytest.mark.parametrize("over_json", [False, True])
