@@ -140,7 +140,8 @@ def test_a_group_that_stands_becomes_a_queue_and_keeps_its_place(api: Api) -> No
     api.put_group("orders", "billing", {"max_in_flight": 7})
     api.produce("orders", {"messages": [{"body": "old"}]})
     make(api, SUBSCRIBED)
-    assert find(api, "billing").group.max_in_flight == 7
+    group = find(api, "billing").group
+    assert (group.max_in_flight, group.settle_by) == (7, "message")
     assert [message["body"] for message in api.pop("orders", "billing", {})["messages"]] == ["old"]
 
 
