@@ -10,7 +10,8 @@ import orjson
 
 from chalicelib.admin.groups import GroupDetails
 from chalicelib.admin.sqs_queues import Standing
-from chalicelib.base.limits import KIB, MIB, SECOND_MS
+from chalicelib.base.limits import INVISIBLE_MS_MAX, KIB, MIB, SECOND_MS, WAIT_MS_MAX
+from chalicelib.catalogue.sqs_queue import SqsQueue
 from chalicelib.catalogue.topic import Topic
 from chalicelib.protocols.sqs.errors import SqsError
 
@@ -19,9 +20,15 @@ Values = Mapping[str, str]
 
 ALL = "All"
 VISIBILITY, RETENTION, DELAY = "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds"
+SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
 FIFO, REDRIVE = "FifoQueue", "RedrivePolicy"
 _KMS, _SSE = "KmsMasterKeyId", "SqsManagedSseEnabled"
 _RETENTION_S_DEFAULT = 345_600
+
+DELAY_SECONDS_MAX = 900
+VISIBILITY_SECONDS_MAX = INVISIBLE_MS_MAX // SECOND_MS
+WAIT_SECONDS_MAX = WAIT_MS_MAX // SECOND_MS
+MESSAGE_BYTES_MAX = MIB
 
 _POLICY_BYTES_MAX = 8 * KIB
 """As in SQS. Lists of queues read their records whole."""
@@ -115,11 +122,11 @@ class Attribute(NamedTuple):
 
 
 _SETTABLE: dict[str, Attribute] = {
-    VISIBILITY: Attribute(_number(0, 43_200), of_setting=lambda standing: standing.group.invisible_ms),
+    VISIBILITY: Attribute(_number(0, VISIBILITY_SECONDS_MAX), of_setting=lambda standing: standing.group.invisible_ms),
     RETENTION: Attribute(_number(60, 1_209_600), of_setting=lambda standing: standing.topic.retention_ms),
-    DELAY: Attribute(_number(0, 900), "0"),
-    "MaximumMessageSize": Attribute(_number(KIB, MIB), str(MIB)),
-    "ReceiveMessageWaitTimeSeconds": Attribute(_number(0, 20), "0"),
+    DELAY: Attribute(_number(0, DELAY_SECONDS_MAX), "0"),
+    SIZE: Attribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
+    WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
     REDRIVE: Attribute(_redrive_policy),
     "RedriveAllowPolicy": Attribute(_allow_policy),
     "Policy": Attribute(_policy),
@@ -144,6 +151,11 @@ def parsed(given: Mapping[str, str]) -> dict[str, str]:
         if name not in _SETTABLE:
             raise _unknown(name)
     return {name: _SETTABLE[name].parse(name, text) for name, text in values.items()}
+
+
+def number(queue: SqsQueue, name: str) -> int:
+    """The value of one that the queue's record holds, or its default."""
+    return int(queue.attributes.get(name) or default_of(name) or 0)
 
 
 def default_of(name: str) -> str | None:

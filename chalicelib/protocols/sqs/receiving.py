@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from chalicelib.base.limits import SECOND_MS, WAIT_MS_MAX
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import Message
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.request import Pop
@@ -13,14 +13,13 @@ from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call,
 from chalicelib.protocols.sqs.errors import SqsError, bad_value
 from chalicelib.protocols.sqs.message_attributes import ENCODING, Attribute, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
+from chalicelib.protocols.sqs.queue_attributes import VISIBILITY_SECONDS_MAX, WAIT, WAIT_SECONDS_MAX, number
 from chalicelib.protocols.sqs.sending import GROUP, TRACE, TRACE_HEADER
-from chalicelib.protocols.sqs.settling import VISIBILITY_SECONDS_MAX
 from chalicelib.protocols.xml_text import body_text
 
 RECEIVING = Actions()
 
 MESSAGES_MAX = 10
-WAIT_SECONDS_MAX = WAIT_MS_MAX // SECOND_MS
 
 
 @RECEIVING.action(
@@ -49,9 +48,9 @@ def receive_message(call: Call) -> Json:
 
 def _asked(call: Call) -> Pop:
     """What the request wants of a pop."""
-    given, queue = call.request, call.queue
+    given = call.request
     count, seconds = given.get("MaxNumberOfMessages", 1), given.get("VisibilityTimeout")
-    wait_seconds = given.get("WaitTimeSeconds", int(queue.attributes.get("ReceiveMessageWaitTimeSeconds", 0)))
+    wait_seconds = given.get("WaitTimeSeconds", number(call.queue, WAIT))
     if not 1 <= count <= MESSAGES_MAX:
         raise bad_value(count, "MaxNumberOfMessages", f"Must be between 1 and {MESSAGES_MAX}, if provided.")
     if seconds is not None and not 0 <= seconds <= VISIBILITY_SECONDS_MAX:

@@ -15,12 +15,13 @@ from chalicelib.protocols.sqs.batches import Batch, Outcome, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing, of_service
 from chalicelib.protocols.sqs.message_attributes import ATTRIBUTES, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
+from chalicelib.protocols.sqs.queue_attributes import DELAY, DELAY_SECONDS_MAX, SIZE, number
 from chalicelib.protocols.xml_text import is_sendable
 
 SENDING = Actions()
 
 BATCH_BYTES_MAX = MIB
-DELAY_SECONDS_MAX = 900
+"""All messages of a batch: as much as one may have."""
 TRACE_HEADER = "AWSTraceHeader"
 GROUP, TRACE = "sqs:group", "sqs:trace"
 """Properties of the door."""
@@ -31,7 +32,7 @@ _TRACE = re.compile("[ -~]{1,512}")
 """A header that is one: any longer one is no trace."""
 _MESSAGE: Members = {
     "MessageBody": TEXT,
-    "DelaySeconds": INTEGER,
+    DELAY: INTEGER,
     "MessageAttributes": ATTRIBUTES,
     "MessageSystemAttributes": ATTRIBUTES,
     "MessageGroupId": TEXT,
@@ -117,7 +118,7 @@ def _texts(value: Json) -> tuple[str, str]:
 
 
 def _demand_small(call: Call, size: int, is_entry: bool) -> None:
-    most = int(call.queue.attributes.get("MaximumMessageSize", MIB))
+    most = number(call.queue, SIZE)
     if size > most:
         what = "cannot be validated" if is_entry else "are invalid"
         reason = f"Message must be shorter than {most} bytes."
@@ -125,9 +126,9 @@ def _demand_small(call: Call, size: int, is_entry: bool) -> None:
 
 
 def _delay_seconds(call: Call, given: Json) -> int:
-    seconds: int = given.get("DelaySeconds", int(call.queue.attributes.get("DelaySeconds", 0)))
+    seconds: int = given.get(DELAY, number(call.queue, DELAY))
     if not 0 <= seconds <= DELAY_SECONDS_MAX:
-        raise bad_value(seconds, "DelaySeconds", f"DelaySeconds must be >= 0 and <= {DELAY_SECONDS_MAX}.")
+        raise bad_value(seconds, DELAY, f"{DELAY} must be >= 0 and <= {DELAY_SECONDS_MAX}.")
     return seconds
 
 

@@ -9,10 +9,10 @@ from chalicelib.consuming.receipt_batch import RECEIPT_INVALID
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
 from chalicelib.protocols.sqs.batches import Batch, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
+from chalicelib.protocols.sqs.queue_attributes import VISIBILITY_SECONDS_MAX
 
 SETTLING = Actions()
 
-VISIBILITY_SECONDS_MAX = INVISIBLE_MS_MAX // SECOND_MS
 
 # -- deleting ---------------------------------------------------------------------------------------------------------
 
