@@ -8,6 +8,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from chalice.config import Config
+from chalice.local import LocalGateway
 
 from app import app
 from chalicelib import wiring
@@ -41,6 +43,18 @@ def test_a_queue_is_reached_by_its_own_url(client: Client, front: str) -> None:
     assert answered(client, through(sent("SendMessage", path, MessageBody="grüß", **made)))[0] == 200
     status, received = answered(client, through(sent("ReceiveMessage", path)))
     assert [message["Body"] for message in received["Messages"]] == ["grüß"]
+
+
+def test_the_local_server_of_chalice_knows_the_paths(client: Client) -> None:
+    wiring.use(client.api)
+    gateway = LocalGateway(app, Config())
+    for request in (
+        sent("CreateQueue", QueueName="orders"),
+        sent("SendMessage", "/000000000000/orders", MessageBody="a"),
+    ):
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer = gateway.handle_request("POST", request.path, headers, str(request.body).encode())
+        assert answer["statusCode"] == 200
 
 
 def test_the_base_path_of_a_custom_domain_is_part_of_the_url(client: Client) -> None:
