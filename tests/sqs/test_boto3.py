@@ -90,3 +90,28 @@ def test_a_receive_hears_of_a_message_while_it_waits(client: Any) -> None:
     client.send_message(QueueUrl=url, MessageBody="late", DelaySeconds=1)
     [message] = client.receive_message(QueueUrl=url)["Messages"]
     assert message["Body"] == "late"
+
+
+def test_a_queue_is_made_listed_changed_tagged_and_deleted(client: Any) -> None:
+    url = client.create_queue(QueueName="made", Attributes={"VisibilityTimeout": "3"}, tags={"team": "shop"})[
+        "QueueUrl"
+    ]
+    client.create_queue(QueueName="made-2", tags={"decant:topic": "made"})
+    with pytest.raises(client.exceptions.QueueNameExists):
+        client.create_queue(QueueName="made", Attributes={"VisibilityTimeout": "4"})
+    client.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "45"})
+    shown = client.get_queue_attributes(QueueUrl=url, AttributeNames=["VisibilityTimeout", "QueueArn"])["Attributes"]
+    assert shown == {"VisibilityTimeout": "45", "QueueArn": "arn:aws:sqs:us-east-1:123456789012:made"}
+    pages = client.get_paginator("list_queues").paginate(QueueNamePrefix="made", PaginationConfig={"PageSize": 1})
+    assert [page["QueueUrls"] for page in pages] == [[url], [f"{url}-2"]]
+    client.tag_queue(QueueUrl=url, Tags={"cost": ""})
+    client.untag_queue(QueueUrl=url, TagKeys=["team"])
+    assert client.list_queue_tags(QueueUrl=url)["Tags"] == {"cost": ""}
+    client.send_message(QueueUrl=url, MessageBody="a")
+    client.purge_queue(QueueUrl=url)
+    assert "Messages" not in client.receive_message(QueueUrl=url)
+    client.delete_queue(QueueUrl=url)
+    with pytest.raises(client.exceptions.QueueDoesNotExist):
+        client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
+    with pytest.raises(client.exceptions.UnsupportedOperation):
+        client.create_queue(QueueName="made.fifo", Attributes={"FifoQueue": "true"})
