@@ -26,6 +26,7 @@ DEFAULTS: Json = {
     "alarm": None,
     "alarm_state": None,
     "push": None,
+    "settle_by": "receipt",
 }
 
 
