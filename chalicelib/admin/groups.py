@@ -160,20 +160,20 @@ class Groups:
 
         Messages that wait carry the time of their sender's clock, which may be `CLOCKS_APART_MS` ahead, or behind. The
         purge therefore counts for what was sent until so much later, and returns when every clock is past that. So it
-        covers all that was sent before it began, and nothing that is sent after it returned."""
+        covers all that was sent before it began, and nothing that is sent after it returned. Where nothing waits, it
+        counts for what was sent until so long ago that it need not wait."""
+        lead_ms = CLOCKS_APART_MS if topic.delays else -CLOCKS_APART_MS - 1
 
         def purge(current: Group) -> Write:
-            if not topic.delays:  # nothing waits
-                return group.purge(current, current.purged_at_ms or 0)
-            return group.purge(current, max(self._runtime.now() + CLOCKS_APART_MS, (current.purged_at_ms or 0) + 1))
+            return group.purge(current, max(self._runtime.now() + lead_ms, (current.purged_at_ms or 0) + 1))
 
         purged = self._noted(topic, name, purge)
         ends = dict(enumerate(self._log_offsets.ends(topic)))
         self._consumers.move(purged, self._consumers.moving(topic, purged, ends), purged.purged_at_ms)
         self._keep_draining(topic)
-        if topic.delays:
-            ahead_ms = (purged.purged_at_ms or 0) - self._runtime.now()
-            self._runtime.sleep(max(0, min(ahead_ms, 2 * CLOCKS_APART_MS) + CLOCKS_APART_MS + 1))
+        ahead_ms = min((purged.purged_at_ms or 0) - self._runtime.now(), 2 * CLOCKS_APART_MS)
+        if ahead_ms + CLOCKS_APART_MS >= 0:
+            self._runtime.sleep(ahead_ms + CLOCKS_APART_MS + 1)
         return self.details(topic, name)
 
     def _noted(self, topic: Topic, name: str, change: Callable[[Group], Write]) -> Group:

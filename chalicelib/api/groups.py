@@ -30,7 +30,7 @@ class Group(Answer, GroupSettings):
     alarm_state: The state of the alarm as of the last check. Null: the group has no alarm.
     created_at_ms: When the group was created.
     purged_at_ms: What was sent by then and has waited does not come: the group was reset to `now`. Null: it was not, or
-        nothing can have waited.
+        another reset has lifted that.
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
     retrying: Messages that wait for their retry after a nack; not part of `lag`.

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from chalicelib.base.limits import DEAD_MS
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops, pushes, requests, transactions, zones
+from tests.history import alarms, deaths, expiry, lateness, pops, purges, pushes, requests, transactions, zones
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -335,7 +335,7 @@ def _purged_dead_letters_are_gone(case: Case) -> Iterator[str]:
 def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
     """An answered one, to before the message."""
     is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
-    is_done = reset.at_ms < _FOR_EVER_MS and reset.to != "latest" and not is_elsewhere
+    is_done = reset.at_ms < _FOR_EVER_MS and reset.to not in ("latest", "now") and not is_elsewhere
     return is_done and not _may_skip(case, reset, place)
 
 
@@ -350,6 +350,10 @@ def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
         case int(instant):
             return case.sent_ms(place) < instant + SKEW_MS
     return case.sent_ms(place) <= reset.at_ms
+
+
+def _nothing_sent_before_a_purge_comes_after_it(case: Case) -> Iterator[str]:
+    yield from purges.nothing_sent_before_a_purge_comes_after_it(case.history)
 
 
 def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
@@ -767,6 +771,7 @@ CHECKS = (
     _unexpired_messages_stay,
     _expired_messages_are_not_delivered,
     _no_message_outlives_its_ttl,
+    _nothing_sent_before_a_purge_comes_after_it,
     _a_drained_group_has_nothing_left,
     _a_filter_holds_back_unwanted_messages,
     _an_ordered_queue_waits_for_unsettled_messages,

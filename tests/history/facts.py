@@ -229,7 +229,7 @@ class Reset:
     at_ms: int
     """When it was answered; never, if it was not: it may be carried out in part, or later."""
     to: str | int | Place = "earliest"
-    """"earliest", "latest", an instant in ms, or one queue and its offset."""
+    """"earliest", "latest", "now", an instant in ms, or one queue and its offset."""
 
 
 @dataclass(slots=True)

@@ -194,6 +194,7 @@ LATER: dict[str, Operation] = {
     "cancel what is due": lambda scene, service: scene.cancel(service, last=False),
     "redrive": lambda scene, service: scene.redrive(service),
     "purge": lambda scene, service: scene.purge(service),
+    "reset to now": lambda scene, service: scene.caller(service).reset("g", "now"),
     "check": lambda _, service: service.sweeps.check(),
 }
 """The operations for which the second scene exists."""

@@ -386,8 +386,8 @@ def resets_that_keep_leases() -> Any:
     """A reset moves the cursor, and leases from before go on."""
     true = cursor_writes.reset
 
-    def reset(seen: Any, offset: int) -> Write:
-        made = true(seen, offset)
+    def reset(*args: Any) -> Write:
+        made = true(*args)
         return dataclasses.replace(
             made, effects=tuple(each for each in made.effects if each.path not in (("leases",), ("epoch",)))
         )

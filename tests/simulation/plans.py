@@ -50,6 +50,8 @@ class Plan:
     late_groups: int = 0
     """Made while messages come in."""
     resets: int = 0
+    wipes: int = 0
+    """How often groups are reset to `now`."""
     ordered: bool = False
     unwanted_key: str | None = None
     """The key of messages that no group wants."""
@@ -146,11 +148,24 @@ class Plan:
         plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         plan = replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
-        return replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
+        plan = replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
+        return replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
+EMPTIED = Plan(
+    queues=1,
+    delayed=0.6,
+    wipes=6,
+    messages=40,
+    consumers=4,
+    pops=10,
+    pop_sizes=(1, 1, 4),
+    transactions=4,
+    faults=replace(NONE, stale=0.4, stale_ms_max=500, latency_ms_max=60),
+)
+"""For bugs that show where groups are purged while much waits."""
 CROWD = Plan(
     queues=1,
     consumers=6,

@@ -14,6 +14,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_filling,
     mutants_pops,
     mutants_producing,
+    mutants_purges,
     mutants_push,
     mutants_queues,
     mutants_reading,
@@ -27,6 +28,7 @@ from tests.simulation.plans import (
     AFTERLIFE,
     CALLS,
     CROWD,
+    EMPTIED,
     EXPIRING,
     FILLED,
     FULL,
@@ -135,6 +137,15 @@ PLANS = {
     "fills_that_forget_claims_without_answer": replace(
         FILLED, pops=16, leases_ms=(5_000,), faults=replace(NONE, lose_reply=0.3)
     ),
+    **dict.fromkeys(
+        (
+            "purges_that_forget_what_waits",
+            "times_of_delivery_for_times_of_sending",
+            "claims_that_pass_over_a_purge",
+        ),
+        EMPTIED,
+    ),
+    "purges_that_reach_ahead": replace(EMPTIED, messages=80, wipes=1, skew_ms=0),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
     "time_outs_that_do_not_last": CALLS,
@@ -153,6 +164,7 @@ PLANS = {
 """Other bugs are looked for in the plans of the seeds."""
 
 FOUND_AT = {
+    "claims_that_pass_over_a_purge": 16,
     "ordered_queues_that_do_not_wait": 17,
     "beliefs_taken_for_truth": 24,
     "verdicts_from_the_past": 34,

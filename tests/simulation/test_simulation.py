@@ -18,6 +18,7 @@ from tests.simulation.plans import (
     AFTERLIFE,
     CALLS,
     CROWD,
+    EMPTIED,
     FULL,
     GRAVES,
     HALVES,
@@ -130,6 +131,8 @@ def _played(world: World) -> History:
     [
         (AFTERLIFE, 60),
         (CROWD, 60),
+        (EMPTIED, 30),
+        (replace(EMPTIED, faults=ALL), 30),
         (WAITING, 100),
         (GRAVES, 100),
         (HALVES, 60),

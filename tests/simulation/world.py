@@ -36,6 +36,7 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
+from tests.simulation.purging import Emptier, clocks_apart
 from tests.simulation.pushing import quick_calls
 from tests.simulation.requesting import Requester, at_last
 from tests.simulation.resizing import Drainer, Resizer, quick_changes
@@ -85,6 +86,7 @@ class World:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
                 apart_ms = self._plan.skew_ms + self._plan.set_back_ms + self._plan.faults.stale_ms_max
                 settings.enter_context(short_appointments(late_write_ms, apart_ms))
+                settings.enter_context(clocks_apart(self._plan.skew_ms + self._plan.set_back_ms))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
                 if self._plan.resizes:
@@ -115,6 +117,7 @@ class World:
         for number in range(plan.late_groups):
             self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
         self._spawn_some(plan.resets, lambda random: Resetter(self, random))
+        self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
         self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))

@@ -1,0 +1,45 @@
+"""Bugs planted into purges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib.catalogue import group
+from chalicelib.consuming.view import QueueView
+from chalicelib.cursors import broadcast, cursor_writes
+from chalicelib.delays.writer import Waiting
+from chalicelib.log.segment import Entry
+from tests.simulation.mutants import planted
+
+
+@planted
+def purges_that_forget_what_waits() -> Any:
+    """A purge moves the group to the ends, and nothing else."""
+    true = cursor_writes.reset
+    return patch.object(broadcast, "reset", lambda cursor, offset, _purged_at_ms=None: true(cursor, offset))
+
+
+@planted
+def times_of_delivery_for_times_of_sending() -> Any:
+    """A message that waits is taken to be sent when it is due."""
+
+    def packed(self: Waiting, now: int) -> Entry:
+        message = replace(self.message, delayed_id=self.message_id, sent_at_ms=self.due_ms)
+        return Entry.packed(self.entry_id, [message], now)
+
+    return patch.object(Waiting, "packed", packed)
+
+
+@planted
+def purges_that_reach_ahead() -> Any:
+    """A purge holds back what is sent a second after it was answered."""
+    true = group.purge
+    return patch.object(group, "purge", lambda current, purged_at_ms: true(current, purged_at_ms + 3_000))
+
+
+@planted
+def claims_that_pass_over_a_purge() -> Any:
+    """A claim that another has overtaken takes what it has not looked at."""
+    return patch.object(QueueView, "has_purged", property(lambda _: False))
