@@ -53,20 +53,26 @@ def waiting(topic: Topic) -> list[str]:
     return bodies(topic.client.get(f"{topic.path}/delayed").json["messages"])
 
 
+def counted(topic: Topic) -> int:
+    count: int = topic.client.get(f"{topic.path}/waiting").json["waiting"]
+    return count
+
+
 def cancel(topic: Topic, message: Json) -> Any:
     answer = topic.client.delete(f"{topic.path}/delayed/{message['message_id']}")
     return answer.json if answer.status == 200 else answer.problem
 
 
-def test_a_delayed_message_is_listed_then_comes_to_the_millisecond(topic: Topic, group: Group, clock: Clock) -> None:
+def test_a_delayed_message_is_listed_and_counted_then_comes_on_time(topic: Topic, group: Group, clock: Clock) -> None:
     (sent,) = topic.produce("later", delay_ms=HOUR_MS)
     assert (sent["offset"], sent["deliver_at_ms"], waiting(topic)) == (None, clock.ms + HOUR_MS, ["later"])
+    assert counted(topic) == 1
     clock.sleep(HOUR_MS - 1)
     assert group.pop()["messages"] == []
     clock.sleep(1)
     assert group.take_one()["message_id"] == sent["message_id"]
     assert cancel(topic, sent) == (409, "AlreadyDelivered")
-    assert waiting(topic) == []
+    assert (counted(topic), waiting(topic)) == (0, [])
 
 
 def test_a_cancelled_message_never_comes(topic: Topic, group: Group, clock: Clock) -> None:
