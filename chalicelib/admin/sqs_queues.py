@@ -97,7 +97,11 @@ class SqsQueues:
     def find(self, name: str) -> Standing:
         """At most `METADATA_AGE_MS_MAX` old; what this instance has changed is known to it at once. Raises
         QueueGone."""
-        return self._recent(name) or self.current(name)
+        recent = self._recent(name)
+        if recent is None:
+            return self.current(name)
+        topic = self._catalogue.refreshed(recent.topic)  # it may have got its first delayed message here
+        return recent if topic is recent.topic else replace(recent, topic=topic)
 
     def _recent(self, name: str) -> Standing | None:
         read_at_ms, known = self._known.get(name) or (0, None)

@@ -55,8 +55,7 @@ def create(queue: SqsQueue) -> Write:
 
 
 def change(queue: SqsQueue, attributes: Mapping[str, str], tags: Mapping[str, str], now: int) -> Write:
-    """Replaces the attributes and the tags, unless the queue has changed since it was read. `now`: when an attribute
-    has changed, here or in the group or the topic."""
+    """Replaces the attributes and the tags, unless the queue has changed since it was read."""
     new = {"attributes": dict(attributes), "tags": dict(tags), "changed_at_ms": now}
     return settings.change(queue.key, queue.id, queue.version, new)
 

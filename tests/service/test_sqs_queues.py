@@ -285,6 +285,16 @@ def test_an_instance_hears_of_a_change_within_five_seconds(api: Api, other: Api,
     assert find(other).queue.attributes == {"DelaySeconds": "9"}
 
 
+def test_an_instance_knows_at_once_that_it_has_delayed_a_message(api: Api, store: MemoryStore) -> None:
+    make(api)
+    assert not find(api).topic.delays
+    api.produce("orders", {"messages": [{"body": "later", "delay_ms": 1_000}]})
+    assert find(api).topic.delays
+    before = store.meter.copy()
+    assert find(api).topic.delays
+    assert store.meter.since(before).round_trips == 0
+
+
 def test_a_call_that_finds_the_topic_gone_tries_the_queue_made_again(api: Api, other: Api) -> None:
     make(api)
     find(other)
