@@ -284,8 +284,8 @@ def verdicts_from_the_past() -> Any:
 def nacks_that_settle() -> Any:
     """A nacked message leaves its lease and goes nowhere."""
 
-    def move(old: Any, indexes: Any, new: Any) -> Change:
-        return cursor_writes.move(old, indexes, [] if any(each.parked for each in new) else new)
+    def move(old: Any, indexes: Any, new: Any, *more: Any) -> Change:
+        return cursor_writes.move(old, indexes, [] if any(each.parked for each in new) else new, *more)
 
     return calling(receipt_batch, move=move)
 
