@@ -283,3 +283,22 @@ def test_what_json_clients_produce_and_pop_is_the_same_queue(client: Client, sqs
     sqs.SendMessage(QueueUrl=url, MessageBody="a")
     group = Group(client, Topic(client, "orders"), "orders")
     assert group.take_one()["body"] == "a"
+
+
+def test_a_topic_made_again_by_others_is_not_the_queues(client: Client, sqs: Sqs, url: str) -> None:
+    sqs.SendMessage(QueueUrl=url, MessageBody="a")
+    client.delete("/topics/orders")
+    topic = client.topic("orders")
+    for action in ("SendMessage", "ReceiveMessage"):
+        assert sqs.refused(action, QueueUrl=url, MessageBody="b").shape == "QueueDoesNotExist"
+    assert topic.read()["messages"] == []
+    assert sqs.ListQueues() == {}
+
+
+def test_another_instance_hears_of_a_queue_that_was_made_again(client: Client, sqs: Sqs, url: str) -> None:
+    other = Sqs(client.another())
+    other.SendMessage(QueueUrl=url, MessageBody="old")
+    sqs.DeleteQueue(QueueUrl=url)
+    sqs.CreateQueue(QueueName="orders")
+    other.SendMessage(QueueUrl=url, MessageBody="new")
+    assert received(sqs, url)["Body"] == "new"
