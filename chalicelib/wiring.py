@@ -150,6 +150,11 @@ def account() -> str | None:
     return chosen
 
 
+def mq_instance() -> str | None:
+    """The instance that clients of MQ over HTTP must name. None: any, or none."""
+    return os.environ.get("DECANT_MQ_INSTANCE") or None
+
+
 def _choice(name: str, choices: Sequence[str], default: str | None) -> str:
     chosen = os.environ.get(name, default)
     if chosen is None or chosen not in choices:

@@ -44,6 +44,8 @@ def pace(head: Head, body: bytes | None) -> Pace:
     a lot of it, and keep no others waiting."""
     if target := head.headers.get("x-amz-target"):
         return _pace_of_sqs(target, body or b"")
+    if "x-mq-version" in head.headers:
+        return _pace_of_mq(head, body or b"")
     match = operations_at(_split(head.target)[0])
     operation = match and match[0].get(head.method)
     if not operation:
@@ -59,6 +61,14 @@ def _pace_of_sqs(target: str, body: bytes) -> Pace:
     if target == "AmazonSQS.ReceiveMessage":
         return Pace.LONG
     is_small = re.match(_FREQUENT_OF_SQS, target) and len(body) <= BODY_BYTES_AT_ONCE_MAX
+    return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
+
+
+def _pace_of_mq(head: Head, body: bytes) -> Pace:
+    """What is about half messages is rare, and has a `trans` in the query, or a property with it in its name."""
+    if head.method == "GET":
+        return Pace.LONG
+    is_small = len(body) <= BODY_BYTES_AT_ONCE_MAX and "trans" not in head.target and b"__Trans" not in body
     return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
 
 

@@ -18,6 +18,7 @@ from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, PUSH, REVIVE
 from chalicelib.catalogue.alarm import AlarmState
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import PUSHES, Topic
 from chalicelib.cursors import Cursors
@@ -124,6 +125,16 @@ class Groups:
                 self._catalogue.begin(topic, PUSHES)
         if given.get("alarm") and given["alarm"].given:
             self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)
+
+    def adopt_filter(self, topic: Topic, name: str, wanted: Filter) -> Group:
+        """Gives the group this filter if it has none: of several that are wanted at once, one. Returns the group as it
+        is then. Raises GroupNotFound."""
+        while True:
+            current = self._catalogue.group(topic, name)
+            if current.filter is not None:
+                return current
+            with suppress(Refused):  # another caller changed it since it was read
+                return Group.of(topic.id, name, self._store.write(group.change(current, {"filter": wanted})))
 
     def details(self, topic: Topic, name: str) -> GroupDetails:
         """The group and its progress, queue by queue. Raises GroupNotFound."""

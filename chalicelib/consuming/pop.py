@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import field
 
 from chalicelib.base import deadline
@@ -12,6 +12,7 @@ from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.records import mutable
 from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer, Delivery
@@ -57,6 +58,18 @@ class Popped:
         self.trouble = self.trouble or other.trouble
 
 
+Suits = Callable[[Group], bool]
+"""Judges the group that a pop finds, before it takes anything."""
+
+
+class Unsuitable(Exception):
+    """The group, read strongly, is not as the caller of a pop demands; nothing was taken."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(f"group '{group.name}' is not as demanded")
+        self.group = group
+
+
 class Popper:
     def __init__(self, env: Env, views: ViewReader, claimer: Claimer, deliverer: Deliverer, settler: Settler) -> None:
         self._runtime, self._catalogue = env.runtime, env.catalogue
@@ -64,25 +77,25 @@ class Popper:
         self._throttle = Throttle(env)
         self.waiters = Waiters(env.runtime)
 
-    def pop(self, topic: Topic, group_name: str, ask: Pop) -> Popped:
+    def pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits = lambda _: True) -> Popped:
         """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if no
         queue had a ready one for `wait_ms`, or as long as the call may wait, queues aside that are left to another
         zone.
 
-        Raises GroupNotFound, GroupIsPushed, InvalidField for an unknown zone, and StoreUnavailable: leases made by then
-        expire by themselves."""
+        Raises GroupNotFound, GroupIsPushed, Unsuitable, InvalidField for an unknown zone, and StoreUnavailable: leases
+        made by then expire by themselves."""
         topic = self._with_zone(topic, ask.zone)
         with self.waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
-            return self._pop(topic, group_name, ask, waiter)
+            return self._pop(topic, group_name, ask, waiter, suits)
 
-    def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter) -> Popped:
+    def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter, suits: Suits) -> Popped:
         acks, failed = self._settler.open(topic, group_name, ask.ack) if ask.ack else ([], [])
         strong = ask.attempt_id is not None
         promoted: set[int] = set()
         promotions = 0
         while True:
             waiter.listen()
-            view = self._look(topic, group_name, ask, strong, promoted)
+            view = self._look(topic, group_name, ask, strong, promoted, suits)
             promotions += bool(view.due())
             try:
                 popped = (self._repeated(view) if ask.attempt_id else None) or self.pop_once(view, acks)
@@ -116,9 +129,15 @@ class Popper:
             topic.known_zones.demand(zone, Label("zone"))
         return topic
 
-    def _look(self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int]) -> GroupView:
-        """The group now, for its consumers."""
+    def _look(
+        self, topic: Topic, group_name: str, ask: Pop, strong: bool, promoted: set[int], suits: Suits
+    ) -> GroupView:
+        """The group now, for its consumers. What does not suit is read again: it may have changed."""
         view = self.look(topic, group_name, ask, promoted, strong)
+        if not suits(view.group) and not strong:
+            view = self.look(topic, group_name, ask, promoted, strong=True)
+        if not suits(view.group):
+            raise Unsuitable(view.group)
         if view.group.is_pushed:
             raise GroupIsPushed(f"group '{group_name}' has a push: the queue calls its consumer, and nobody pops")
         return view

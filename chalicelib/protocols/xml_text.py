@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from xml.sax.saxutils import escape
 
 from chalicelib.base.message import Message
 
@@ -23,6 +22,6 @@ def body_text(message: Message) -> tuple[str, bool]:
     return base64.b64encode(message.body).decode(), True
 
 
-def xml_text(text: str) -> str:
-    """As it stands in an element: a line end of another kind would be read as a plain one."""
-    return escape(text, {'"': "&quot;", "\r": "&#xD;"})
+def sendable(text: str) -> str:
+    """The text, with U+FFFD in place of what XML cannot hold."""
+    return _UNSENDABLE.sub("\ufffd", text)

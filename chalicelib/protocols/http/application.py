@@ -8,12 +8,13 @@ from typing import Any
 from chalice.app import Chalice, Response
 
 from chalicelib.api import OPERATIONS
+from chalicelib.api.messages import MESSAGES_PATH
 from chalicelib.protocols import doors, invocation
 from chalicelib.protocols.http import events
 from chalicelib.protocols.http.respond import refusal
 
 SQS_PATHS = ("/", "/{account}/{queue}")
-"""Of the door for SQS. Chalice's local server has to know them."""
+"""Of the door for SQS. Chalice's local server has to know them, and the method that only the door for MQ has."""
 
 
 class Application(Chalice):
@@ -34,6 +35,7 @@ def application() -> Application:
         route(_view)
     for path in SQS_PATHS:
         app.route(path, methods=["GET", "POST"], content_types=["*/*"], name="sqs" + path)(_view)
+    app.route(MESSAGES_PATH, methods=["DELETE"], content_types=["*/*"], name="mq_ack")(_view)
     return app
 
 

@@ -1,0 +1,173 @@
+"""Answers the requests of clients of MQ over HTTP: those with a header `x-mq-version`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from chalicelib import wiring
+from chalicelib.api.operation import Operation
+from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import quoted
+from chalicelib.base.limits import NAME_PATTERN
+from chalicelib.base.runtime import system
+from chalicelib.protocols.answering import Origin, answered, in_time
+from chalicelib.protocols.http.problems import RETRY_AFTER_S
+from chalicelib.protocols.http.respond import LeftMs, Request, Response
+from chalicelib.protocols.mqhttp.calls import CALLS, ORDER
+from chalicelib.protocols.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
+from chalicelib.protocols.mqhttp.xml_wire import MEDIA_TYPE, document, element, elements
+from chalicelib.protocols.xml_text import sendable
+
+VERSION = "2015-06-06"
+
+_PATH = re.compile("/topics/([^/]+)/messages")
+_OPERATIONS = {operation.name: operation for operation in CALLS.operations}
+_NAMES: dict[str, dict[str | None, str]] = {
+    "POST": {None: "mq_publish"},
+    "GET": {None: "mq_consume", ORDER: "mq_consume", "pop": "mq_check"},
+    "DELETE": {None: "mq_ack", "commit": "mq_commit", "rollback": "mq_rollback"},
+}
+"""Calls by method and `trans`."""
+_PARAMETERS = {
+    "POST": ("ns",),
+    "GET": ("ns", "consumer", "numOfMessages", "waitseconds", "tag", "trans"),
+    "DELETE": ("ns", "consumer", "trans"),
+}
+_ROOTS = {"POST": "Message", "DELETE": "ReceiptHandles"}
+
+_UNREADABLE = "\ufffd"
+"""Stands in a decoded query for what is not UTF-8."""
+_REQUEST_ID_BYTES = 12
+_NO_KEYS = "This stage demands credentials, and has no access keys for MQ over HTTP yet."
+
+
+def respond(request: Request, left_ms: LeftMs) -> Response:
+    request_id = system().entropy(_REQUEST_ID_BYTES).hex().upper()
+    given, place = dict(request.query), _PATH.fullmatch(request.path)
+    operation = _OPERATIONS.get(_NAMES.get(request.method, {}).get(given.get("trans"), ""))
+    named = {"topic": unquote(place[1]) if place else "", "group": given.get("consumer", "")}
+
+    def run() -> Response:
+        status, text = _carried_out(request, operation, named, left_ms)
+        return _response(status, text, request_id)
+
+    def refused(error: DecantError | MqError) -> Response:
+        return _refusal(request, error if isinstance(error, MqError) else of_service(error), request_id)
+
+    names = {kind: name for kind, name in named.items() if re.fullmatch(NAME_PATTERN, name)}
+    return answered(operation.name if operation else "mq_unknown", request, run, refused, **names)
+
+
+def _carried_out(
+    request: Request, operation: Operation | None, named: Mapping[str, str], left_ms: LeftMs
+) -> tuple[int, str]:
+    api = wiring.api()
+    if not api.is_open:
+        raise MqError("AccessDenied", _NO_KEYS)
+    parameters = _parameters(request)
+    if operation is None:
+        trans = ", ".join(f"'{name}'" for name in _NAMES[request.method] if name)
+        raise wrong(f"parameter 'trans' must be one of {trans}, or missing; it is {quoted(parameters['trans'])}")
+    _demand_whole(request)
+    if "group" in operation.path_names and not named["group"]:
+        raise wrong("parameter 'consumer' must be given")
+    data = _data(request, parameters)
+    names = [named[kind] for kind in operation.path_names]
+    trace = {name: request.headers.get(name) for name in operation.headers}
+    with in_time(api.service.env.runtime, left_ms):
+        return operation.call(api.service, names, data, **trace)
+
+
+# -- the request ------------------------------------------------------------------------------------------------------
+
+
+def _parameters(request: Request) -> dict[str, str]:
+    """The query of a request to a path and with a method that there are, of this deployment's instance."""
+    if not _PATH.fullmatch(request.path):
+        raise wrong(f"the path must be '/topics/<topic>/messages'; it is {quoted(request.path)}")
+    if request.method not in _NAMES:
+        raise wrong(f"the method must be one of {', '.join(_NAMES)}; it is {quoted(request.method)}")
+    known, counts = _PARAMETERS[request.method], Counter(name for name, _ in request.query)
+    for name, value in request.query:
+        if _UNREADABLE in name + value:
+            raise _query_error(f"parameter {quoted(name)} must be UTF-8, percent-encoded; it is {quoted(value)}")
+        if name not in known:
+            raise _query_error(f"parameter {quoted(name)} is not known here; known are: {', '.join(known)}")
+        if counts[name] > 1:
+            raise _query_error(f"parameter {quoted(name)} must be given once, not {counts[name]} times")
+    parameters = dict(request.query)
+    instance, own = parameters.get("ns", ""), wiring.mq_instance()
+    if own is not None and instance != own:
+        raise wrong(f"parameter 'ns' must be the instance of this deployment; it is {quoted(instance)}")
+    return parameters
+
+
+def _query_error(detail: str) -> MqError:
+    return MqError("InvalidQueryString", detail)
+
+
+def _demand_whole(request: Request) -> None:
+    """`Content-MD5` is base64 of the digest in hex."""
+    given = request.headers.get("content-md5")
+    digest = hashlib.md5(request.body, usedforsecurity=False).hexdigest()
+    if given is not None and given != base64.b64encode(digest.encode()).decode():
+        raise MqError("InvalidDigest", f"header 'Content-MD5' must be that of the body; it is {quoted(given)}")
+
+
+def _data(request: Request, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The request as the call takes it: the parameters that say what to take, or the elements of the body."""
+    if request.method == "GET":
+        if request.body.strip():
+            raise wrong("a GET has no body; this one has")
+        return {name: value for name, value in parameters.items() if name not in ("ns", "consumer")}
+    found = elements(request.body, _ROOTS[request.method], request.headers.get("user-agent", ""))
+    if request.method == "DELETE":
+        texts: dict[str, Any] = {name: [text for other, text in found if other == name] for name, _ in found}
+        return texts
+    counts = Counter(name for name, _ in found)
+    if repeated := [name for name, times in counts.items() if times > 1]:
+        raise wrong(f"element {quoted(repeated[0])} must be given once, not {counts[repeated[0]]} times")
+    return dict(found)
+
+
+# -- the response -----------------------------------------------------------------------------------------------------
+
+
+def _response(status: int, text: str, request_id: str, **more: str) -> Response:
+    """Clients look the id up by this spelling."""
+    headers = {"Content-Type": MEDIA_TYPE, "x-mq-request-id": request_id, "x-mq-version": VERSION}
+    return Response(status, {**headers, **more}, text)
+
+
+def _refusal(request: Request, error: MqError, request_id: str) -> Response:
+    status = error.shape.status
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+    if isinstance(error, HandlesFailed):
+        return _response(status, document("Errors", "".join(map(_failure, error.failed))), request_id)
+    origin = Origin.of(request)
+    members = {
+        "Code": error.shape.code,
+        "Message": sendable(error.message),
+        "RequestId": request_id,
+        "HostId": f"{origin.scheme}://{origin.host}",
+    }
+    text = document("Error", "".join(element(name, value) for name, value in members.items()))
+    return _response(status, text, request_id, **retry)
+
+
+_FAILURES = {
+    "MessageNotExist": "The message does not exist, or its handle has expired.",
+    "ReceiptHandleError": "The receipt handle is not one of this subscription.",
+}
+
+
+def _failure(failed: tuple[str, str]) -> str:
+    handle, code = failed
+    about = {"ErrorCode": code, "ErrorMessage": _FAILURES[code], "ReceiptHandle": handle}
+    return f"<Error>{''.join(element(name, text) for name, text in about.items())}</Error>"
