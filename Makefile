@@ -25,6 +25,7 @@ DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 ELASTICMQ := .emulators/elasticmq
 S3A := .emulators/s3a
+MOTO_TESTS := .emulators/moto-sqs
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
 AWS_TOOLS := .aws-tools
 
@@ -54,7 +55,7 @@ undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are
 token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
 	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
-test: lint emulators-if-possible s3a-if-possible aws-tools ## check style and types, run all tests
+test: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS) ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 
 lint: $(VENV)/.dev ## check style and types
@@ -104,6 +105,15 @@ $(ELASTICMQ) $(S3A):
 
 $(EMULATOR):
 	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)
+
+# Of the installed version; only those of SQS.
+$(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev
+	@rm -rf $@ $@.sdist
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary moto --dest $@.sdist \
+		moto==$$($(BIN)/python -c 'import moto; print(moto.__version__)')
+	@mkdir -p $@
+	@tar -xzf $@.sdist/moto-*.tar.gz -C $@ --strip-components=1 $(foreach part,__init__.py conftest.py markers.py test_sqs,--wildcards 'moto-*/tests/$(part)')
+	@rm -r $@.sdist
 
 $(VENV)/.run: requirements.txt requirements-run.txt constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
