@@ -42,6 +42,8 @@ SEGMENT_ENTRY = struct(offset=_LONG, **{f.name: f.dataType for f in ENTRY})
 """`offset`: of the entry's first message."""
 
 LEASE = struct(start=_LONG, count=_INT, deadline_ms=_LONG, attempt=_INT)
+SET_ASIDE_UNTIL_MS = 253_402_300_799_999
+"""The deadline of a lease whose messages are set aside: ready, but for others of their keys."""
 
 KINDS: dict[str, StructType | None] = {
     "topic": struct(
@@ -63,7 +65,7 @@ KINDS: dict[str, StructType | None] = {
         group_id=_STRING,
         starts=ArrayType(_LONG),
         mode=_STRING,
-        ordered=_BOOL,
+        ordered=_BOOL,  # as a whole, or by key
         paused=_BOOL,
         invisible_ms=_LONG,
         max_attempts=_INT,  # null: no end

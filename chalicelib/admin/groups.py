@@ -235,7 +235,11 @@ class Groups:
         stored = [StoredGroup(topic, group, items) for group, items in zip(groups, answers, strict=True)]
         cursors = iter(self._retries.unfolded([cursor for group in stored for cursor in group.cursors]))
         unfolded = [list(islice(cursors, len(group.cursors))) for group in stored]
-        queues = [of_group(group, own, firsts, ends, now) for group, own in zip(groups, unfolded, strict=True)]
+        ripe = {delay_ms: self._ripe(topic, now, delay_ms) for delay_ms in {group.delay_ms for group in groups}}
+        queues = [
+            of_group(group, own, firsts, ends, now, ripe[group.delay_ms])
+            for group, own in zip(groups, unfolded, strict=True)
+        ]
         return [
             GroupDetails(
                 group.group,
@@ -245,6 +249,10 @@ class Groups:
             )
             for group, own in zip(stored, self._with_oldest(topic, queues), strict=True)
         ]
+
+    def _ripe(self, topic: Topic, now: int, delay_ms: int) -> list[int]:
+        """The offset in each queue up to which this `delay_ms` holds no message back."""
+        return self._log_offsets.offsets_at(topic, now - delay_ms + 1) if delay_ms else []
 
     def _with_oldest(self, topic: Topic, groups: Sequence[list[QueueProgress]]) -> list[list[QueueProgress]]:
         """The progress of each group with the time of storing of the first ready message of each queue."""

@@ -34,6 +34,7 @@ class Group(Answer, GroupSettings):
     ready: Messages that a pop can take now, including those whose lease expired.
     in_flight: Messages that are leased.
     retrying: Messages that wait for their retry after a nack; not part of `lag`.
+    delayed: Messages that the group's `delay_ms` still holds back; not part of `lag`.
     dead: Messages in the dead letters: delivered `max_attempts` times without an ack, or buried.
     lag: `ready` and `in_flight` together."""
 
@@ -45,6 +46,7 @@ class Group(Answer, GroupSettings):
     ready = integer(examples=[3])
     in_flight = integer(examples=[1])
     retrying = integer()
+    delayed = integer()
     dead = integer()
     lag = integer(examples=[4])
 
@@ -167,4 +169,4 @@ def _details(topic: Topic, details: GroupDetails) -> Json:
     return {**totals(topic, details), "queues": [queue.as_json() for queue in details.queues]}
 
 
-_COUNTS = ("ready", "in_flight", "retrying", "dead")
+_COUNTS = ("ready", "in_flight", "retrying", "delayed", "dead")

@@ -73,6 +73,9 @@ NACK_DELAY_MS_MAX = 365 * DAY_MS
 DELAY_MS_MAX = 365 * DAY_MS
 """How far ahead a message may be due."""
 
+GROUP_DELAY_MS_MAX = 15 * MINUTE_MS
+"""How long a group may let each message wait before it takes it. What should wait longer is delayed itself."""
+
 WAITING_COUNTED_MAX = 1_000
 """How far the delayed messages of a queue are counted: each is read."""
 
@@ -209,6 +212,9 @@ EXPRESSION_CHARS_MAX = 1_024
 
 PASSED_AT_ONCE_MAX = 1_024
 """Messages that one write skips because the filter rejects them: its lease stores each in a bit."""
+SET_ASIDE_MAX = 1_024
+"""Messages of a queue that a group ordered by key has passed and not taken yet, since earlier ones of their keys were
+out. With more, its pops look no further: each of them reads the keys of all, and the cursor holds each in a bit."""
 BACKOFF_STEPS_MAX = MULTIPLIER_MAX = 100
 
 EXPIRED_KEPT_MS = DAY_MS

@@ -29,6 +29,8 @@ NOW = "now"
 
 BY_RECEIPT, BY_DELIVERY, BY_MESSAGE = "receipt", "delivery", "message"
 
+BY_KEY = "key"
+
 
 ENDLESS = 2**31 - 1
 """The `max_attempts` of a group without an end of attempts, which clients know as null: a number that no attempt
@@ -60,8 +62,13 @@ class GroupSettings:
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
         whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
     paused: Whether pops deliver nothing; the acks they carry still count.
-    ordered: Whether a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
-        messages of its queue then do not overtake one that failed. Cannot be changed once the group exists.
+    ordered: `true`: a queue delivers nothing more until all that a pop took from it is settled, or due again. Later
+        messages of its queue then do not overtake one that failed. `"key"`: the same for each key by itself. A message
+        waits for the earlier ones of its key, keys do not wait for each other, and a message without a key waits for
+        none. A pop takes the key that has been ready for longest, of it all that it can, then the next key; of a queue
+        it passes at most {SET_ASIDE_MAX} messages that wait for others. Cannot be changed once the group exists.
+    delay_ms: How long each message waits after it was stored before the group takes it for the first time, in
+        milliseconds. Counts at once, and for messages that are stored already.
     settle_by: What a receipt names. `receipt`: the lease that it was given for, until another pop takes the message, or
         an extend gives a new receipt. `delivery`: the delivery, through every extend, until its lease ends. `message`:
         the message, whoever has it, until a reset.
@@ -78,7 +85,8 @@ class GroupSettings:
     max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
     paused: bool = optional(flag(default=False))
-    ordered: bool = optional(flag(default=False))
+    ordered: bool | str = optional(one_of(flag(), {"type": "string", "enum": [BY_KEY]}, default=False))
+    delay_ms: int = optional(integer(most=limits.GROUP_DELAY_MS_MAX, default=0))
     settle_by: str = optional(string(enum=[BY_RECEIPT, BY_DELIVERY, BY_MESSAGE], default=BY_RECEIPT))
     rate_limit: Rate | None = optional(rate.RATE, rate.parse)
     filter: Filter | None = optional(FilterForms, filters.parse)
@@ -143,6 +151,11 @@ class Group(GroupSettings):
     @cached_property
     def alarm_key(self) -> Key:
         return keys.alarm(self.topic_id, self.name, self.id)
+
+    @property
+    def is_by_key(self) -> bool:
+        """Whether the order is that of each key by itself."""
+        return self.ordered == BY_KEY
 
     @cached_property
     def is_broadcast(self) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.claim import Claimer
 from chalicelib.consuming.delivery import Deliverer
 from chalicelib.consuming.pop import Popper
+from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.view import ViewReader
 from chalicelib.cursors import Cursors
@@ -22,4 +26,16 @@ class Consuming:
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
         self.popper, self.settler = Popper(env, views, claimer, deliverer, settler), settler
         self.pop, self.waiters = self.popper.pop, self.popper.waiters
-        self.ack, self.nack, self.bury, self.extend = settler.ack, settler.nack, settler.bury, settler.extend
+        self.nack, self.extend = settler.nack, settler.extend
+
+    def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
+        """As the settler does."""
+        failed = self.settler.ack(topic, group_name, texts)
+        self.popper.freed(topic, group_name)
+        return failed
+
+    def bury(self, topic: Topic, group_name: str, texts: Sequence[str], reason: str) -> list[Failure]:
+        """As the settler does."""
+        failed = self.settler.bury(topic, group_name, texts, reason)
+        self.popper.freed(topic, group_name)
+        return failed

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import chain
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS, TAKEOVERS_MAX
@@ -11,13 +12,14 @@ from chalicelib.base.records import record
 from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
+from chalicelib.consuming.key_order import KeyOrder
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors import Cursors, cursor_writes
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs
+from chalicelib.cursors.lease import SPLIT_CHARS, TOKEN_CHARS, Lease, parked, runs, set_aside
 from chalicelib.cursors.retries import PARKED_MAX, due_page
 from chalicelib.dead_letters.bury import Burial
 from chalicelib.log import Log
@@ -68,8 +70,20 @@ class Claimer:
     def __init__(self, env: Env, log: Log, cursors: Cursors, burial: Burial) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._reader, self._skipper = log.reader, Skipper(env.runtime, log)
+        self._key_order = KeyOrder(log.reader, self._skipper)
         self._cache, self._retries = cursors.cache, cursors.retries
         self._burial, self._agenda = burial, env.agenda
+
+    def takeable_since(self, view: QueueView, now: int) -> int | None:
+        """Since when the first message that the pop can take is ready. None: there is none."""
+        if not view.group.is_by_key:
+            return view.takeable_since(now)
+        is_left = view.left_until_ms(now) > now
+        return None if is_left else self._key_order.ready_since(view, now, _riding(view, now))
+
+    def keys_of(self, view: QueueView, offsets: Iterable[int]) -> dict[int, str | None]:
+        """The keys of messages that a claim of a group ordered by key has taken, as far as they are known."""
+        return {offset: known.key for offset, known in self._key_order.kept(view, offsets).items()}
 
     def within_reach(self, view: QueueView, want: int) -> Pick:
         """The messages a claim would take, before filters. Brings due retries back from their page first, since those
@@ -77,7 +91,10 @@ class Claimer:
         now = self._runtime.now()
         while self._tend(view, want, now):
             now = self._runtime.now()
-        return pick(view.cursor, view.group, view.end, want, now, _riding(view, now), view.delivered)
+        riding = _riding(view, now)
+        if view.group.is_by_key:
+            return self._key_order.pick(view, want, now, riding)
+        return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
@@ -102,7 +119,7 @@ class Claimer:
                 continue
             self._learn(view, Cursor.of(item), plan)
             count("expired", plan.picked.expired, view.topic.name, view.group.name)
-            if plan.change.tokens:
+            if plan.picked.count:
                 if claimed := self._claimed(view, plan, is_own=not recognised):
                     return claimed
             else:
@@ -160,7 +177,7 @@ class Claimer:
             held = view.cursor.held(view.ask.attempt_token or "", self._runtime.now())
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
-        own = [leases[token] for token in tokens if token in leases]
+        own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
         return Claimed(own, plan.segments, plan.picked.is_limited, plan.is_full, plan.picked.is_partial)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
@@ -193,20 +210,37 @@ class Claimer:
         picked = self._picked(view, want, now, riding)
         segments = self._segments(view, picked)
         fits_anyway = view.space.holds(wire_bytes(segments), want)
-        is_exact = view.group.filter is not None or view.has_purged or bool(picked.passed) or not fits_anyway
+        is_sifted = view.group.filter is not None or view.has_purged
+        is_exact = is_sifted or view.group.is_by_key or bool(picked.passed) or not fits_anyway
         fitting = picked.count if fits_anyway else self._fitting(view, picked, segments)
-        if is_full := fitting < picked.count:
-            picked = self._picked(view, fitting, now, riding)
+        is_full = fitting < picked.count
+        while fitting < picked.count:
+            picked = self._picked(view, want, now, riding, fitting)
+            if view.group.is_by_key:  # which messages it takes then may depend on how many
+                fitting = self._fitting(view, picked, segments)
         asked_ms = view.ask.invisible_ms
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
-        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, view.group.ordered)
+        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, bool(view.group.ordered))
+        taken += self._for_order(view, picked, riding)
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
         return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding, is_full)
 
-    def _picked(self, view: QueueView, want: int, now: int, riding: Plan) -> Pick:
-        """The messages to take, and those to skip before them."""
+    def _for_order(self, view: QueueView, picked: Pick, riding: Plan) -> Change:
+        """What a claim of a group ordered by key changes and demands besides: messages whose ack lets it take later
+        ones of their keys must not have gone to somebody else meanwhile."""
+        if not view.group.is_by_key:
+            return Change()
+        aside = [set_aside(self._runtime, picked.aside)] if picked.aside else []
+        change = cursor_writes.unchanged(lease for lease, _ in riding.acked)
+        return sum((cursor_writes.set_aside(lease) for lease in aside), change)
+
+    def _picked(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
+        """The messages to take, up to `most` of those wanted, and those to skip before them."""
+        if view.group.is_by_key:
+            return self._key_order.pick(view, want, now, riding, most)
+        want = want if most is None else most
         picked = pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
         return picked if view.is_plain(now) or not picked.fresh else self._skipper.skip(view, picked)
 
@@ -222,9 +256,12 @@ class Claimer:
 
     def _fitting(self, view: QueueView, picked: Pick, segments: list[Segment]) -> int:
         """How many of the picked messages fit the response; reads them only in case of doubt."""
-        offsets = picked.offsets(view.cursor)
+        offsets = sorted(picked.offsets(view.cursor))
         if view.space.holds(wire_bytes(segments, offsets), len(offsets)):
             return len(offsets)
+        if picked.in_turn:
+            each = (self._reader.stored(view.topic, view.queue, segments, [offset]) for offset in picked.in_turn)
+            return view.space.fitting(chain.from_iterable(each))
         reached = within_reach(segments, offsets, view.space.json_bytes)
         return view.space.fitting(self._reader.stored(view.topic, view.queue, segments, reached))
 

@@ -28,7 +28,8 @@ class Pick:
     passed with what others take over meanwhile. `is_partial`: one write cannot name all the leases that are due.
     `passed`: which of the fresh, counted from `next`, the group does not want. `demands_dead`: the cap could be passed
     with what is redriven meanwhile. `expired`: how many of the passed have. `has_witnesses`: leases that lose all their
-    messages stay, to reject late receipts."""
+    messages stay, to reject late receipts. In a group ordered by key, `aside`: the offsets of the passed that are
+    delivered later, and `in_turn`: the offsets picked, in the order of their delivery."""
 
     takeovers: tuple[tuple[Lease, range], ...]
     fresh: int
@@ -40,6 +41,8 @@ class Pick:
     demands_dead: bool = False
     expired: int = 0
     has_witnesses: bool = True
+    aside: Sequence[int] = ()
+    in_turn: Sequence[int] = ()
 
     @property
     def count(self) -> int:

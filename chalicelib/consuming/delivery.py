@@ -78,7 +78,7 @@ class Deliverer:
             stored = self._one_by_one(view, claimed, leases)
             unread = leases.keys() - _offsets(stored)
             if view.group.ordered:
-                stored = _before(stored, unread)
+                stored = self._in_order(view, stored, unread)
                 unread = leases.keys() - _offsets(stored)
             self._claimer.give_back(view, claimed, unread)
             if not stored:
@@ -89,9 +89,23 @@ class Deliverer:
         missing = leases.keys() - unread - _offsets(present)
         has_missing = bool(missing) and self._settle_missing(view, receipts, spent, sorted(missing - {*spent}))
         if view.group.ordered and not has_missing:
-            present = _before(present, missing)
+            present = self._in_order(view, present, missing)
         own = ((message, leases[message.offset], receipts[message.offset]) for message in present)
         return [Delivery(stored, lease.attempt, lease.deadline, receipt) for stored, lease, receipt in own], has_missing
+
+    def _in_order(self, view: QueueView, stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
+        """The messages that an ordered group can deliver: none past an unsettled one of its queue, or of its key."""
+        if not view.group.is_by_key:
+            return [message for message in stored if message.offset < min(held_up, default=message.offset + 1)]
+        keys = self._claimer.keys_of(view, held_up)
+        first: dict[str | None, int] = {}
+        for offset in sorted(held_up, reverse=True):
+            first[keys.get(offset)] = offset
+        return [
+            message
+            for message in stored
+            if message.message.key is None or message.offset < first.get(message.message.key, message.offset + 1)
+        ]
 
     def _half_time(self, claimed: Claimed) -> int:
         """The deadline for reading the messages: an expired lease cannot be given back."""
@@ -167,8 +181,3 @@ class Deliverer:
 
 def _offsets(stored: Sequence[Stored]) -> set[int]:
     return {message.offset for message in stored}
-
-
-def _before(stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
-    """The messages that an ordered queue can deliver: none past an unsettled one."""
-    return [message for message in stored if message.offset < min(held_up, default=message.offset + 1)]

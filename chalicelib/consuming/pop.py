@@ -107,6 +107,7 @@ class Popper:
             if acks:
                 failed += self._settler.acknowledge(topic, group_name, acks)
                 self._settler.events.settled("acked", topic, group_name, acks, failed)
+                self.freed(topic, group_name)
                 acks = []
             if popped.deliveries or popped.is_paused:
                 break
@@ -121,6 +122,13 @@ class Popper:
             topic = self._catalogue.refreshed(topic) if topic.delays else self._catalogue.glanced_at(topic)
         popped.failed = failed
         return popped
+
+    def freed(self, topic: Topic, group_name: str) -> None:
+        """Messages were settled: in an ordered group, others may be ready now. Tells the pops that wait for them, which
+        have read the group."""
+        known = self._catalogue.seen_group(topic, group_name)
+        if known and known.ordered:
+            self.waiters.freed(topic.id, group_name)
 
     def _with_zone(self, topic: Topic, zone: str | None) -> Topic:
         """The topic, read again if its zones may be newer than the cache. Raises InvalidField."""
@@ -163,7 +171,7 @@ class Popper:
             if held := self._claimer.held(view):
                 held_here, _ = self._deliverer.deliver(view, held)
                 fitting = held_here[: space.fitting(delivery.stored for delivery in held_here)]
-                deliveries += fitting
+                deliveries += _in_order(view, fitting)
                 space = space.after(delivery.stored for delivery in fitting)
         return Popped(deliveries) if deliveries else None
 
@@ -173,8 +181,7 @@ class Popper:
         if group_view.group.paused:
             return Popped(is_paused=True)
         now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
-        since = ((view.queue, view.takeable_since(now)) for view in group_view.queues)
-        waiting = {queue: instant for queue, instant in since if instant is not None}
+        waiting = self._waiting(group_view, acks, now)
         got, space = Popped(), Space()
         while waiting:
             queue = self._choose(waiting, acks, now)
@@ -199,9 +206,18 @@ class Popper:
             raise got.trouble
         return got
 
+    def _waiting(self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int) -> dict[int, int]:
+        """The queues with something to take, and since when."""
+        if group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
+            for view in group_view.queues:
+                self._carry(view, acks)
+        since = ((view.queue, self._claimer.takeable_since(view, now)) for view in group_view.queues)
+        return {queue: instant for queue, instant in since if instant is not None}
+
     def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
         """What one queue adds to what there is."""
-        self._carry(view, acks)
+        if not view.group.is_by_key:
+            self._carry(view, acks)
         want = view.ask.max_messages - len(got.deliveries)
         popped = self._throttled(group_view, view, want)
         if view.ask.attempt_id and got.deliveries:  # another call of the attempt may hold more here than fits
@@ -276,19 +292,20 @@ class Popper:
             except StoreUnavailable as trouble:
                 if not deliveries or (view.ask.attempt_id and trouble.outcome_unknown):
                     raise  # a repeat would also return what this claim may have leased
-                return Popped(_in_order(deliveries))
+                return Popped(_in_order(view, deliveries))
             try:
                 delivered, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
                 if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
-                return Popped(_in_order(deliveries), trouble=None if deliveries else trouble)
+                return Popped(_in_order(view, deliveries), trouble=None if deliveries else trouble)
             deliveries += delivered
             view.delivered |= {delivery.stored.offset for delivery in delivered}
             is_partial = claimed.is_partial and bool(claimed.leases)
             is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):
-                return Popped(_in_order(deliveries), is_limited=claimed.is_limited, is_full=claimed.is_full)
+                is_limited, is_full = claimed.is_limited, claimed.is_full
+                return Popped(_in_order(view, deliveries), is_limited=is_limited, is_full=is_full)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
@@ -302,9 +319,17 @@ class Popper:
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 
 
-def _in_order(deliveries: Sequence[Delivery]) -> list[Delivery]:
-    """By offset: a later claim of the call may have met an older message that came back meanwhile."""
-    return sorted(deliveries, key=lambda delivery: delivery.stored.offset)
+def _in_order(view: QueueView, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """By offset: a later claim of the call may have met an older message that came back meanwhile. In a group ordered
+    by key, those of one key together."""
+    by_offset = sorted(deliveries, key=lambda delivery: delivery.stored.offset)
+    if not view.group.is_by_key:
+        return by_offset
+    by_key: dict[str | int, list[Delivery]] = {}
+    for delivery in by_offset:
+        key = delivery.stored.message.key
+        by_key.setdefault(delivery.stored.offset if key is None else key, []).append(delivery)
+    return [delivery for own in by_key.values() for delivery in own]
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:

@@ -86,15 +86,13 @@ class Skipper:
         """Offsets up to the last message taken; if there are not enough, all examined."""
         taken = wanted[: picked.fresh]
         if not taken and len(offsets) == PASSED_AT_ONCE_MAX and view.is_past_retention(self._runtime.now()):
-            return self._past_expired(view, picked)
+            return self.past_expired(view, picked)
         stop = taken[-1] + 1 if len(taken) == picked.fresh else offsets.stop
         kept = set(taken)
         passed = [offset - offsets.start for offset in range(offsets.start, stop) if offset not in kept]
-        return replace(
-            picked, fresh=stop - offsets.start, passed=passed, expired=self._expired(view, len(passed), stop)
-        )
+        return replace(picked, fresh=stop - offsets.start, passed=passed, expired=self.expired(view, len(passed), stop))
 
-    def _expired(self, view: QueueView, passed: int, stop: int) -> int:
+    def expired(self, view: QueueView, passed: int, stop: int) -> int:
         """How many of the passed messages before this offset have expired. Of those that a filter was asked about, or
         that may be purged, none counts."""
         if view.group.filter is None and not view.has_purged:
@@ -107,7 +105,7 @@ class Skipper:
         )
         return stop - start - sum(map(len, judged))
 
-    def _past_expired(self, view: QueueView, picked: Pick) -> Pick:
+    def past_expired(self, view: QueueView, picked: Pick) -> Pick:
         """The offset before which everything has expired, however far that is; at least the examined ones. A late entry
         may be older than those before it, and mislead the search about their age."""
         unexpired_ms = view.topic.expired_ms(self._runtime.now()) + 1

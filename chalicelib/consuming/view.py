@@ -37,6 +37,7 @@ FILTERING_MS = SECOND_MS
 class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
     `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
+    `at_ms`: when it was read; what the group takes only later is not there for it.
     `riding`: acks that a claim carries. `space`: left in the response. `delivered`: the offsets that are in it."""
 
     topic: Topic
@@ -46,14 +47,32 @@ class QueueView:
     cursor: Cursor
     chain: list[Segment]
     filter_until_ms: int
+    at_ms: int
     riding: ReceiptBatch | None = None
     space: Space = field(default_factory=Space)
     delivered: set[int] = field(default_factory=set)
 
     @property
     def end(self) -> int:
-        """The end of the log as read."""
-        return max(self.cursor.next, self.chain[-1].end if self.chain else 0)
+        """The end of the log as read, or of what the group's `delay_ms` lets it take."""
+        return max(self.cursor.next, self._unripe()[0] if self.chain else 0)
+
+    @property
+    def ripe_at_ms(self) -> int:
+        """When the first message is to be taken that the group's `delay_ms` holds back. 0: none is known."""
+        return self._unripe()[1] if self.chain else 0
+
+    def is_ripe(self, stored_at_ms: int) -> bool:
+        """Whether the group's `delay_ms` is over for what was stored then."""
+        return stored_at_ms + self.group.delay_ms <= self.at_ms
+
+    def _unripe(self) -> tuple[int, int]:
+        """The first offset that is not to be taken yet, and when it is; at the end of the chain, its end and 0."""
+        if self.group.delay_ms:
+            for first, entry in entries(self.chain):
+                if first + entry.count > self.cursor.next and not self.is_ripe(entry.stored_at_ms):
+                    return first, entry.stored_at_ms + self.group.delay_ms
+        return self.chain[-1].end, 0
 
     def want(self, count: int) -> Want:
         return want(self.topic, self.queue, self.cursor, count)
@@ -77,7 +96,7 @@ class QueueView:
         since = [lease.deadline for lease in self.cursor.due(now)]
         since += [page.due for page in self.cursor.pages.values() if page.due <= now]
         if self.end > self.cursor.next:
-            since.append(stored_at(self.chain, self.cursor.next))
+            since.append(stored_at(self.chain, self.cursor.next) + self.group.delay_ms)
         return min(since, default=None)
 
     def takeable_since(self, now: int) -> int | None:
@@ -166,16 +185,16 @@ class GroupView:
 
     def is_held(self, now: int) -> bool:
         """Whether messages are ready; a pop that takes none of them is held back."""
-        return any(view.waiting_since(now) is not None for view in self.queues)
+        return any(view.cursor.aside or view.waiting_since(now) is not None for view in self.queues)
 
     def next_ready_at_ms(self) -> int | None:
-        """When a pop can take the next known message: a delayed one, a retry, one whose lease expires, or one that is
-        left to another zone until then."""
+        """When a pop can take the next known message: a delayed one, a retry, one whose lease expires, or one that the
+        group's `delay_ms` holds back, or that is left to another zone, until then."""
         instants = [ms for ms in self.waits if ms is not None]
         for view in self.queues:
             instants += [lease.deadline for lease in view.cursor.owing]
             instants += [page.due for page in view.cursor.pages.values()]
-            instants.append(view.left_until_ms(self.at_ms))
+            instants += [view.left_until_ms(self.at_ms), view.ripe_at_ms]
         return min((ms for ms in instants if ms > self.at_ms), default=None)
 
 
@@ -206,7 +225,9 @@ class ViewReader:
         wants = [want(topic, queue, cursor, ask.max_messages) for queue, cursor in enumerate(cursors)]
         until_ms = self._runtime.uptime() + FILTERING_MS
         pairs = enumerate(zip(cursors, self._reader.chains(wants, seen), strict=True))
-        queues = [QueueView(topic, group, queue, ask, cursor, chain, until_ms) for queue, (cursor, chain) in pairs]
+        queues = [
+            QueueView(topic, group, queue, ask, cursor, chain, until_ms, at_ms) for queue, (cursor, chain) in pairs
+        ]
         waits = first_due(answers[delays_at:]) if topic.delays else []
         return GroupView(topic, group, queues, _window(group, items), waits, at_ms)
 

@@ -100,6 +100,14 @@ class Waiters:
         for waiter in first:
             waiter.tell()
 
+    def freed(self, topic_id: str, group_name: str) -> None:
+        """The same for what may be ready in one group."""
+        with self._lock:
+            places = self._waiting.get(topic_id, {}).items()
+            first = [waiters[0] for place, waiters in places if place.group_name == group_name]
+        for waiter in first:
+            waiter.tell()
+
     def _leave(self, place: Place, waiter: Waiter) -> None:
         with self._lock:
             places = self._waiting[place.topic_id]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from chalicelib.base.records import record
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
-from chalicelib.cursors.lease import PARKED, Lease
+from chalicelib.cursors.lease import PARKED, SET_ASIDE_UNTIL_MS, Lease
 from chalicelib.store import Keys, Store
 from chalicelib.table import keys
 from chalicelib.table.writes import Item, Key, Path, key_of
@@ -64,13 +64,15 @@ class RetryPage:
 
 class _Sorted(NamedTuple):
     """The leases of a cursor. `owing`: those that owe messages, in offset order. `soonest`: the one of them that ends
-    first. `inert`: the others. `leased`, `parked`: how many messages those with and without a holder owe."""
+    first. `inert`: the others. `leased`, `parked`, `aside`: how many messages those with a holder, those that wait for
+    their retry, and those set aside owe."""
 
     owing: list[Lease]
     inert: list[Lease]
     soonest: Lease | None
     leased: int
     parked: int
+    aside: int
 
 
 class Decoded(Mapping[str, Lease]):
@@ -164,16 +166,18 @@ class Cursor:
         leases = self.leases.values()
         owing = [lease for lease in leases if not lease.marks or lease.owed]
         inert = [lease for lease in leases if lease.marks and not lease.owed]
-        leased = parked = 0
+        leased = parked = aside = 0
         for lease in owing:
             owed = len(lease.owed) if lease.marks else lease.count
-            if lease.token[0] == PARKED:
+            if lease.deadline == SET_ASIDE_UNTIL_MS:
+                aside += owed
+            elif lease.token[0] == PARKED:
                 parked += owed
             else:
                 leased += owed
         owing.sort(key=attrgetter("start"))
         soonest = min(owing, key=attrgetter("deadline"), default=None)
-        return _Sorted(owing, inert, soonest, leased, parked)
+        return _Sorted(owing, inert, soonest, leased, parked, aside)
 
     @property
     def owing(self) -> list[Lease]:
@@ -209,6 +213,11 @@ class Cursor:
         """The number of messages waiting for their retry, including all in pages, some of which may be due."""
         waiting = self._sorted.parked - sum(len(lease.owed) for lease in self.due(now) if lease.parked)
         return waiting + sum(page.count for page in self.pages.values())
+
+    @property
+    def aside(self) -> int:
+        """The number of messages set aside: passed, and not delivered yet."""
+        return self._sorted.aside
 
     def committed(self, ordered: bool) -> int:
         """The lowest unsettled offset; it passes messages waiting for a retry after a nack, unless `ordered`."""

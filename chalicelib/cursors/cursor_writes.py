@@ -99,6 +99,17 @@ def pass_by(count: int, segment: int | None) -> Change:
     return Change(effects=(writes.Add(("next", 0), count), *hint))
 
 
+def set_aside(aside: Lease) -> Change:
+    """Keeps messages that a claim passes, to be delivered later."""
+    guards = (writes.SizeBelow(("leases",), LEASES_MAX), writes.Absent(aside.path))
+    return Change(guards, (writes.Set(aside.path, aside.listed()),), (aside.token,))
+
+
+def unchanged(leases: Iterable[Lease]) -> Change:
+    """Demands that these leases are as they were read."""
+    return Change(tuple(guard for lease in leases for guard in _fence(lease)))
+
+
 def not_beyond(next_at_most: int) -> Change:
     """Demands that other claims have not moved `next` so far that this one would pass the end as read, or the cap."""
     return Change(guards=(writes.AtMost(("next", 0), next_at_most),))

@@ -6,11 +6,13 @@ marking needs no compare-and-swap: if two marks name one message, the first in t
 letter, then the set of indexes as a little-endian bit mask.
 
     a   acked through this lease: settled
-    m   moved: nacked, extended into another lease, or taken over after the deadline
+    m   moved: nacked, extended into another lease, or taken over after the deadline; of a set-aside lease also a
+        message that the same claim took
 
 A new lease has no marks. A lease that owes nothing is inert: if all its messages were acked it is removed at once; if
 it lost messages it stays for a while as a *witness*, so that a late ack fails. A lease whose token begins with `~` is
-*parked*, after a nack: it has no holder, and at its deadline it is due again.
+*parked*, after a nack: it has no holder, and at its deadline it is due again. One whose deadline never comes holds
+messages *set aside*: a group ordered by key passed them, since an earlier message of their key was out.
 
 Marks only ever make the list longer, so its length is the lease's version. An extension may set the deadline in place,
 which the length does not show: a write that counts on the deadline demands it too. When a lease has many marks, the
@@ -18,11 +20,12 @@ next write merges them into two and leaves the others empty."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from chalicelib.base.limits import INSTANT_MS_MAX
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
 from chalicelib.table.writes import Path
@@ -49,6 +52,8 @@ _LEASES_KEPT_MAX = 16_384
 
 PARKED = "~"
 """The first character of a parked lease's token, and of no pop's token."""
+SET_ASIDE_UNTIL_MS = INSTANT_MS_MAX
+"""The deadline of messages set aside: no clock reaches it, so only a claim that knows their keys takes them."""
 
 
 def mark(letter: bytes, indexes: Iterable[int]) -> bytes:
@@ -132,6 +137,11 @@ class Lease:
         return self.token.startswith(PARKED)
 
     @property
+    def is_aside(self) -> bool:
+        """Whether it holds messages that were passed, and have not been delivered yet."""
+        return self.deadline == SET_ASIDE_UNTIL_MS
+
+    @property
     def is_witness(self) -> bool:
         """Whether receipts exist for messages that it has lost."""
         return bool(self.moved) and not self.parked
@@ -187,5 +197,16 @@ def delivery(token: str, attempt: int) -> tuple[str, int]:
 
 def parked(runtime: Runtime, offsets: range, due: int, attempt: int) -> Lease:
     """`attempt`: the deliveries so far. The token is new."""
-    token = PARKED + runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)
-    return Lease(token, offsets.start, len(offsets), due, attempt)
+    return Lease(_parked_token(runtime), offsets.start, len(offsets), due, attempt)
+
+
+def set_aside(runtime: Runtime, offsets: Sequence[int]) -> Lease:
+    """One lease for all that a claim passes. `offsets`: ascending, not none."""
+    start, count = offsets[0], offsets[-1] + 1 - offsets[0]
+    taken = {*range(count)} - {offset - start for offset in offsets}
+    marks = (mark(MOVED, taken),) if taken else ()
+    return Lease(_parked_token(runtime), start, count, SET_ASIDE_UNTIL_MS, 0, marks)
+
+
+def _parked_token(runtime: Runtime) -> str:
+    return PARKED + runtime.name(TOKEN_CHARS + SPLIT_CHARS - 1)

@@ -51,26 +51,33 @@ class QueueProgress(Answer):
     last_pop_at_ms: int | None = required(nullable(instant()))
     last_consumer_id: str | None = required(nullable(string(examples=["worker-1"])))
     retrying: int
+    delayed: int
     dead: int
     first_ready: int | None
     """The offset of the first ready message, or None without one."""
 
 
-def progress(queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int) -> QueueProgress:
-    """Expired leases and due retries count as ready; expired messages that were never taken do not."""
-    due = cursor.due(now)
+def progress(
+    queue: int, cursor: Cursor, group: Group, first: int, end: int, now: int, ripe: int | None = None
+) -> QueueProgress:
+    """Expired leases, due retries and messages set aside count as ready; expired messages that were never taken do not.
+    `ripe`: the offset up to which the group's `delay_ms` holds none back. None: there is no delay."""
+    ready = [lease for lease in cursor.owing if lease.is_aside or lease.is_due(now)]
     end = max(end, cursor.next)
     untaken = range(max(first, cursor.next), end)
+    held_back = 0 if ripe is None else max(0, min(len(untaken), end - ripe))
+    untaken = untaken[: len(untaken) - held_back]
     return QueueProgress(
         queue=queue,
-        committed_offset=cursor.committed(group.ordered),
+        committed_offset=cursor.committed(bool(group.ordered)),
         next_offset=cursor.next,
         end_offset=end,
-        ready=len(untaken) + sum(len(lease.owed) for lease in due),
+        ready=len(untaken) + sum(len(lease.owed) for lease in ready),
         in_flight=cursor.live(now),
         retrying=cursor.retrying(now),
+        delayed=held_back,
         dead=cursor.dead,
-        first_ready=min([lease.owed_offsets[0] for lease in due] + [*untaken[:1]], default=None),
+        first_ready=min([lease.owed_offsets[0] for lease in ready] + [*untaken[:1]], default=None),
         oldest_ready_at_ms=None,  # the log knows
         last_pop_at_ms=cursor.last_pop_at_ms,
         last_consumer_id=cursor.last_consumer_id,
@@ -88,20 +95,27 @@ def total(parts: Sequence[QueueProgress], dead: int) -> QueueProgress:
         ready=sum(part.ready for part in parts),
         in_flight=sum(part.in_flight for part in parts),
         retrying=sum(part.retrying for part in parts),
+        delayed=sum(part.delayed for part in parts),
         dead=dead,
         first_ready=min((part.first_ready for part in parts if part.first_ready is not None), default=None),
     )
 
 
 def of_group(
-    group: Group, cursors: Sequence[Cursor], firsts: Sequence[int], ends: Sequence[int], now: int
+    group: Group,
+    cursors: Sequence[Cursor],
+    firsts: Sequence[int],
+    ends: Sequence[int],
+    now: int,
+    ripe: Sequence[int | None] = (),
 ) -> list[QueueProgress]:
     """The progress of a group in each queue, from all its cursors. A broadcast group without consumers is at the start
-    of its first one."""
+    of its first one. `ripe`: the offset of each queue up to which the group's `delay_ms` holds none back; if it is not
+    given, all count as ready."""
     known = [own for own in by_consumer(cursors) if not group.is_broadcast or is_known(own, now)] or [[]]
     standing = [completed(group, len(ends), own) for own in known]
     queues: list[QueueProgress] = []
-    for queue, (first, end) in enumerate(zip(firsts, ends, strict=True)):
+    for queue, (first, end, until) in enumerate(zip(firsts, ends, ripe or [None] * len(ends), strict=True)):
         dead = sum(cursor.dead for cursor in cursors if cursor.queue == queue)
-        queues.append(total([progress(queue, own[queue], group, first, end, now) for own in standing], dead))
+        queues.append(total([progress(queue, own[queue], group, first, end, now, until) for own in standing], dead))
     return queues

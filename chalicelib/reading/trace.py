@@ -115,7 +115,7 @@ class Traces:
         if lease is None:
             taken = DEAD if letter else SETTLED
             return taken if offset < cursor.next else READY
-        if lease.deadline <= self._runtime.now():
+        if lease.is_aside or lease.deadline <= self._runtime.now():
             return READY
         return RETRYING if lease.parked else IN_FLIGHT
 

@@ -131,13 +131,14 @@ def _as_retry(retry: Column) -> Column:
 
 
 def _with_counts(standing: DataFrame, now_ms: int) -> DataFrame:
-    """With the counts of `schemas.BACKLOG`. Messages of expired leases and due retries count as ready; messages that
-    expired before anybody took them do not. Of a forgotten consumer only the dead letters count."""
+    """With the counts of `schemas.BACKLOG`. Messages of expired leases, due retries and messages set aside count as
+    ready; messages that expired before anybody took them do not. Of a forgotten consumer only the dead letters
+    count."""
     none, owing, noted = F.lit(0).cast("long"), F.col("owing"), F.col("noted")
     holds = ~F.col("is_forgotten")
 
     def is_due(lease: Column) -> Column:
-        return lease["deadline_ms"] <= now_ms
+        return (lease["deadline_ms"] <= now_ms) | (lease["deadline_ms"] == item_schemas.SET_ASIDE_UNTIL_MS)
 
     untaken = F.coalesce(F.col("end") - F.col("untaken"), none)
     ready = untaken + _messages(F.filter(owing, is_due))

@@ -19,14 +19,14 @@ CALLS = 20
 class Shop:
     """A topic, a group, a producer and a consumer, each a warm instance of its own."""
 
-    def __init__(self, groups: Sequence[str] = ("g",)) -> None:
+    def __init__(self, groups: Sequence[str] = ("g",), **settings: Any) -> None:
         self.store = MemoryStore()
         self.clock = Clock()
         self.producer = instance(self.store, self.clock, 1)
         self.consumer = instance(self.store, self.clock, 2)
         self.producer.put_topic("t", {"queues": QUEUES})
         for group in groups:
-            self.producer.put_group("t", group, {})
+            self.producer.put_group("t", group, settings)
         for queue in range(QUEUES):
             self.produce(["warm"], queue=queue)
         for _ in range(QUEUES + 1):

@@ -175,6 +175,30 @@ def test_a_filled_pop_costs_a_write_for_each_queue_and_no_more_reads() -> None:
     assert filled == Meter(QUEUES, cost.read_units, cost.requests + QUEUES - 1, 1 + QUEUES)
 
 
+def test_a_pop_of_a_group_ordered_by_key_costs_no_more() -> None:
+    shop = Shop(ordered="key")
+    for seed in range(CALLS):
+        for queue in range(QUEUES):
+            shop.produce(orders(10, 200, seed), queue=queue, key="k")
+        for _ in range(QUEUES):
+            receipts, cost = shop.pop()
+            assert len(receipts) == 10
+            assert within(cost, 1, 3, 2), cost
+            shop.ack(receipts)
+
+
+def test_looking_past_a_key_that_is_out_costs_no_write() -> None:
+    shop = Shop(ordered="key")
+    shop.produce(["first"], queue=0, key="k")
+    assert len(shop.pop()[0]) == 1
+    shop.produce(orders(30, 200), queue=0, key="k")
+    shop.pop()
+    for _ in range(3):
+        receipts, cost = shop.pop()
+        assert (receipts, cost.write_units) == ([], 0)
+        assert within(cost, 0, 2.5, 1), cost
+
+
 def test_a_pop_of_nothing_keeps_its_budget() -> None:
     shop = Shop()
     for _ in range(3):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chalicelib.base.limits import DEAD_MS
+from chalicelib.catalogue.group import BY_KEY
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
 from tests.history import alarms, deaths, expiry, lateness, pops, purges, pushes, requests, transactions, zones
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
@@ -60,6 +61,14 @@ class Case:
     def wants(self, group: str, body: str) -> bool:
         rules = self.history.rules.get(group)
         return rules is None or rules.unwanted_key is None or self.keys.get(body) != rules.unwanted_key
+
+    def is_behind(self, group: str, body: str, earlier: str) -> bool:
+        """Whether the message waits for an earlier one of its queue."""
+        rules = self.history.rules.get(group)
+        if rules is None or not rules.ordered:
+            return False
+        key = self.keys.get(body)
+        return rules.ordered != BY_KEY or (key is not None and key == self.keys.get(earlier))
 
     def redriven_after(self, group: str, ms: int) -> bool:
         return any(redrive.group == group and redrive.at_ms >= ms for redrive in self.history.redrives)
@@ -230,18 +239,22 @@ def _keys_keep_their_order(case: Case) -> Iterator[str]:
 
 def _an_answer_keeps_the_order_of_a_queue(case: Case) -> Iterator[str]:
     """New messages in one answer have ascending offsets in each queue, unless there is a reset: a pop that meets lost
-    messages claims once more."""
-    last: dict[int, int] = {}
+    messages claims once more. In a group ordered by key, all of a key do."""
+    last: dict[tuple[int, str | int | None], int] = {}
     for delivered in case.history.delivered:
         if delivered.number == 0:
             last = {}
         queue, offset = delivered.place
-        if delivered.attempt == 1:
+        rules = case.history.rules.get(delivered.group)
+        is_by_key = rules is not None and rules.ordered == BY_KEY
+        key = case.keys.get(delivered.body) or offset
+        place = (queue, key if is_by_key else None)
+        if delivered.attempt == 1 or is_by_key:
             is_reset = case.reset_between(delivered.group, delivered.began_ms, delivered.answered_ms)
-            if offset <= last.get(queue, -1) and not is_reset:
+            if offset <= last.get(place, -1) and not is_reset:
                 answer = f"the answer of {delivered.answered_ms}"
-                yield f"{delivered.group} got {delivered.place} after offset {last[queue]} in {answer}"
-            last[queue] = offset
+                yield f"{delivered.group} got {delivered.place} after offset {last[place]} in {answer}"
+            last[place] = offset
 
 
 def _deliveries_are_what_is_stored(case: Case) -> Iterator[str]:
@@ -364,14 +377,16 @@ def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
 
 
 def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
-    """Nothing is delivered past a message that was neither acked, dead, nor in the same answer. A repeated attempt
-    shows once more what it holds, though others have taken a part meanwhile: seed 1578."""
+    """Nothing is delivered past a message, of its key where keys have an order each, that was neither acked, dead, nor
+    in the same answer. A repeated attempt shows once more what it holds, though others have taken a part meanwhile:
+    seed 1578."""
     for delivered in (lease for _, leases in case.leases() for lease in leases):
         rules = case.history.rules.get(delivered.group)
         if rules is None or not rules.ordered or _comes_back(case, delivered.group):
             continue
         for place, body in case.history.log.items():
             is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
+            is_before = is_before and case.is_behind(delivered.group, delivered.body, body)
             if is_before and case.wants(delivered.group, body) and not _is_done(case, delivered, place):
                 yield f"{delivered.group} got {delivered.place} at {delivered.at_ms}, when {place} was not settled"
 
@@ -390,6 +405,17 @@ def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
         return True
     same = (delivered.began_ms, delivered.answered_ms)
     return any((delivery.began_ms, delivery.answered_ms) == same for delivery in case.delivered.get((group, place), ()))
+
+
+def _a_group_takes_nothing_before_its_delay_is_over(case: Case) -> Iterator[str]:
+    for delivered in case.history.delivered:
+        rules = case.history.rules.get(delivered.group)
+        if rules and delivered.answered_ms + SKEW_MS < case.began.get(delivered.body, 0) + rules.delay_ms:
+            yield f"{delivered.group} got {delivered.place} at {delivered.answered_ms}, before it was to take it"
+
+
+def _no_more_is_set_aside_than_allowed(case: Case) -> Iterator[str]:
+    yield from case.history.overlooked
 
 
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
@@ -775,6 +801,8 @@ CHECKS = (
     _a_drained_group_has_nothing_left,
     _a_filter_holds_back_unwanted_messages,
     _an_ordered_queue_waits_for_unsettled_messages,
+    _a_group_takes_nothing_before_its_delay_is_over,
+    _no_more_is_set_aside_than_allowed,
     _two_leases_never_live_at_once,
     _a_lease_lasts_as_long_as_asked,
     _acked_messages_stay_acked,

@@ -7,6 +7,8 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from chalicelib.base.limits import SET_ASIDE_MAX
+
 NEVER_MS = 10**15
 
 Place = tuple[int, int]
@@ -277,7 +279,9 @@ class Rules:
     max_in_flight: int
     unwanted_key: str | None = None
     """The key of messages that the group's filter skips."""
-    ordered: bool = False
+    ordered: bool | str = False
+    delay_ms: int = 0
+    """How long each message waits before the group takes it."""
     alarm_ready: int = 0
     """The number of ready messages that raises its alarm; 0: it has none."""
 
@@ -322,6 +326,10 @@ class History:
     """Produces into queues that their callers knew to be full, and refusals of others."""
     crowded: list[str] = field(default_factory=list)
     """Claims after which more was in flight than allowed."""
+    aside_max: int = SET_ASIDE_MAX
+    """How many messages of a queue a group ordered by key may set aside."""
+    overlooked: list[str] = field(default_factory=list)
+    """Queues in which more was set aside than allowed."""
     unappointed: list[str] = field(default_factory=list)
     """What waited for a sweep that had no appointment for it."""
     drained: dict[str, set[Place]] = field(default_factory=dict)

@@ -38,7 +38,9 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
             if place in history.dead.get(pop.group, {}) or place in history.lost or not _is_wanted(case, pop, place):
                 continue
             promoted_ms = 0 if pop.is_empty else history.appended_ms.get(place, NEVER_MS)
-            ready_ms = max(stored_ms, promoted_ms, _free_ms(case, pop, place))
+            rules = history.rules.get(pop.group)
+            taken_ms = stored_ms + (rules.delay_ms if rules else 0)
+            ready_ms = max(taken_ms, promoted_ms, _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
             is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)
             if is_met and not _is_moving(case, pop, place, by_ms) and not _is_left(case, pop, place, ready_ms, by_ms):
@@ -120,7 +122,12 @@ def _is_left(case: Case, pop: Asked, place: Place, ready_ms: int, by_ms: int) ->
 
 
 def _waits(case: Case, pop: Asked, place: Place, by_ms: int) -> bool:
-    """Whether another message of an ordered queue may hold it up."""
+    """Whether another message of an ordered queue, or of its key, may hold it up; or of others, when so
+    many are set aside that a pop looks no further."""
+    log = case.history.log
+    others = [other for of, other in case.delivered if of == pop.group and other[0] == place[0] and other in log]
     rules = case.history.rules.get(pop.group)
-    others = [other for of, other in case.delivered if of == pop.group and other[0] == place[0]]
-    return bool(rules and rules.ordered) and any(_free_ms(case, pop, other) >= by_ms for other in others)
+    if rules and rules.ordered and case.history.aside_max < len(log):  # the pop may not have looked so far
+        return any(_free_ms(case, pop, other) >= by_ms for other in others)
+    before = [other for other in others if case.is_behind(pop.group, log[place], log[other])]
+    return any(_free_ms(case, pop, other) >= by_ms for other in before)

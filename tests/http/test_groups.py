@@ -19,6 +19,7 @@ DEFAULTS = {
     "backoff_ms": list(BACKOFF_MS),
     "paused": False,
     "ordered": False,
+    "delay_ms": 0,
     "settle_by": "receipt",
     "rate_limit": None,
     "filter": None,
@@ -26,7 +27,7 @@ DEFAULTS = {
     "alarm_state": None,
     "push": None,
 }
-NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "dead": 0, "lag": 0}
+NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "delayed": 0, "dead": 0, "lag": 0}
 
 
 # -- create, change, delete --------------------------------------------------------------------------------------------
@@ -256,6 +257,7 @@ def test_groups_are_listed_with_their_settings_and_totals(client: Client) -> Non
                 "ready": 3,
                 "in_flight": 1,
                 "retrying": 1,
+                "delayed": 0,
                 "dead": 0,
                 "lag": 4,
             },

@@ -32,6 +32,7 @@ def remember(store: PastStore, topic: Topic, history: History) -> None:
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))
     history.crowded = list(_crowded(versions, history))
+    history.overlooked = list(_overlooked(versions, history.aside_max))
     if topic.max_depth and history.are_all_answered:
         history.overfull = list(_overfull(store, topic, versions, history))
 
@@ -88,7 +89,7 @@ def _settled(topic: Topic, versions: Versions, history: History) -> dict[tuple[i
     settled = {(queue, group): [(0, 0)] for queue in range(topic.queues) for group in history.rules}
     for key, since, item in versions:
         if marks := settled.get((queue_of(key), _group(key))):
-            marks.append((since, Cursor.of(item).committed(history.rules[_group(key)].ordered)))
+            marks.append((since, Cursor.of(item).committed(bool(history.rules[_group(key)].ordered))))
     return settled
 
 
@@ -141,6 +142,12 @@ def _crowded(versions: Versions, history: History) -> Iterator[str]:
                         f" over {rules.max_in_flight}"
                     )
                     break
+
+
+def _overlooked(versions: Versions, aside_max: int) -> Iterator[str]:
+    for key, at_ms, item in versions:
+        if (aside := Cursor.of(item).aside) > aside_max:
+            yield f"{_group(key)} had {aside} messages set aside in queue {queue_of(key)} at {at_ms}, over {aside_max}"
 
 
 def _changes(versions: Versions) -> Iterator[_Change]:

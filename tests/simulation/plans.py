@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from chalicelib.catalogue.group import ENDLESS
+from chalicelib.base.limits import SET_ASIDE_MAX
+from chalicelib.catalogue.group import BY_KEY, ENDLESS
 from tests.history.checker import SKEW_MS
 from tests.simulation.expiring import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
@@ -52,7 +53,12 @@ class Plan:
     resets: int = 0
     wipes: int = 0
     """How often groups are reset to `now`."""
-    ordered: bool = False
+    ordered: bool | str = False
+    aside_max: int = SET_ASIDE_MAX
+    """How many messages of a queue may be set aside in a group that is ordered by key."""
+    delay_ms: int = 0
+    """How long each message waits before a group takes it."""
+    keys: tuple[str | None, ...] = (None, "a", "b")
     unwanted_key: str | None = None
     """The key of messages that no group wants."""
     sweepers: int = 0
@@ -125,7 +131,7 @@ class Plan:
             chores=random.choice((0, 0, 0, 3)),
             max_attempts=random.choice((1_000, ENDLESS, 1, 2)),
             max_in_flight=random.choice((1_000, 1_000, 4, 7)),
-            ordered=random.choice((False, False, False, True)),
+            ordered=random.choice((False, False, BY_KEY, True)),
             unwanted_key=random.choice((None, None, None, "b")),
             sweepers=random.choice((0, 0, 1, 2)),
             redrives=random.choice((0, 0, 0, 2)),
@@ -149,7 +155,9 @@ class Plan:
         plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
         plan = replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
         plan = replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
-        return replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
+        plan = replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
+        aside_max = random.choice((SET_ASIDE_MAX, SET_ASIDE_MAX, 2))
+        return replace(plan, aside_max=aside_max, delay_ms=random.choice((0, 0, 0, 0, 700)))
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -253,6 +261,19 @@ FILLED = Plan(
     faults=replace(NONE, lose_reply=0.05, latency_ms_max=20),
 )
 """For bugs that show where pops take from several queues."""
+KEYED = Plan(
+    ordered=BY_KEY,
+    keys=(None, "a", "b", "c"),
+    queues=1,
+    consumers=6,
+    messages=40,
+    pops=10,
+    pop_sizes=(1, 2, 4),
+    aside_max=4,
+    leases_ms=(1_000, 3_000),
+    faults=replace(ALL, stale=0.3, stale_ms_max=500, latency_ms_max=100),
+)
+"""For bugs that show where messages of a few keys wait for each other."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

@@ -12,6 +12,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_breaker,
     mutants_expiry,
     mutants_filling,
+    mutants_keys,
     mutants_pops,
     mutants_producing,
     mutants_purges,
@@ -35,6 +36,7 @@ from tests.simulation.plans import (
     GRAVES,
     HALVES,
     HASTY,
+    KEYED,
     LOSSES,
     MOVING,
     PUNCTUAL,
@@ -146,6 +148,27 @@ PLANS = {
         EMPTIED,
     ),
     "purges_that_reach_ahead": replace(EMPTIED, messages=80, wipes=1, skew_ms=0),
+    **dict.fromkeys(
+        (
+            "keyed_claims_from_where_the_cursor_stands",
+            "messages_set_aside_for_good",
+            "messages_set_aside_that_nobody_takes",
+            "extended_leases_that_hold_no_key",
+            "retries_that_hold_no_key",
+            "takeovers_by_offset_only",
+            "more_set_aside_than_allowed",
+            "messages_of_a_key_in_any_order",
+        ),
+        KEYED,
+    ),
+    "keyed_claims_that_forget_the_cap": replace(
+        KEYED, aside_max=100, max_in_flight=3, pop_sizes=(1, 2), faults=replace(NONE, stale=0.3, latency_ms_max=100)
+    ),
+    "keys_that_a_weak_read_lacks": replace(
+        KEYED, keys=("a", "b"), pops=20, faults=replace(NONE, stale=0.7, stale_ms_max=1_500, latency_ms_max=20)
+    ),
+    "keys_of_another_queue": replace(KEYED, queues=3),
+    "delays_of_a_group_that_nobody_keeps": replace(KEYED, delay_ms=2_000),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
     "time_outs_that_do_not_last": CALLS,

@@ -49,7 +49,7 @@ class Producer:
             lull_ms = random.randrange(150) * PRODUCERS_LULL if plan.retention_ms else pause_ms * plan.pace
             self._world.sleep(lull_ms)
             padding = random.choice(plan.sizes)
-            keys = [random.choice((None, "a", "b")) for _ in bodies]
+            keys = [random.choice(plan.keys) for _ in bodies]
             noise = random.randbytes(padding // 2).hex()
             ids = [self._dedup_id() for _ in bodies] if plan.dedup_ids else ()
             due = [self._due_ms() for _ in bodies] if plan.delayed else ()

@@ -23,6 +23,7 @@ from tests.simulation.plans import (
     GRAVES,
     HALVES,
     HASTY,
+    KEYED,
     LOSSES,
     MOVING,
     PUNCTUAL,
@@ -141,6 +142,8 @@ def _played(world: World) -> History:
         (PUSHED, 40),
         (FULL, 40),
         (ZONED, 30),
+        (KEYED, 60),
+        (replace(KEYED, queues=3, fills=0.5, max_in_flight=5, max_attempts=2), 40),
         (replace(ZONED, faults=ALL), 30),
     ],
 )

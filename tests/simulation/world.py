@@ -16,6 +16,7 @@ from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import Zones
+from chalicelib.consuming import key_plan
 from chalicelib.delays.writer import LATE_WRITE_MS_MAX
 from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
@@ -70,6 +71,7 @@ class World:
         self.history = History(
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
         )
+        self.history.aside_max = self._plan.aside_max
         self.history.are_all_answered = self._plan.faults.are_harmless
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
@@ -87,6 +89,7 @@ class World:
                 apart_ms = self._plan.skew_ms + self._plan.set_back_ms + self._plan.faults.stale_ms_max
                 settings.enter_context(short_appointments(late_write_ms, apart_ms))
                 settings.enter_context(clocks_apart(self._plan.skew_ms + self._plan.set_back_ms))
+                settings.enter_context(patch.object(key_plan, "SET_ASIDE_MAX", self._plan.aside_max))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
                 if self._plan.resizes:
@@ -158,6 +161,7 @@ class World:
             "max_in_flight": plan.max_in_flight,
             "invisible_ms": 1_000,
             "ordered": plan.ordered,
+            "delay_ms": plan.delay_ms,
         }
         if plan.alarm_ready:
             settings["alarm"] = Alarm({"ready": plan.alarm_ready})
@@ -177,7 +181,9 @@ class World:
     @property
     def rules(self) -> Rules:
         plan = self._plan
-        return Rules(plan.max_attempts, plan.max_in_flight, plan.unwanted_key, plan.ordered, plan.alarm_ready)
+        return Rules(
+            plan.max_attempts, plan.max_in_flight, plan.unwanted_key, plan.ordered, plan.delay_ms, plan.alarm_ready
+        )
 
     @property
     def plan(self) -> Plan:
@@ -341,6 +347,9 @@ class World:
         self.pause(service, group, False)
         service.admin.groups.put(self._topic, group, self.settings)
         self.history.drained.setdefault(group, set()).update(take_all(caller, group))
+        if self._plan.delay_ms:  # these pops have promoted some, which wait once more
+            self.sleep(self._plan.delay_ms + 1)
+            self.history.drained[group].update(take_all(caller, group))
         self.history.drained_ms[group] = self.now
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet

@@ -92,6 +92,10 @@ def _orders(client: Client) -> Topic:
     topic.produce({"body": "once", "dedup_id": "a"}, {"body": "twice", "dedup_id": "b"})
     topic.produce({"body": "once", "dedup_id": "a"})
     billing.take(5)
+    by_key = topic.group("by-key", ordered="key")
+    by_key.take_one()  # the next ones of its key are set aside
+    by_key.take(3)
+    by_key.change(delay_ms=1_000)
     return topic
 
 

@@ -218,7 +218,7 @@ def counts(details: GroupDetails, waiting: Iterable[int]) -> dict[str, str]:
     shown = {
         READY: sum(queue.ready for queue in queues),
         IN_FLIGHT: sum(queue.in_flight + queue.retrying for queue in queues),
-        DELAYED: sum(waiting),
+        DELAYED: sum(waiting) + sum(queue.delayed for queue in queues),
     }
     return {name: str(count) for name, count in shown.items()}
 

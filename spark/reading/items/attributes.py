@@ -59,6 +59,10 @@ class Attributes:
     def maybe_flag(self, name: str, default: bool) -> bool:
         return self.flag(name) if name in self._typed else default
 
+    def is_text(self, name: str) -> bool:
+        """Whether the attribute is text, of one that may have another type too."""
+        return "S" in (self._typed.get(name) or {})
+
     def _get(self, name: str, kind: str, python: type) -> Any:
         return _inner(self._typed.get(name), name, kind, python)
 

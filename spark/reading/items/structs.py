@@ -56,7 +56,7 @@ def _group(key: Key, item: Attributes) -> dict[str, Any]:
         "group_id": item.text("id"),
         "starts": [as_number(start, "starts") for start in item.many("starts")],
         "mode": item.maybe_text("mode") or "clustering",
-        "ordered": item.maybe_flag("ordered", False),
+        "ordered": item.is_text("ordered") or item.maybe_flag("ordered", False),
         "paused": item.maybe_flag("paused", False),
         "invisible_ms": item.number("invisible_ms"),
         "max_attempts": _unless_endless(item.number("max_attempts")),

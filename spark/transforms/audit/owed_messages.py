@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark.item_schemas import SET_ASIDE_UNTIL_MS
 from spark.transforms.audit.cursors import cursors, named, owed
 from spark.transforms.audit.findings import Moment, finding, findings, proved
 from spark.transforms.items import Items
@@ -39,7 +40,8 @@ def of_offsets(items: Items, moment: Moment) -> DataFrame:
 def _leased(standing: DataFrame, moment: Moment) -> DataFrame:
     """The offsets that leases owe. A redrive parks dead messages at attempt 0."""
     leases = standing.select(*_ABOUT, F.explode("leases").alias("lease"))
-    is_redriven = (F.col("lease.attempt") == 0) & (F.col("lease.deadline_ms") >= moment.before_ms)
+    deadline_ms = F.col("lease.deadline_ms")
+    is_redriven = (F.col("lease.attempt") == 0) & (deadline_ms >= moment.before_ms) & (deadline_ms < SET_ASIDE_UNTIL_MS)
     offsets = F.explode(owed(F.col("lease"))).alias("offset")
     return leases.select(*_ABOUT, offsets, F.col("lease.token").alias("owner"), is_redriven.alias("is_redriven"))
 

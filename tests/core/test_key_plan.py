@@ -1,0 +1,130 @@
+"""A claim of a group ordered by key takes nothing past a held message of its key, and leaves nothing that it passes."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
+from chalicelib.catalogue.group import BY_KEY, Group
+from chalicelib.consuming import key_plan
+from chalicelib.consuming.claim_plan import Pick, Tokens, take
+from chalicelib.consuming.key_plan import Known, Owed, Window
+from chalicelib.consuming.receipt_batch import NOTHING
+from chalicelib.cursors import cursor_writes
+from chalicelib.cursors.cursor import Cursor
+from chalicelib.cursors.cursor_writes import write
+from chalicelib.cursors.lease import SET_ASIDE_UNTIL_MS, Lease, set_aside
+from local.memory.evaluate import after
+from tests.core.test_picking import KEY, NOW, cursors, item_of
+from tests.support.clock import Clock
+
+GROUP = Group("t", "g", "gid", [], 0, max_in_flight=10_000, ordered=BY_KEY)
+AHEAD = 12
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> tuple[Cursor, dict[int, Known]]:
+    """A cursor with leases held, due and set aside, and the keys of all messages, `AHEAD` fresh ones among them."""
+    cursor = draw(cursors())
+    aside = draw(st.sets(st.sampled_from([token for token in cursor.leases if token[0] == "~"] or [""])))
+    leases = {
+        token: Lease(token, lease.start, lease.count, SET_ASIDE_UNTIL_MS, 0, lease.marks) if token in aside else lease
+        for token, lease in cursor.leases.items()
+    }
+    keys = st.sampled_from((None, "a", "b", "c"))
+    known = {offset: Known(draw(keys), offset) for offset in range(cursor.next + AHEAD)}
+    return Cursor(KEY, 0, cursor.next, leases), known
+
+
+def planned(
+    cursor: Cursor, known: dict[int, Known], want: int, delivered: tuple[int, ...] = (), wanted: list[int] | None = None
+) -> tuple[Pick, Owed]:
+    owed = Owed.by(cursor, known, NOW, NOTHING, delivered, lambda _: True)
+    wanted = [*range(cursor.next, cursor.next + AHEAD)] if wanted is None else wanted
+    count, _ = key_plan.look(known, owed.blocked(known), cursor.aside, wanted, want)
+    window = Window(range(cursor.next, wanted[count - 1] + 1 if count else cursor.next), wanted[:count], False)
+    in_turn = owed.in_turn(known, window.wanted)
+    return key_plan.arrange(cursor, window, key_plan.choose(cursor, GROUP, in_turn, want, NOW, 0)), owed
+
+
+def carried_out(cursor: Cursor, picked: Pick) -> Cursor:
+    names = iter("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    change = take(picked, cursor, [], Tokens("fresh", lambda: next(names)), NOW + 1_000, True, True)
+    if picked.aside:
+        change += cursor_writes.set_aside(set_aside(Clock().runtime(1), picked.aside))
+    return Cursor.of(after(item_of(cursor), write(cursor, change)))
+
+
+@given(queues(), st.integers(1, 20))
+def test_nothing_is_taken_past_a_held_message_of_its_key(made: tuple[Cursor, dict[int, Known]], want: int) -> None:
+    cursor, known = made
+    picked, owed = planned(cursor, known, want)
+    taken = set(picked.in_turn)
+    assert len(taken) <= want
+    assert len(picked.takeovers) <= TAKEOVERS_MAX
+    for offset in taken:
+        earlier = [before for before in known if before < offset and known[before].key == known[offset].key is not None]
+        still = {ready.offset for ready in owed.ready} | set(range(cursor.next, offset))
+        assert not owed.held & set(earlier)
+        assert taken >= still & set(earlier)
+
+
+@given(queues(), st.integers(1, 20))
+def test_every_message_is_either_taken_or_owed_or_fresh_afterwards(
+    made: tuple[Cursor, dict[int, Known]], want: int
+) -> None:
+    cursor, known = made
+    picked, _ = planned(cursor, known, want)
+    if not picked.fresh and not picked.takeovers:
+        return
+    then = carried_out(cursor, picked)
+    before = sorted(offset for lease in cursor.owing for offset in lease.owed_offsets)
+    owing = sorted(offset for lease in then.owing for offset in lease.owed_offsets)
+    assert owing == [*before, *range(cursor.next, then.next)]
+    assert then.aside == cursor.aside - sum(len(run) for lease, run in picked.takeovers if lease.is_aside) + len(
+        picked.aside
+    )
+    live = {
+        offset for lease in then.owing if not lease.parked and lease.deadline > NOW for offset in lease.owed_offsets
+    }
+    assert live >= set(picked.in_turn)
+
+
+@given(queues(), st.integers(1, 20), st.integers(0, 6))
+def test_no_more_is_set_aside_than_may_be(made: tuple[Cursor, dict[int, Known]], want: int, most: int) -> None:
+    cursor, known = made
+    with patch.object(key_plan, "SET_ASIDE_MAX", cursor.aside + most):
+        picked, _ = planned(cursor, known, want)
+    assert len(picked.aside) - sum(len(run) for lease, run in picked.takeovers if lease.is_aside) <= most
+
+
+def test_the_key_that_is_ready_for_longest_comes_first_and_whole() -> None:
+    keys = ["a", "b", "a", "a"]
+    known = {offset: Known(key, 10 + offset) for offset, key in enumerate(keys)}
+    picked, _ = planned(Cursor(KEY, 0, 0, {}), known, 10, wanted=[0, 1, 2, 3])
+    assert picked.in_turn == [0, 2, 3, 1]
+
+
+def test_what_the_same_call_delivers_blocks_nothing() -> None:
+    held = {"x": Lease("x", 0, 1, NOW + 1_000, 1)}
+    known = {0: Known("a", 0), 1: Known("a", 1)}
+    cursor = Cursor(KEY, 0, 1, held)
+    assert planned(cursor, known, 5, wanted=[1])[0].in_turn == []
+    assert planned(cursor, known, 5, delivered=(0,), wanted=[1])[0].in_turn == [1]
+
+
+def test_of_many_leases_one_write_takes_as_many_as_it_can_name_and_says_so() -> None:
+    leases = {str(number): Lease(str(number), 2 * number, 1, NOW - 1, 1) for number in range(TAKEOVERS_MAX + 4)}
+    known = {offset: Known("a", 0) for offset in range(2 * len(leases))}
+    picked, _ = planned(Cursor(KEY, 0, 2 * len(leases), leases), known, 100, wanted=[])
+    assert (len(picked.takeovers), picked.is_partial) == (TAKEOVERS_MAX, True)
+
+
+def test_a_cursor_without_room_for_another_lease_takes_nothing_fresh() -> None:
+    full = {str(number): Lease(str(number), 2 * number, 1, NOW + 1, 1) for number in range(LEASES_MAX)}
+    known = {offset: Known(None, 0) for offset in range(2 * LEASES_MAX + AHEAD)}
+    picked, _ = planned(Cursor(KEY, 0, 2 * LEASES_MAX, full), known, 10)
+    assert (picked.count, picked.is_limited) == (0, True)

@@ -1,0 +1,255 @@
+"""In a group ordered by key a message waits for the earlier ones of its key, and for no others."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from chalicelib.consuming import key_plan
+from tests.support.client import Client, Group, Json, Topic, bodies, failed
+from tests.support.clock import Clock
+
+
+@pytest.fixture
+def group(topic: Topic) -> Group:
+    return topic.group("billing", ordered="key", invisible_ms=1_000, backoff_ms=[5_000])
+
+
+def keyed(topic: Topic, *messages: str, **fields: Any) -> None:
+    """The first letter of each is its key; `-` is none."""
+    topic.produce(*({"body": body, "key": None if body[0] == "-" else body[0]} for body in messages), **fields)
+
+
+def bury(group: Group, message: Json) -> None:
+    assert group.client.post(f"{group.path}/bury", receipts=[message["receipt"]]).json["failed"] == []
+
+
+def test_a_pop_takes_all_that_it_can_of_a_key_and_then_the_next(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "b1", "a2", "a3")
+    assert bodies(group.take(4)) == ["a1", "a2", "a3", "b1"]
+
+
+def test_a_key_waits_for_what_is_out_and_others_do_not(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "b1", "a3", "b2")
+    first = group.take_one()
+    assert bodies([first]) == ["a1"]
+    assert bodies(group.take(2)) == ["b1", "b2"]
+    assert group.pop()["messages"] == []
+    group.ack(first)
+    assert bodies(group.take(2)) == ["a2", "a3"]
+
+
+def test_what_is_set_aside_counts_as_ready_and_is_not_settled(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "b1")
+    group.take_one()
+    group.take_one()
+    assert group.totals() == (1, 2, 0, 0)
+    assert group.queue()["committed_offset"] == 0
+    assert group.queue()["next_offset"] == 3
+
+
+def test_a_message_without_a_key_waits_for_none(topic: Topic, group: Group) -> None:
+    keyed(topic, "-1", "-2", "-3")
+    assert [group.take_one()["body"] for _ in range(3)] == ["-1", "-2", "-3"]
+
+
+def test_an_ack_in_a_pop_lets_it_take_the_next_of_the_key(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "b1", "a3")
+    first = group.take_one()
+    group.take_one()
+    assert bodies(group.take(2, ack=[first["receipt"]])) == ["a2", "a3"]
+
+
+def test_an_ack_of_a_part_lets_nothing_past_the_rest_of_the_key(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "a3", "b1", "b2")
+    taken = group.take(2)
+    got = group.pop(ack=[taken[1]["receipt"]])["messages"]
+    assert bodies(got) == ["b1", "b2"]
+    assert group.pop()["messages"] == []
+    group.ack(taken[0])
+    assert bodies(group.take(1)) == ["a3"]
+
+
+def test_a_nacked_message_holds_its_key_until_its_backoff_is_over(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1", "a2", "b1")
+    group.nack(group.take_one())
+    assert bodies(group.take(1)) == ["b1"]
+    clock.sleep(4_999)
+    assert bodies(group.pop()["messages"]) == ["b1"]
+    clock.sleep(1)
+    again = group.take(2)
+    assert bodies(again) == ["a1", "a2"]
+    assert [message["attempt"] for message in again] == [2, 1]
+
+
+def test_a_message_is_due_again_though_a_later_one_of_its_key_is_out(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1", "a2")
+    first, second = group.take(2)
+    group.extend(second, invisible_ms=60_000)
+    clock.sleep(1_000)
+    assert bodies(group.take(1)) == ["a1"]
+    assert failed(group.ack(first)) == ["LeaseLost"]
+
+
+def test_an_extended_lease_goes_on_holding_its_key(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1", "a2", "b1")
+    group.extend(group.take_one(), invisible_ms=5_000)
+    clock.sleep(1_000)
+    assert bodies(group.pop()["messages"]) == ["b1"]
+    clock.sleep(4_000)
+    assert bodies(group.pop()["messages"]) == ["a1", "a2", "b1"]
+
+
+def test_the_key_that_has_been_ready_for_longest_comes_first(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1")
+    group.take_one()
+    clock.sleep(500)
+    keyed(topic, "b1")
+    clock.sleep(600)
+    keyed(topic, "c1")
+    assert [group.take_one()["body"] for _ in range(3)] == ["b1", "a1", "c1"]
+
+
+def test_what_is_buried_frees_its_key(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2")
+    bury(group, group.take_one())
+    assert bodies(group.take(1)) == ["a2"]
+
+
+def test_a_filter_passes_what_it_rejects_and_that_holds_up_nothing(topic: Topic) -> None:
+    group = topic.group("picky", ordered="key", filter={"expression": "key != 'x'"})
+    keyed(topic, "x1", "a1", "x2", "a2", "b1", "x3")
+    first = group.take_one()
+    assert bodies([first]) == ["a1"]
+    assert bodies(group.take(1)) == ["b1"]
+    group.ack(first)
+    assert bodies(group.pop()["messages"]) == ["a2"]
+    assert group.totals()[0] == 0
+
+
+def test_what_has_expired_is_passed_and_holds_up_nothing(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1", ttl_ms=100)
+    keyed(topic, "a2", "b1")
+    clock.sleep(200)
+    assert bodies(group.take(2)) == ["a2", "b1"]
+
+
+def test_a_message_that_expires_set_aside_is_settled_when_its_key_is_free(
+    topic: Topic, group: Group, clock: Clock
+) -> None:
+    keyed(topic, "a1")
+    first = group.take_one(invisible_ms=10_000)
+    keyed(topic, "a2", ttl_ms=1_000)
+    keyed(topic, "a3", "b1")
+    assert bodies(group.take(1)) == ["b1"]
+    clock.sleep(2_000)
+    group.ack(first)
+    assert bodies(group.pop()["messages"]) == ["a3", "b1"]
+
+
+def test_no_more_than_the_bound_is_set_aside_and_a_pop_looks_no_further(topic: Topic, group: Group) -> None:
+    with patch.object(key_plan, "SET_ASIDE_MAX", 3):
+        keyed(topic, "a1", "a2", "a3", "b1", "a4", "b2", "a5", "b3")
+        first = group.take_one()
+        assert [group.take_one()["body"], group.pop()["messages"]] == ["b1", []]
+        group.ack(first)
+        assert bodies(group.pop()["messages"]) == ["a2", "a3", "a4", "a5"]
+
+
+def test_a_pop_looks_past_many_messages_of_a_key(topic: Topic, group: Group) -> None:
+    keyed(topic, "a0")
+    first = group.take_one(invisible_ms=60_000)
+    for hundred in range(5):
+        keyed(topic, *(f"a{hundred}.{number}" for number in range(200)))
+    keyed(topic, "b1")
+    assert bodies(group.take(1)) == ["b1"]
+    assert group.totals() == (1_000, 2, 0, 0)
+    group.ack(first)
+    assert bodies(group.take(256))[:2] == ["a0.0", "a0.1"]
+
+
+def test_beyond_the_bound_a_pop_waits(topic: Topic, group: Group) -> None:
+    keyed(topic, "a0")
+    first = group.take_one(invisible_ms=60_000)
+    for hundred in range(6):
+        keyed(topic, *(f"a{hundred}.{number}" for number in range(200)))
+    keyed(topic, "b1")
+    assert group.pop()["messages"] == []
+    group.ack(first)
+    assert len(group.take(256)) == 256
+
+
+def test_keys_are_found_by_an_instance_that_is_new(client: Client, topic: Topic, group: Group) -> None:
+    keyed(topic, "a1" + "x" * 3_000, "a2" + "y" * 3_000, "b1")
+    group.take_one()
+    assert bodies(group.seen_by(client.another()).take(1)) == ["b1"]
+    assert group.seen_by(client.another()).pop()["messages"] == []
+
+
+def test_the_cap_counts_what_is_out_and_not_what_is_set_aside(topic: Topic) -> None:
+    group = topic.group("small", ordered="key", max_in_flight=2, invisible_ms=1_000)
+    keyed(topic, "a1", "a2", "b1", "c1")
+    first = group.take_one()
+    assert bodies(group.take(1)) == ["b1"]
+    assert group.pop()["limited"] == "in_flight"
+    group.ack(first)
+    assert bodies(group.take(1)) == ["a2"]
+
+
+def test_a_rate_lets_through_so_many_in_order(topic: Topic, clock: Clock) -> None:
+    group = topic.group("slow", ordered="key", rate_limit=2)
+    keyed(topic, "a1", "b1", "a2")
+    first = group.pop()
+    assert (bodies(first["messages"]), first["limited"]) == (["a1", "b1"], "rate")
+    clock.sleep(1_100)
+    assert group.pop()["messages"] == []
+    group.ack(first["messages"][0])
+    clock.sleep(1_100)
+    assert bodies(group.take(1)) == ["a2"]
+
+
+def test_a_repeated_attempt_gets_the_same_messages_in_the_same_order(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "b1", "a2", "c1")
+    first = group.pop(max_messages=3, attempt_id="x")["messages"]
+    again = group.pop(max_messages=3, attempt_id="x")["messages"]
+    assert bodies(first) == ["a1", "a2", "b1"]
+    assert [message["receipt"] for message in again] == [message["receipt"] for message in first]
+
+
+def test_each_consumer_of_a_broadcast_group_has_an_order_of_its_own(topic: Topic) -> None:
+    group = topic.group("all", ordered="key", mode="broadcast")
+    keyed(topic, "a1", "a2", "b1")
+    assert bodies(group.take(1, consumer_id="one")) == ["a1"]
+    assert bodies(group.take(3, consumer_id="two")) == ["a1", "a2", "b1"]
+    assert bodies(group.take(1, consumer_id="one")) == ["b1"]
+
+
+def test_a_reset_brings_back_what_was_set_aside(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "b1")
+    group.take_one()
+    group.take_one()
+    assert topic.client.post(f"{group.path}/reset", to="earliest").status == 200
+    assert bodies(group.take(3)) == ["a1", "a2", "b1"]
+
+
+def test_what_comes_back_from_the_dead_letters_is_delivered(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2")
+    bury(group, group.take_one())
+    assert topic.client.post(f"{group.path}/dead/redrive").status == 200
+    assert bodies(group.take(2)) == ["a1", "a2"]
+
+
+def test_invisible_for_no_time_a_message_comes_once_in_an_answer(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "a2", "b1")
+    for _ in range(2):
+        assert bodies(group.take(3, invisible_ms=0)) == ["a1", "a2", "b1"]
+
+
+def test_the_order_of_a_group_is_fixed(topic: Topic, group: Group) -> None:
+    assert group.client.put(group.path, ordered=True).problem == (400, "InvalidField")
+    assert group.client.put(group.path, ordered="key").status == 200
+    assert group.client.get(group.path).json["ordered"] == "key"
+    answer = group.client.put(f"{topic.path}/groups/other", ordered="queue")
+    assert 'must be true or false or "key"' in answer.json["detail"]

@@ -1,0 +1,94 @@
+"""The order of a key, when other calls come between the look of a pop and its write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from chalicelib.api import Api
+from local.memory.store import MemoryStore
+from tests.service.test_interleavings import Interrupted
+from tests.support.clock import Clock
+from tests.support.instances import instance
+
+
+@pytest.fixture
+def store() -> Interrupted:
+    return Interrupted()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def prepared(store: MemoryStore, clock: Clock, *keys: str) -> Api:
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {"ordered": "key", "invisible_ms": 1_000})
+    api.produce("t", {"messages": [{"body": key, "key": key} for key in keys]})
+    return api
+
+
+def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
+    """Offsets and receipts."""
+    found = api.pop("t", "g", {"max_messages": count, **fields})["messages"]
+    return [each["offset"] for each in found], [each["receipt"] for each in found]
+
+
+def offsets(found: tuple[Sequence[int], object]) -> list[int]:
+    return [*found[0]]
+
+
+def test_an_ack_in_a_pop_takes_nothing_behind_what_is_extended_meanwhile(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "b", "a", "c"), instance(store, clock, 7)
+    _, (first, _) = pop(api, 2)
+    store.meanwhile = lambda: other.extend("t", "g", {"receipts": [first], "invisible_ms": 60_000})
+    assert offsets(pop(api, 10, ack=[first])) == [3]
+    assert offsets(pop(other, 10)) == []
+
+
+def test_an_ack_in_a_pop_takes_nothing_behind_what_is_taken_over_meanwhile(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "b", "a"), instance(store, clock, 7)
+    _, (first, _) = pop(api, 2)
+    clock.ms += 995
+
+    def taken_over() -> None:
+        clock.ms += 20
+        assert offsets(pop(other, 1, invisible_ms=60_000)) == [0]
+
+    store.meanwhile = taken_over
+    assert 2 not in offsets(pop(api, 10, ack=[first]))
+
+
+def test_what_is_extended_after_its_end_is_not_passed(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "a", "b"), instance(store, clock, 7)
+    _, (first,) = pop(api, 1)
+    clock.ms += 1_000
+    store.meanwhile = lambda: api.extend("t", "g", {"receipts": [first], "invisible_ms": 60_000})
+    assert offsets(pop(other, 10)) == [2]
+
+
+def test_of_two_pops_at_once_one_gets_a_key(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "a", "b", "b"), instance(store, clock, 7)
+    between: list[int] = []
+    store.meanwhile = lambda: between.extend(offsets(pop(other, 1)))
+    assert offsets(pop(api, 10)) == [2, 3]
+    assert between == [0]
+
+
+def test_two_calls_of_an_attempt_at_once_get_the_same(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "b", "a", "b"), instance(store, clock, 7)
+    between: list[int] = []
+    store.meanwhile = lambda: between.extend(offsets(pop(other, 3, attempt_id="x")))
+    assert offsets(pop(api, 3, attempt_id="x")) == between == [0, 2, 1]
+
+
+def test_a_pop_that_is_refused_sets_nothing_aside_twice(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, "a", "a", "b", "c"), instance(store, clock, 7)
+    pop(api, 1, invisible_ms=60_000)
+    store.meanwhile = lambda: pop(other, 1, invisible_ms=60_000)
+    assert offsets(pop(api, 1, invisible_ms=60_000)) == [3]
+    found = api.get_group("t", "g")
+    assert (found["ready"], found["in_flight"]) == (1, 3)
