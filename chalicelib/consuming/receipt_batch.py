@@ -172,8 +172,9 @@ class ReceiptBatch:
 
     @property
     def has_unknown_ends(self) -> bool:
-        """Whether the cursor is to be read before a burial, which does not ask if a lease is over."""
-        return self.settle_by == BY_DELIVERY and not self.is_seen
+        """Whether the cursor is to be read before a move: where extensions stay in place, only the deadline tells that
+        there was one since."""
+        return self.names_more and any(lease.deadline == UNKNOWN_MS for lease, _ in self.owed())
 
     @property
     def is_seen(self) -> bool:
@@ -230,12 +231,15 @@ class ReceiptBatch:
         is_sure = self.settle_by in (BY_RECEIPT, BY_MESSAGE)
         return Change() if is_sure else cursor_writes.lasts_beyond(lease, self.now)
 
+    def _lasts_as_seen(self, lease: Lease) -> Change:
+        return cursor_writes.lasts_as_seen(lease) if self.names_more else Change()
+
     def extends(self, deadline: int, split: Split) -> Plan:
-        """Sets the deadline of leases that owe just these messages, in place; others move into new leases. It must be
-        known by then until when they last."""
-        whole = [(lease, receipts) for lease, receipts in self._by_lease() if _is_whole(lease, receipts)]
-        if any(lease.deadline == UNKNOWN_MS for lease, _ in whole):
-            return NOTHING
+        """Sets the deadline of leases that owe just these messages, in place; others move into new leases."""
+        owed = self._by_lease()
+        if any(lease.deadline == UNKNOWN_MS for lease, _ in owed):
+            return NOTHING  # the cursor is to be read
+        whole = [(lease, receipts) for lease, receipts in owed if _is_whole(lease, receipts)]
         change, moved = Change(), Moved()
         for lease, receipts in whole[:TAKEOVERS_MAX]:
             change += cursor_writes.prolong(lease, deadline) + self._demands(lease)
@@ -267,7 +271,8 @@ class ReceiptBatch:
                 break
             made = [split(lease, lease.offsets[run.start : run.stop]) for run in chosen]
             indexes = [index for run in chosen for index in run]
-            change += cursor_writes.move(lease, indexes, made, not self.names_more) + self._demands(lease)
+            change += cursor_writes.move(lease, indexes, made, not self.names_more)
+            change += self._demands(lease) + self._lasts_as_seen(lease)
             moved |= _moved(receipts, {offset: new for new in made for offset in new.offsets})
         if not change:
             return NOTHING
@@ -281,9 +286,12 @@ class ReceiptBatch:
         return [receipt for receipt in self._unmoved() if self._is_gone(receipt) and not self._is_closed(receipt)]
 
     def _is_gone(self, receipt: Receipt) -> bool:
+        """Whether its lease does not tell what became of the message. A late claim may have made one under the same
+        token, further on."""
         lease = self.cursor.leases.get(receipt.token)
-        if lease is not None and not (self.names_more and receipt.index in lease.moved):
-            return False
+        if lease is not None and lease.start == receipt.start:
+            tells = not (self.names_more and receipt.index in lease.moved)
+            return not tells and self.standing(receipt) is Standing.ACKED
         return self.standing(receipt) is Standing.ACKED
 
     def learn(self, cursor: Cursor | None, written: Plan = NOTHING) -> None:

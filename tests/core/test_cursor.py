@@ -120,6 +120,17 @@ class History:
             assert all(before[lease.start + index] == lease.token for index in indexes)
             self.only_changed(before, change)
 
+    def prolong(self) -> None:
+        """Whoever sees the lease due takes it over only if it is so still: `pop` asserts that no live one is taken."""
+        seen, before = self.sight(), self.fates()
+        lease, _ = self.some(seen)
+        if not lease:
+            return
+        deadline = self.now + self.chance.choice((0, 3, 50, 500))
+        if self.apply(steps.write(seen, steps.prolong(lease, deadline))):
+            assert self.fates() == before
+            assert self.cursor.leases[lease.token].deadline == deadline
+
     def bury(self) -> None:
         seen, before = self.sight(), self.fates()
         lease, indexes = self.some(seen, parked=True)
@@ -180,7 +191,16 @@ class History:
 @given(st.integers(0, 2**32))
 def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
     history = History(seed)
-    acts = (history.pop, history.pop, history.ack, history.move, history.bury, history.prune, history.wait)
+    acts = (
+        history.pop,
+        history.pop,
+        history.ack,
+        history.move,
+        history.prolong,
+        history.bury,
+        history.prune,
+        history.wait,
+    )
     for _ in range(50):
         history.chance.choice(acts)()
         history.check()
@@ -190,7 +210,16 @@ def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
     history = History(seed)
-    acts = (history.pop, history.pop, history.ack, history.move, history.bury, history.prune, history.wait)
+    acts = (
+        history.pop,
+        history.pop,
+        history.ack,
+        history.move,
+        history.prolong,
+        history.bury,
+        history.prune,
+        history.wait,
+    )
     for _ in range(50):
         history.chance.choice((*acts, history.late, history.late))()
         history.fates()

@@ -111,6 +111,7 @@ class Caller:
         acks = self._asked("ack", group, riding)
         popped = self._popped(group, ask)
         if popped is None:
+            self._given_up(acks)
             return None
         self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
@@ -153,6 +154,7 @@ class Caller:
         try:
             failed = self._service.consuming.ack(self._topic, group, [message.receipt for message in messages])
         except StoreUnavailable:
+            self._given_up(facts)
             return
         self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
@@ -163,6 +165,7 @@ class Caller:
         try:
             failed = self._service.consuming.nack(self._topic, group, receipts, delay_ms, "because")
         except StoreUnavailable:
+            self._given_up(facts)
             return
         self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
@@ -174,6 +177,7 @@ class Caller:
                 self._topic, group, [message.receipt for message in messages], "no use"
             )
         except StoreUnavailable:
+            self._given_up(facts)
             return
         self._answered(facts, {failure.receipt: failure.code for failure in failed})
 
@@ -187,6 +191,7 @@ class Caller:
         try:
             extended, failed = self._service.consuming.extend(self._topic, group, receipts, invisible_ms)
         except StoreUnavailable:
+            self._given_up(facts)
             return []
         renewed = {lease.receipt: lease for lease in extended}
         for fact in facts:
@@ -212,10 +217,16 @@ class Caller:
     def _asked(self, verb: str, group: str, messages: Sequence[Delivered], until_ms: int = 0) -> list[Settled]:
         now = self._now()
         facts = [
-            Settled(verb, group, message.place, message.receipt, now, now, "unknown", until_ms) for message in messages
+            Settled(verb, group, message.place, message.receipt, now, NEVER_MS, "unknown", until_ms)
+            for message in messages
         ]
         self._record.begin(facts)
         return facts
+
+    def _given_up(self, facts: Sequence[Settled]) -> None:
+        """Nobody knows what became of these, but nobody goes on with them."""
+        for fact in facts:
+            fact.at_ms = self._now()
 
     def _answered(self, facts: Sequence[Settled], codes: dict[str, str]) -> None:
         for fact in facts:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from chalicelib.base.limits import DEAD_MS
 from chalicelib.catalogue.group import BY_KEY
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, pops, purges, pushes, requests, transactions, zones
+from tests.history import alarms, deaths, expiry, lateness, naming, pops, purges, pushes, requests, transactions, zones
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -93,6 +94,22 @@ class Case:
         """The earliest that the message's own time to live can have been over."""
         sent = self.sent.get(self.history.log.get(place, ""))
         return NEVER_MS if sent is None or sent.ttl_ms is None else max(sent.began_ms, sent.due_ms) + sent.ttl_ms
+
+    def is_perhaps_purged(self, group: str, place: Place) -> bool:
+        """Whether the message may have died before what was dead was forgotten. Deaths after attempts that no caller
+        heard of leave no trace, so only where attempts have no end it is known that a message did not die."""
+        purges = [purge for purge in self.history.purges if purge.group == group]
+        if not purges or (rules := self.history.rules.get(group)) is None:
+            return bool(purges)
+        last_ms = max(purge.at_ms for purge in purges)
+        buried = [settled for settled in self.settled.get((group, place), ()) if settled.verb == "bury"]
+        is_buried = any(burial.outcome in ("ok", "unknown") and burial.began_ms <= last_ms for burial in buried)
+        return is_buried or place in self.history.lost or rules.max_attempts <= len(self.history.delivered)
+
+    def renewed(self, group: str, place: Place) -> set[str]:
+        """The receipts that extends gave in place of others: shown to who asks again."""
+        settled = self.settled.get((group, place), ())
+        return {extend.new_receipt for extend in settled if extend.new_receipt != extend.receipt}
 
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
@@ -277,7 +294,7 @@ def _no_message_is_lost(case: Case) -> Iterator[str]:
             since = max((reset.began_ms for reset in resets if _surely_returns(case, reset, place)), default=0)
             acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
             is_settled = any(ack.outcome in ("ok", "unknown") and ack.at_ms >= since for ack in acks)
-            if is_settled or _may_be_purged(case, group, place) or _may_be_expired(case, group, place):
+            if is_settled or case.is_perhaps_purged(group, place) or _may_be_expired(case, group, place):
                 continue
             if not any(reset.at_ms >= since and _may_skip(case, reset, place) for reset in resets):
                 yield f"{group} never gets {place}; its acks were {[ack.outcome for ack in acks]}, new from {since}"
@@ -320,18 +337,6 @@ def _a_drained_group_has_nothing_left(case: Case) -> Iterator[str]:
     for group, left in case.history.left.items():
         if left:
             yield f"{group} is drained, and counts {left} messages that it has still to get"
-
-
-def _may_be_purged(case: Case, group: str, place: Place) -> bool:
-    """Whether the message may have died before what was dead was forgotten. Deaths after attempts that no caller heard
-    of leave no trace, so only where attempts have no end it is known that a message did not die."""
-    purges = [purge for purge in case.history.purges if purge.group == group]
-    if not purges or (rules := case.history.rules.get(group)) is None:
-        return bool(purges)
-    last_ms = max(purge.at_ms for purge in purges)
-    buried = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "bury"]
-    is_buried = any(burial.outcome in ("ok", "unknown") and burial.began_ms <= last_ms for burial in buried)
-    return is_buried or place in case.history.lost or rules.max_attempts <= len(case.history.delivered)
 
 
 def _purged_dead_letters_are_gone(case: Case) -> Iterator[str]:
@@ -394,7 +399,7 @@ def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
 def _is_done(case: Case, delivered: Delivered, place: Place) -> bool:
     """Whether this message, with a lower offset, blocked no other."""
     group, answered_ms = delivered.group, max(delivered.at_ms, delivered.answered_ms)
-    if place in case.history.dead.get(group, {}) or _may_be_purged(case, group, place):
+    if place in case.history.dead.get(group, {}) or case.is_perhaps_purged(group, place):
         return True
     acks = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "ack"]
     if any(ack.outcome in ("ok", "unknown") and ack.began_ms <= answered_ms for ack in acks):
@@ -421,9 +426,11 @@ def _no_more_is_set_aside_than_allowed(case: Case) -> Iterator[str]:
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
     for (group, place), leases in case.leases():
-        renewed = {settled.new_receipt for settled in case.settled.get((group, place), ())}  # shown to who asks again
+        renewed = case.renewed(group, place)
         for first, second in pairwise(delivered for delivered in leases if delivered.receipt not in renewed):
-            end = _end_of_lease(case, first)
+            if second.attempt == first.attempt and naming.is_extended(case, group, place):
+                continue  # the same delivery, as a repeat of its pop shows it
+            end = _end_of_lease(case, first, second)
             is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
             is_early = is_early and not _may_be_redriven_beside(case, first, second)
             began_ms = min(first.began_ms, second.began_ms)  # the pop that answered last may have been the first
@@ -434,7 +441,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
 def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
     """Where attempts start over, the pop that answered last of two overlapping ones may have been the first."""
     is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
-    return is_overlapping and _end_of_lease(case, second) <= first.at_ms + SKEW_MS
+    return is_overlapping and _end_of_lease(case, second, first) <= first.at_ms + SKEW_MS
 
 
 def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> bool:
@@ -449,6 +456,8 @@ def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> 
 def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
     renewed = {settled.new_receipt for settled in case.history.settled}  # by a holder that asked for another length
     for delivered in case.history.delivered:
+        if naming.is_extended(case, delivered.group, delivered.place):
+            continue
         if delivered.until_ms + SKEW_MS < delivered.asked_ms and delivered.receipt not in renewed:
             asked = f"asked for it until {delivered.asked_ms}"
             yield f"{delivered.group} got {delivered.place} until {delivered.until_ms}, and {asked}"
@@ -457,8 +466,10 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
             yield f"{extend.group} extended {extend.place} to {extend.until_ms}, and asked for {extend.asked_ms}"
 
 
-def _end_of_lease(case: Case, delivered: Delivered) -> int:
+def _end_of_lease(case: Case, delivered: Delivered, next_lease: Delivered) -> int:
     """The earliest time the message may return: its deadline, that of an extension, or the delay of a nack."""
+    if naming.names_more(case.history, delivered.group):
+        return naming.away_until(case, delivered, next_lease)
     end, receipts = delivered.until_ms, {delivered.receipt}
     for settled in case.settled.get((delivered.group, delivered.place), ()):
         if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":
@@ -491,9 +502,12 @@ def _may_come_after(case: Case, group: str, ms: int) -> bool:
 
 
 def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
-    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend. An
-    ack of what is acked may be confirmed when so many leases were lost since that the receipt's is forgotten."""
+    """Once a later lease of a message was seen, an earlier receipt settles nothing, be it from a pop or an extend,
+    unless receipts name messages. An ack of what is acked may be confirmed when so many leases were lost since that the
+    receipt's is forgotten."""
     for (group, place), settlements in case.settled.items():
+        if naming.names_messages(case.history, group):
+            continue
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
             if settled.outcome != "ok":
@@ -512,7 +526,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
                 and delivered.receipt != settled.receipt
                 and _made_by_ms(delivered) < settled.began_ms
             ]
-            if (newer or _is_spent(settled, settlements)) and not _is_forgotten(case, settled, since):
+            if (newer or _is_spent(case, settled, settlements)) and not _is_forgotten(case, settled, since):
                 yield f"{group} {place}: {settled.verb} at {settled.began_ms} by a receipt of {since} was accepted"
 
 
@@ -528,6 +542,8 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     given: lost to the next pop, or replaced by an extend or a nack."""
     others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
+    if naming.names_more(case.history, ack.group):
+        return ack.verb == "ack" and is_acked
     given_up: set[object] = {
         pop.began_ms  # nobody heard of its lease, which the next pop took over
         for pop in case.history.pops
@@ -551,34 +567,57 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
         if group in case.resets or case.redriven_after(group, 0) or place in case.history.dead.get(group, {}):
             continue
         ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
-        ends |= {settled.new_receipt: settled.until_ms for settled in settlements if settled.new_receipt}
+        given = (settled for settled in settlements if settled.new_receipt not in ("", settled.receipt))
+        ends |= {settled.new_receipt: settled.until_ms for settled in given}
         for settled in settlements:
             is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.verb != "bury"
             end_ms = min(ends.get(settled.receipt, 0), case.spent_ms(place))  # a repeat of its attempt settles it then
-            is_live = settled.at_ms + SKEW_MS < end_ms and not _may_be_purged(case, group, place)
-            if is_refused and is_live and not _was_shown(settled, settlements):
+            is_live = settled.at_ms + SKEW_MS < end_ms and not case.is_perhaps_purged(group, place)
+            if is_refused and is_live and not _was_shown(case, settled, settlements):
                 yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, before {ends[settled.receipt]}"
 
 
-def _was_shown(settled: Settled, settlements: list[Settled]) -> bool:
-    """Whether the receipt was used before. An ack may repeat an ack."""
+def _was_shown(case: Case, settled: Settled, settlements: list[Settled]) -> bool:
+    """Whether the receipt was used before, or another one that names its message. An ack may repeat an ack."""
     return any(
         other is not settled
-        and other.receipt == settled.receipt
+        and (other.receipt == settled.receipt or naming.names_more(case.history, settled.group))
         and other.began_ms <= settled.at_ms
         and not other.verb == settled.verb == "ack"
         for other in settlements
     )
 
 
-def _is_spent(settled: Settled, settlements: list[Settled]) -> bool:
+def _is_spent(case: Case, settled: Settled, settlements: list[Settled]) -> bool:
+    spending = ("nack", "bury") if naming.names_more(case.history, settled.group) else ("extend", "nack", "bury")
     return any(
         other.receipt == settled.receipt
-        and other.verb in ("extend", "nack", "bury")
+        and other.verb in spending
         and other.outcome == "ok"
         and other.at_ms < settled.began_ms
         for other in settlements
     )
+
+
+def _a_reset_ends_every_receipt(case: Case) -> Iterator[str]:
+    yield from naming.a_reset_ends_every_receipt(case)
+
+
+def _every_receipt_of_a_message_settles(case: Case) -> Iterator[str]:
+    yield from naming.every_receipt_of_a_message_settles(case, SKEW_MS, partial(_may_be_dead, case))
+
+
+def _may_be_dead(case: Case, group: str, place: Place) -> bool:
+    is_dead = place in case.history.dead.get(group, {})
+    return is_dead or case.is_perhaps_purged(group, place) or _may_have_died_unseen(case, group, place)
+
+
+def _an_extension_keeps_the_receipt_of_its_delivery(case: Case) -> Iterator[str]:
+    yield from naming.an_extension_keeps_the_receipt_of_its_delivery(case, SKEW_MS, partial(_may_be_dead, case))
+
+
+def _receipts_of_a_delivery_end_with_it(case: Case) -> Iterator[str]:
+    yield from naming.receipts_of_a_delivery_end_with_it(case, SKEW_MS)
 
 
 def _a_group_accepts_only_its_own_receipts(case: Case) -> Iterator[str]:
@@ -594,11 +633,12 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
     for (group, place), leases in case.leases():
         if group in case.resets or case.redriven_after(group, 0):
             continue
-        renewed = {settled.new_receipt for settled in case.settled.get((group, place), ())}
+        renewed = case.renewed(group, place)
         for first, second in pairwise(sorted(leases, key=lambda lease: lease.at_ms)):
             is_later = second.began_ms > max(first.at_ms, first.answered_ms)
             is_wrong = second.attempt == first.attempt or (is_later and second.attempt < first.attempt)
-            if is_wrong and second.receipt not in renewed:
+            is_shown_again = second.attempt == first.attempt and naming.is_extended(case, group, place)
+            if is_wrong and second.receipt not in renewed and not is_shown_again:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 
@@ -664,7 +704,10 @@ def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
 
 def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) -> Iterator[tuple[int, int]]:
     for delivered in leases:
-        ends = [other.began_ms for other in case.settled.get((group, place), ()) if other.receipt == delivered.receipt]
+        others = case.settled.get((group, place), ())
+        ends = [other.began_ms for other in others if other.receipt == delivered.receipt]
+        if naming.names_more(case.history, group):
+            ends = [other.began_ms for other in others if other.at_ms >= delivered.began_ms]
         ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= delivered.began_ms]
         end = min([delivered.until_ms - SKEW_MS, case.spent_ms(place) - SKEW_MS, *ends])
         if end > delivered.at_ms:
@@ -808,6 +851,10 @@ CHECKS = (
     _acked_messages_stay_acked,
     _stale_receipts_are_refused,
     _live_receipts_are_accepted,
+    _a_reset_ends_every_receipt,
+    _every_receipt_of_a_message_settles,
+    _an_extension_keeps_the_receipt_of_its_delivery,
+    _receipts_of_a_delivery_end_with_it,
     _a_group_accepts_only_its_own_receipts,
     _attempts_count_up,
     _attempts_stay_within_the_maximum,

@@ -284,6 +284,8 @@ class Rules:
     """How long each message waits before the group takes it."""
     alarm_ready: int = 0
     """The number of ready messages that raises its alarm; 0: it has none."""
+    settle_by: str = "receipt"
+    """What its receipts name."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from chalicelib.base.limits import TAKE_OVER_AFTER_MS
+from tests.history import naming
 from tests.history.facts import NEVER_MS, Asked, Delivered, Place
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ def _free_ms(case: Case, pop: Asked, place: Place) -> int:
 
 
 def _end_ms(case: Case, lease: Delivered, until_ms: int) -> int:
+    if naming.names_more(case.history, lease.group):
+        return naming.away_at_most_until(case, lease, until_ms)
     end_ms, receipts = lease.until_ms, {lease.receipt}
     for settled in case.settled.get((lease.group, lease.place), ()):
         is_held = settled.receipt in receipts and settled.began_ms <= until_ms

@@ -165,10 +165,19 @@ def _claims(versions: Versions) -> Iterator[tuple[_Change, int]]:
     for change in _changes(versions):
         until_ms = change.at_ms + checker.SKEW_MS // 2
         held = {offset for lease in _running(change.before, counted, until_ms) for offset in lease.owed_offsets}
+        counted -= set(_prolonged(change, until_ms))
         counted |= {lease.token for lease in change.new if change.is_claim or held.issuperset(lease.owed_offsets)}
         if change.is_claim:
             running = _running(change.after, counted, until_ms)
             yield change, len({offset for lease in running for offset in lease.owed_offsets})
+
+
+def _prolonged(change: _Change, until_ms: int) -> Iterator[str]:
+    """The leases that had run out before somebody extended them in place."""
+    for token, lease in change.before.leases.items():
+        after = change.after.leases.get(token)
+        if after and lease.deadline <= until_ms < after.deadline and after.start == lease.start:
+            yield token
 
 
 def _running(cursor: Cursor, counted: set[str], until_ms: int) -> list[Lease]:

@@ -69,6 +69,10 @@ class Plan:
     """Pauses, settings changed, throw-away groups made and removed."""
     max_attempts: int = 1_000
     max_in_flight: int = 1_000
+    settle_by: str = "receipt"
+    """What receipts name."""
+    meddlers: int = 0
+    """Callers who settle by receipts of others, and by old ones."""
     burials: float = 0.03
     """The share of what is delivered that consumers bury."""
     redrives: int = 0
@@ -157,7 +161,11 @@ class Plan:
         plan = replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
         plan = replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
         aside_max = random.choice((SET_ASIDE_MAX, SET_ASIDE_MAX, 2))
-        return replace(plan, aside_max=aside_max, delay_ms=random.choice((0, 0, 0, 0, 700)))
+        plan = replace(plan, aside_max=aside_max, delay_ms=random.choice((0, 0, 0, 0, 700)))
+        settle_by = random.choice(("receipt", "receipt", "receipt", "receipt", "delivery", "message"))
+        if settle_by != "receipt" or random.random() < 0.1:
+            plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
+        return plan
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -196,6 +204,8 @@ WAITING = Plan(
 """For bugs that show where most messages wait, and many writes come late."""
 GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
 """For bugs that show where much is buried."""
+NAMED = Plan(queues=1, consumers=4, pops=8, messages=16, meddlers=4, burials=0, max_attempts=4)
+"""For bugs that show where old receipts, and those of others, are used, by every rule of what they name."""
 RISEN = Plan(
     queues=1,
     consumers=4,

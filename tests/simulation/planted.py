@@ -13,6 +13,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_expiry,
     mutants_filling,
     mutants_keys,
+    mutants_naming,
     mutants_pops,
     mutants_producing,
     mutants_purges,
@@ -39,6 +40,7 @@ from tests.simulation.plans import (
     KEYED,
     LOSSES,
     MOVING,
+    NAMED,
     PUNCTUAL,
     PUSHED,
     RISEN,
@@ -55,6 +57,8 @@ from tests.simulation.world import play
 
 SEEDS = 300
 """A bug that none of this many histories shows counts as missed."""
+
+HEARTBEATS = replace(NAMED, settle_by="message", pop_sizes=(1,), faults=replace(ALL, zombie=0.2))
 
 PLANS = {
     "claims_that_pass_what_others_sifted": SIFTED,
@@ -169,6 +173,13 @@ PLANS = {
     ),
     "keys_of_another_queue": replace(KEYED, queues=3),
     "delays_of_a_group_that_nobody_keeps": replace(KEYED, delay_ms=2_000),
+    "messages_named_across_resets": replace(NAMED, settle_by="message", resets=2),
+    "extensions_that_overwrite_newer_ones": HEARTBEATS,
+    "takeovers_that_miss_extensions": HEARTBEATS,
+    "nacks_that_miss_extensions": HEARTBEATS,
+    "deliveries_that_outlast_their_leases": replace(NAMED, settle_by="delivery"),
+    "deliveries_that_end_with_an_extension": replace(NAMED, settle_by="delivery", pop_sizes=(4,), meddlers=2),
+    "pages_that_no_old_receipt_reaches": replace(NAMED, settle_by="message", small_pages=True),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
     "time_outs_that_do_not_last": CALLS,

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -26,6 +27,7 @@ from tests.simulation.plans import (
     KEYED,
     LOSSES,
     MOVING,
+    NAMED,
     PUNCTUAL,
     PUSHED,
     RISEN,
@@ -154,6 +156,13 @@ def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) 
 @pytest.mark.parametrize("plan", [PUNCTUAL, SET_BACK, UNREADABLE, LOSSES])
 def test_with_faults_of_other_kinds_histories_run_clean(plan: Plan) -> None:
     assert _bad(60, plan) == {}
+
+
+@pytest.mark.parametrize("rule", ["receipt", "delivery", "message"])
+@pytest.mark.parametrize("settings", [{"ordered": True}, {"small_pages": True, "resets": 1}, {"pop_sizes": (1,)}])
+def test_whatever_receipts_name_histories_run_clean(rule: str, settings: dict[str, Any]) -> None:
+    plan = replace(NAMED, settle_by=rule, leases_ms=(0, 200, 1_000, 3_000), redrives=2, **settings)
+    assert _bad(25, plan) == {}
 
 
 def test_where_the_dead_come_back_histories_run_clean() -> None:

@@ -35,6 +35,7 @@ from tests.simulation.cursors import remember
 from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
+from tests.simulation.meddling import Meddler
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
 from tests.simulation.purging import Emptier, clocks_apart
@@ -133,6 +134,7 @@ class World:
         self._spawn_some(bool(plan.losses), lambda random: Loser(self, plan.losses, random))
         self._spawn_some(bool(plan.chores), lambda random: Housekeeper(self, plan.chores, random))
         self._spawn_some(2 * plan.pushes, lambda random: pushing.Scheduled(self, random))
+        self._spawn_some(plan.meddlers, lambda random: Meddler(self, plan.pops, random))
         self._spawn_some(bool(plan.resizes), lambda random: Resizer(self, plan.resizes, random))
         for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
             self._scheduler.spawn(partial(self._live, helper))
@@ -162,6 +164,7 @@ class World:
             "invisible_ms": 1_000,
             "ordered": plan.ordered,
             "delay_ms": plan.delay_ms,
+            "settle_by": plan.settle_by,
         }
         if plan.alarm_ready:
             settings["alarm"] = Alarm({"ready": plan.alarm_ready})
@@ -181,9 +184,8 @@ class World:
     @property
     def rules(self) -> Rules:
         plan = self._plan
-        return Rules(
-            plan.max_attempts, plan.max_in_flight, plan.unwanted_key, plan.ordered, plan.delay_ms, plan.alarm_ready
-        )
+        about = (plan.unwanted_key, plan.ordered, plan.delay_ms, plan.alarm_ready, plan.settle_by)
+        return Rules(plan.max_attempts, plan.max_in_flight, *about)
 
     @property
     def plan(self) -> Plan:

@@ -1,0 +1,170 @@
+"""Judges groups where a receipt names more than the lease that it was given for: the delivery, or the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
+from tests.history.facts import NEVER_MS, Delivered, History, Place, Settled
+
+if TYPE_CHECKING:
+    from tests.history.checker import Case
+
+MOVES = ("extend", "nack", "bury")
+DONE = ("ok", "unknown")
+
+
+def names_more(history: History, group: str) -> bool:
+    return _rule(history, group) in (BY_DELIVERY, BY_MESSAGE)
+
+
+def names_messages(history: History, group: str) -> bool:
+    return _rule(history, group) == BY_MESSAGE
+
+
+def _rule(history: History, group: str) -> str:
+    rules = history.rules.get(group)
+    return rules.settle_by if rules else ""
+
+
+def touched(history: History) -> set[tuple[str, Place]]:
+    """Messages of such groups that any receipt may have settled or moved, be it another one than their lease's."""
+    may_be = (fact for fact in history.settled if fact.outcome in DONE)
+    return {(fact.group, fact.place) for fact in may_be if names_more(history, fact.group)}
+
+
+def away_until(case: Case, lease: Delivered, next_lease: Delivered) -> int:
+    """The earliest time the message may return, though any receipt may have moved it since the lease began.
+
+    A move that had ended before another began that was carried out cannot take effect after it. If it was not
+    answered, a late repeat of it is refused."""
+    facts = [
+        fact
+        for fact in case.settled.get((lease.group, lease.place), ())
+        if fact.verb in MOVES and fact.outcome in DONE and fact.at_ms >= lease.began_ms
+    ]
+    if any(fact.verb != "extend" and case.redriven_after(lease.group, fact.began_ms) for fact in facts):
+        return 0  # a nack may have been its last
+    moves = [(fact.began_ms, fact.at_ms, _until(fact), fact.outcome == "ok") for fact in facts]
+    ends = [(lease.began_ms, lease.answered_ms or lease.at_ms, lease.until_ms, True), *moves]
+    sure = [began_ms for began_ms, at_ms, _, is_ok in ends if is_ok and at_ms < next_lease.first_ms]
+    last_ms = max(sure, default=0)
+    return min(until_ms for _, at_ms, until_ms, _ in ends if at_ms >= last_ms)
+
+
+def _until(fact: Settled) -> int:
+    """Until when it was to stay away, at least."""
+    if fact.verb == "extend":
+        return fact.until_ms or fact.asked_ms
+    return fact.until_ms
+
+
+def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:
+    """The latest time until which the message may stay away, by what was asked until then."""
+    end_ms = lease.until_ms
+    for fact in case.settled.get((lease.group, lease.place), ()):
+        if fact.verb in ("extend", "nack") and fact.outcome in DONE and fact.began_ms <= by_ms:
+            if fact.outcome == "unknown":
+                return NEVER_MS
+            end_ms = max(end_ms, fact.at_ms, fact.until_ms + (fact.at_ms - fact.began_ms))
+    return end_ms
+
+
+def is_extended(case: Case, group: str, place: Place) -> bool:
+    """Whether its lease may have another end, or token, than its holder knows."""
+    facts = case.settled.get((group, place), ())
+    return names_more(case.history, group) and any(fact.verb == "extend" and fact.outcome in DONE for fact in facts)
+
+
+def every_receipt_of_a_message_settles(
+    case: Case, skew_ms: int, may_be_dead: Callable[[str, Place], bool]
+) -> Iterator[str]:
+    """In groups that settle by message: until somebody settles it, or it dies or expires. Where there were resets or
+    redrives, nobody knows."""
+    for (group, place), settlements in case.settled.items():
+        if not names_messages(case.history, group) or group in case.resets or case.redriven_after(group, 0):
+            continue
+        if may_be_dead(group, place):
+            continue
+        own = {delivered.receipt for delivered in case.delivered.get((group, place), ())}
+        own |= {settled.new_receipt for settled in settlements}
+        over_ms = min(case.expires_ms(place), case.spent_ms(place))
+        for settled in settlements:
+            is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.at_ms + skew_ms < over_ms
+            if is_refused and settled.receipt in own and not _is_settled_by(settlements, settled):
+                yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, and nobody had settled it"
+
+
+def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
+    """Whether the message may have been settled before, so that anything but another ack is refused."""
+    verbs = ("bury",) if settled.verb == "ack" else ("ack", "bury")
+    others = (other for other in settlements if other is not settled and other.verb in verbs)
+    return any(other.outcome in DONE and other.began_ms <= settled.at_ms for other in others)
+
+
+def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str]:
+    """In groups that settle by delivery: nothing but an ack of what is acked is accepted after the end of the lease and
+    of its extensions."""
+    for (group, place), settlements in case.settled.items():
+        if _rule(case.history, group) != BY_DELIVERY or group in case.resets:
+            continue
+        ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
+        for settled in settlements:
+            if settled.outcome == "ok" and settled.receipt in ends and not _may_repeat_an_ack(settlements, settled):
+                end_ms = _end_of_delivery(settlements, ends[settled.receipt], settled)
+                if settled.began_ms > end_ms + skew_ms:
+                    yield f"{group} {place}: {settled.verb} at {settled.began_ms} was accepted after {end_ms}"
+
+
+def an_extension_keeps_the_receipt_of_its_delivery(
+    case: Case, skew_ms: int, may_be_dead: Callable[[str, Place], bool]
+) -> Iterator[str]:
+    """In groups that settle by delivery: until the end of the extension, unless another call may have come after it."""
+    for (group, place), settlements in case.settled.items():
+        is_sure = _rule(case.history, group) == BY_DELIVERY and group not in case.resets
+        if not is_sure or case.redriven_after(group, 0) or may_be_dead(group, place):
+            continue
+        for extend in settlements:
+            if extend.verb != "extend" or extend.outcome != "ok":
+                continue
+            others = [other for other in settlements if other is not extend and other.outcome in DONE]
+            end_ms = min(extend.until_ms, case.expires_ms(place), case.spent_ms(place)) - skew_ms
+            for later in settlements:
+                is_within = extend.at_ms < later.began_ms and later.at_ms < end_ms and later.receipt == extend.receipt
+                if (
+                    is_within
+                    and later.outcome == "LeaseLost"
+                    and not any(_may_come_between(other, extend, later) for other in others)
+                ):
+                    yield f"{group} {place}: {later.verb} at {later.began_ms} was refused, before {extend.until_ms}"
+
+
+def a_reset_ends_every_receipt(case: Case) -> Iterator[str]:
+    """By every rule: whatever was delivered before, not even an ack of it is accepted once the reset was answered."""
+    for (group, place), settlements in case.settled.items():
+        given = {delivered.receipt: delivered.answered_ms for delivered in case.delivered.get((group, place), ())}
+        for reset in case.resets.get(group, ()):
+            is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
+            for settled in settlements if not is_elsewhere else ():
+                is_old = given.get(settled.receipt, NEVER_MS) < reset.began_ms
+                if is_old and settled.outcome == "ok" and settled.began_ms > reset.at_ms:
+                    yield f"{group} {place}: {settled.verb} at {settled.began_ms} was accepted, reset at {reset.at_ms}"
+
+
+def _may_come_between(other: Settled, extend: Settled, later: Settled) -> bool:
+    may_follow = other.at_ms >= extend.began_ms or (other.verb == "ack" and other.outcome == "unknown")
+    return may_follow and other.began_ms <= later.at_ms
+
+
+def _may_repeat_an_ack(settlements: list[Settled], settled: Settled) -> bool:
+    others = (other for other in settlements if other is not settled and other.verb == "ack" and other.outcome in DONE)
+    return settled.verb == "ack" and any(other.began_ms <= settled.at_ms for other in others)
+
+
+def _end_of_delivery(settlements: list[Settled], end_ms: int, settled: Settled) -> int:
+    """The latest end of its lease by all extensions asked for before."""
+    for other in settlements:
+        if other is not settled and other.verb == "extend" and other.began_ms <= settled.at_ms:
+            end_ms = NEVER_MS if other.outcome == "unknown" else max(end_ms, other.until_ms)
+    return end_ms

@@ -1,0 +1,70 @@
+"""Bugs planted into what receipts name: a lease, a delivery or a message."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+from unittest.mock import patch
+
+from chalicelib.catalogue.group import BY_MESSAGE
+from chalicelib.consuming import claim_plan, late_acks, receipt_batch
+from chalicelib.consuming.receipt_batch import ReceiptBatch
+from chalicelib.cursors import cursor_writes
+from chalicelib.cursors.cursor_writes import Change
+from tests.simulation.mutants import calling, planted, together
+
+
+@planted
+def messages_named_across_resets() -> Any:
+    """By message, a receipt from before a reset reaches what was taken after it."""
+    true = ReceiptBatch.standing
+
+    def standing(self: Any, shown: Any) -> Any:
+        is_lasting = self.settle_by == BY_MESSAGE
+        return true(self, dataclasses.replace(shown, epoch=self.cursor.epoch) if is_lasting else shown)
+
+    return patch.object(ReceiptBatch, "standing", standing)
+
+
+@planted
+def extensions_that_overwrite_newer_ones() -> Any:
+    """An extension in place does not ask whether the deadline is as it was."""
+
+    def prolong(old: Any, deadline: int) -> Change:
+        made = cursor_writes.prolong(old, deadline)
+        return dataclasses.replace(made, guards=tuple(each for each in made.guards if each.path != old.lasting))
+
+    return calling(receipt_batch, prolong=prolong)
+
+
+@planted
+def takeovers_that_miss_extensions() -> Any:
+    """A lease is taken over although it was extended in place since it was seen."""
+    return calling(claim_plan, lasts_as_seen=lambda _: Change())
+
+
+@planted
+def nacks_that_miss_extensions() -> Any:
+    """A late nack counts although the message was extended in place since."""
+    return patch.object(ReceiptBatch, "_lasts_as_seen", lambda *_: Change())
+
+
+@planted
+def deliveries_that_outlast_their_leases() -> Any:
+    """By delivery, a receipt is good until somebody takes the message, as by receipt."""
+    return together(
+        patch.object(ReceiptBatch, "_is_over", lambda *_: False),
+        patch.object(ReceiptBatch, "_demands", lambda *_: Change()),
+    )
+
+
+@planted
+def deliveries_that_end_with_an_extension() -> Any:
+    """By delivery, a receipt is good for the lease that it was given for alone."""
+    return patch.object(receipt_batch, "delivery", lambda token, attempt: (token, attempt))
+
+
+@planted
+def pages_that_no_old_receipt_reaches() -> Any:
+    """By message, what waits in a page is taken for settled."""
+    return patch.object(late_acks, "bring_back", lambda *_: False)
