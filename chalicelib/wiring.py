@@ -8,8 +8,9 @@ once and kept in the table), `DECANT_EXPORT_BUCKET` (where the table is exported
 `DECANT_PUSH_FUNCTION` (the function that runs the push), `DECANT_LOG` ("json" or "off": whether each call writes a log
 line; "json" is the default in Lambda), `DECANT_ACCESS` ("tokens", "iam" or "none": who lets callers in),
 `DECANT_FUNCTION_ACCESS` ("iam", or "tokens": who invokes a function shows a token too), `DECANT_ACCOUNT` (12 digits,
-which the URLs and ARNs of SQS queues have), `DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event
-sources become, and the topic of those that cannot be stored), and what boto3 reads.
+which the URLs and ARNs of SQS queues have), `DECANT_MQ_INSTANCE` (which clients of MQ over HTTP must name),
+`DECANT_INGEST` and `DECANT_INGEST_REJECTS` (what the records of event sources become, and the topic of those that
+cannot be stored), and what boto3 reads.
 """
 
 from __future__ import annotations

@@ -220,8 +220,8 @@ def service() -> Iterator[Service]:
     wiring.use(None)
 
 
-def pace_of(method: str, target: str, body: bytes | None) -> Pace:
-    return server.pace(Head("", method, target, {}, keeps=True), body)
+def pace_of(method: str, target: str, body: bytes | None, **headers: str) -> Pace:
+    return server.pace(Head("", method, target, headers, keeps=True), body)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,24 @@ def test_only_frequent_small_requests_that_cannot_wait_keep_the_loop(
     service: Service, method: str, target: str, body: bytes | None, pace: Pace
 ) -> None:
     assert pace_of(method, target, body) is pace
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "body", "pace"),
+    [
+        ("POST", "", b"<Message/>", Pace.AT_ONCE),
+        ("POST", "", b"<Message><Properties>__TransCheckT:10</Properties></Message>", Pace.SOON),
+        ("POST", "", bytes(server.BODY_BYTES_AT_ONCE_MAX + 1), Pace.SOON),
+        ("GET", "?consumer=billing", None, Pace.LONG),
+        ("DELETE", "?consumer=billing", b"<ReceiptHandles/>", Pace.AT_ONCE),
+        ("DELETE", "?consumer=billing&trans=commit", b"<ReceiptHandles/>", Pace.SOON),
+    ],
+)
+def test_requests_of_mq_that_may_wait_run_elsewhere(
+    service: Service, method: str, query: str, body: bytes | None, pace: Pace
+) -> None:
+    target = f"/topics/orders/messages{query}"
+    assert pace_of(method, target, body, **{"x-mq-version": "2015-06-06"}) is pace
 
 
 def test_no_request_keeps_the_loop_where_a_hook_may_wait(service: Service) -> None:
