@@ -34,8 +34,9 @@ def topic(name: str, **fields: Any) -> Row:
         "readers": queues,
         "most": queues,
         "retention_ms": 3 * DAY,
+        "past_retentions": [],
         "created_at_ms": OLD,
-        "version": 0,
+        "version": 1,
     }
     return item("topic", f"T{name}", name=name, index_keys=False, delays=True, **{**usual, **fields})
 

@@ -78,6 +78,13 @@ WRONG: dict[str, tuple[list[Row], Found]] = {
         {("hole", DOUBT)},
     ),
     "head": ([topic("head"), segment("head", 5, entry(1))], {("head", VIOLATION)}),
+    "head-once-kept-shorter": (
+        [
+            topic("head-once-kept-shorter", past_retentions=[{"until_ms": OLD, "retention_ms": 3 * DAY - 1}]),
+            segment("head-once-kept-shorter", 5, entry(1)),
+        ],
+        {("head", DOUBT)},
+    ),
     "queue": ([topic("queue"), segment("queue", 0, entry(1), queue=1)], {("queue", VIOLATION)}),
     "closed": (
         [topic("closed"), segment("closed", 0, entry(1), closed=True), segment("closed", 1, entry(2))],

@@ -15,12 +15,12 @@ SEGMENT_ENTRIES_MAX = 32
 
 def topics(items: Items) -> DataFrame:
     """Of each topic `topic_id`, `topic`, `queues`, `readers`, `most`, `retention_ms`, `past_retentions`,
-    `created_at_ms`, `version`."""
+    `created_at_ms`."""
     return items["topic"].select("topic_id", F.col("topic.name").alias("topic"), *_of_topic())
 
 
 def _of_topic() -> list[str]:
-    names = ("queues", "readers", "most", "retention_ms", "past_retentions", "created_at_ms", "version")
+    names = ("queues", "readers", "most", "retention_ms", "past_retentions", "created_at_ms")
     return [f"topic.{name}" for name in names]
 
 
@@ -96,7 +96,7 @@ def of_logs(items: Items, moment: Moment) -> DataFrame:
         finding("segment_end", end != entries_end, base, said_end),
         finding("overlap", prior_end > base, base, F.format_string("the segment before it ends at %d", prior_end)),
         _hole(moment),
-        finding("head", is_headless, base, said_head, proved(F.col("version") == 0)),
+        finding("head", is_headless, base, said_head, proved(F.size("past_retentions") == 0)),
         finding("queue", (F.col("queue") >= F.col("most")) & prior_end.isNull(), base, said_queue),
         finding(
             "closed",
