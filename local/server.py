@@ -49,7 +49,7 @@ def pace(head: Head, body: bytes | None) -> Pace:
     match = operations_at(_split(head.target)[0])
     operation = match and match[0].get(head.method)
     if not operation:
-        return Pace.SOON
+        return Pace.LONG if _may_be_receive(head.target, body or b"") else Pace.SOON
     if _may_wait(operation, body or b""):
         return Pace.LONG
     is_small = operation.is_frequent and len(body or b"") <= BODY_BYTES_AT_ONCE_MAX
@@ -62,6 +62,11 @@ def _pace_of_sqs(target: str, body: bytes) -> Pace:
         return Pace.LONG
     is_small = re.match(_FREQUENT_OF_SQS, target) and len(body) <= BODY_BYTES_AT_ONCE_MAX
     return Pace.AT_ONCE if is_small and _is_in_memory() else Pace.SOON
+
+
+def _may_be_receive(target: str, body: bytes) -> bool:
+    """In the query protocol of SQS."""
+    return "Action=ReceiveMessage" in target or b"Action=ReceiveMessage" in body
 
 
 def _pace_of_mq(head: Head, body: bytes) -> Pace:

@@ -239,6 +239,9 @@ def pace_of(method: str, target: str, body: bytes | None, **headers: str) -> Pac
         ("PUT", "/topics/orders", b"{}", Pace.SOON),
         ("GET", POP, None, Pace.SOON),
         ("GET", "/nowhere", None, Pace.SOON),
+        ("GET", "/?Action=ReceiveMessage", None, Pace.LONG),
+        ("POST", "/123456789012/orders", b"Action=ReceiveMessage&WaitTimeSeconds=1", Pace.LONG),
+        ("POST", "/123456789012/orders", b"Action=SendMessage&MessageBody=a", Pace.SOON),
     ],
 )
 def test_only_frequent_small_requests_that_cannot_wait_keep_the_loop(

@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib import wiring
 from tests.sqs.client import Sqs, queue
+from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client
 from tests.support.clock import Clock
 
@@ -21,9 +22,11 @@ def clock(client: Client) -> Clock:
     return client.clock
 
 
-@pytest.fixture
-def sqs(client: Client) -> Sqs:
-    return Sqs(client)
+@pytest.fixture(params=[Sqs, QuerySqs])
+def sqs(client: Client, request: pytest.FixtureRequest) -> Sqs:
+    """In both encodings."""
+    made: Sqs = request.param(client)
+    return made
 
 
 @pytest.fixture

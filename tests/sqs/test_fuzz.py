@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from functools import cache
 from typing import Any
+from urllib.parse import quote_plus
+from xml.etree import ElementTree
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from chalicelib.protocols.sqs.action import Blob, Integer, Kind, List, Map, Structure
 from chalicelib.protocols.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs, refusal_in
+from tests.sqs.query_client import QuerySqs, form
 from tests.support.client import Answer, Client
 from tests.support.events import JUNK, replaced
 
@@ -89,6 +92,12 @@ def judged(answer: Answer) -> None:
         refusal_in(answer)
 
 
+def judged_xml(answer: Answer) -> None:
+    assert answer.status < 500, answer
+    assert answer.headers["Content-Type"] == "text/xml"
+    ElementTree.fromstring(answer.raw)  # noqa: S314 - of our own
+
+
 @example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}))
 @example(("DeleteMessage", {"QueueUrl": "orders", "ReceiptHandle": "\ud800"}))
 @example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}))
@@ -97,6 +106,46 @@ def test_no_request_to_an_action_is_a_defect(request: tuple[str, Json]) -> None:
     name, members = request
     sqs, handle = furnished()
     judged(sqs.ask(name, raw=json.dumps(members).replace(HANDLE, handle).encode()))
+
+
+@example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}))
+@example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}))
+@given(requests())
+def test_no_form_for_an_action_is_a_defect(request: tuple[str, Json]) -> None:
+    name, members = request
+    _, handle = furnished()
+    text = form(name, members, errors="surrogatepass") if isinstance(members, dict) else f"Action={name}"
+    judged_xml(QuerySqs(client()).send(text.replace(quote_plus(HANDLE), handle)))
+
+
+NAMES = st.sampled_from(
+    [
+        *(
+            "Action",
+            "Version",
+            "QueueUrl",
+            "AttributeName",
+            "Attribute",
+            "Attribute.1",
+            "Attribute.1.Name",
+            "Tag.1.Key",
+        ),
+        *("Attribute.1.Value", "MessageAttribute.1.Value.DataType", "SendMessageBatchRequestEntry.1.Id", "." * 9),
+        *("MessageBody", "MaxNumberOfMessages", "ReceiptHandle.1", "DeleteMessageBatchRequestEntry", "Label"),
+    ]
+)
+
+
+@given(
+    pairs=st.lists(st.tuples(NAMES | st.text(max_size=5), st.sampled_from([*ACTIONS, *KNOWN]) | st.text(max_size=5))),
+    action=st.sampled_from([*ACTIONS]),
+    method=st.sampled_from(["GET", "POST"]),
+    raw=st.binary(max_size=40) | st.just(b"&" * 5_000) | st.just(b"QueueUrl=%ff"),
+)
+def test_no_form_is_a_defect(pairs: list[tuple[str, str]], action: str, method: str, raw: bytes) -> None:
+    furnished()
+    sent = [("Action", action), *pairs]
+    judged_xml(client().ask(method, "/000000000000/orders", raw=raw, query=sent))
 
 
 @given(

@@ -114,6 +114,11 @@ Handler = Callable[[Call], Json]
 any DecantError."""
 
 
+def present(answer: Json) -> Json:
+    """The members of an answer that both encodings show."""
+    return {name: value for name, value in answer.items() if value is not None and value != [] and value != {}}
+
+
 class Action(NamedTuple):
     """`right`: what the caller needs, where access control is on."""
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from chalicelib.base.fields import quoted
 from chalicelib.protocols.sqs.action import Action
+from chalicelib.protocols.sqs.errors import SqsError
 from chalicelib.protocols.sqs.queues import QUEUES
 from chalicelib.protocols.sqs.receiving import RECEIVING
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
 
 ACTIONS: Mapping[str, Action] = {**QUEUES, **SENDING, **RECEIVING, **SETTLING}
+
+
+def named(name: str) -> Action:
+    """Raises SqsError."""
+    if name not in ACTIONS:
+        raise SqsError("InvalidAction", f"The action {quoted(name)} is not valid for this service.")
+    return ACTIONS[name]

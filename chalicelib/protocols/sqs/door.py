@@ -1,32 +1,30 @@
 """Answers the requests of clients of SQS.
 
-Its paths are `/` and `/{account}/{queue}`. There it answers what names an action of SQS: `X-Amz-Target` does in JSON,
-`Action` in the query protocol. Everything else is left to the routes of HTTP."""
+Its paths are `/` and `/{account}/{queue}`. `X-Amz-Target` names an action in JSON, `Action` in the query protocol.
+Requests to `/` that name none are left to the routes of HTTP."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
-from urllib.parse import parse_qsl, unquote
-from xml.sax.saxutils import escape
+from typing import Protocol
+from urllib.parse import unquote
 
 from chalicelib import wiring
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError
-from chalicelib.base.fields import quoted
 from chalicelib.base.runtime import system
 from chalicelib.protocols.answering import Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
-from chalicelib.protocols.sqs import json_wire
+from chalicelib.protocols.sqs import json_wire, query_wire
 from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.errors import NO_QUEUE, QUERY_STATUS, SqsError, missing, of_service
+from chalicelib.protocols.sqs.errors import NO_QUEUE, SqsError, missing, of_service
 from chalicelib.protocols.sqs.message_ids import random_uuid
 from chalicelib.telemetry.record import note
 
-TARGET = "AmazonSQS."
 OPERATION = "sqs."
 """What the names of actions begin with in log lines and metrics."""
 
@@ -34,61 +32,63 @@ ACCOUNT_PATTERN = "[0-9]{12}"
 ACCOUNT_DEFAULT = "000000000000"
 REGION_DEFAULT = "us-east-1"
 
-_PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)")
+_PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)/?")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
 _PREFIX = re.compile("(/[!-.0-~]+)*")
 _NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
-_NOT_YET = "The query protocol is not served yet: use a client that speaks JSON 1.0."
-_NAMESPACE = "http://queue.amazonaws.com/doc/2012-11-05/"
+
+
+class Wire(Protocol):
+    """A request in one of the encodings. `action`: the name that it gives."""
+
+    @property
+    def action(self) -> str: ...
+
+    def demand_action(self) -> Action: ...
+
+    def members(self, action: Action) -> Json: ...
+
+    def response(self, answer: Json, request_id: str) -> Response: ...
+
+    def refusal(self, error: SqsError, request_id: str) -> Response: ...
 
 
 def respond(request: Request, left_ms: LeftMs) -> Response | None:
     """None: the request is not for this door."""
     place = _PATH.fullmatch(request.path)
-    if place is None:
+    if place is None or request.method not in ("GET", "POST"):
         return None
-    target = request.headers.get("x-amz-target", "")
-    if request.method == "POST" and target.startswith(TARGET):
-        return _answered(request, target.removeprefix(TARGET), unquote(place[1] or ""), left_ms)
-    return _query_refusal(request) if request.method in ("GET", "POST") and _names_action(request) else None
+    queue_name = unquote(place[1] or "")
+    wire: Wire | None = json_wire.wire_of(request) or query_wire.wire_of(request, bool(queue_name))
+    return _answered(request, wire, queue_name, left_ms) if wire else None
 
 
-# -- JSON -------------------------------------------------------------------------------------------------------------
+def _answered(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Response:
+    request_id = random_uuid(system().entropy(16))
+    name = wire.action if wire.action in ACTIONS else "unknown"
 
-
-def _answered(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Response:
     def run() -> Response:
-        answer = _carried_out(request, name, queue_name, left_ms)
-        return Response(200, _headers(json_wire.MEDIA_TYPE), json_wire.text_of(answer))
+        return wire.response(_carried_out(request, wire, queue_name, left_ms), request_id)
 
-    return answered(OPERATION + (name if name in ACTIONS else "unknown"), request, run, _json_refusal)
+    return answered(OPERATION + name, request, run, lambda wrong: _refusal(wrong, wire, request_id))
 
 
-def _json_refusal(wrong: DecantError | SqsError) -> Response:
+def _refusal(wrong: DecantError | SqsError, wire: Wire, request_id: str) -> Response:
     error = wrong if isinstance(wrong, SqsError) else of_service(wrong)
-    shape = error.shape
-    fault = "Sender" if shape.is_senders else "Receiver"
-    retry = {"Retry-After": str(RETRY_AFTER_S)} if shape.status == 503 else {}
-    headers = {**_headers(json_wire.MEDIA_TYPE), "x-amzn-query-error": f"{shape.code};{fault}", **retry}
-    return Response(shape.status, headers, json_wire.text_of_error(error))
-
-
-def _headers(media_type: str) -> dict[str, str]:
-    """The fronts add `Date`."""
-    return {"Content-Type": media_type, "x-amzn-RequestId": random_uuid(system().entropy(16))}
+    response = wire.refusal(error, request_id)
+    retry = {"Retry-After": str(RETRY_AFTER_S)} if response.status == 503 else {}
+    return response._replace(headers={**response.headers, **retry})
 
 
 # -- carrying out -----------------------------------------------------------------------------------------------------
 
 
-def _carried_out(request: Request, name: str, queue_name: str, left_ms: LeftMs) -> Json:
+def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Json:
     api = wiring.api()
     if not api.is_open:
         raise SqsError("AccessDenied", _NO_KEYS)
-    action = ACTIONS.get(name)
-    if action is None:
-        raise SqsError("InvalidAction", f"The action {quoted(name)} is not valid for this service.")
-    members = json_wire.members_of(request.body, action.members)
+    action = wire.demand_action()
+    members = wire.members(action)
     runtime = api.service.env.runtime
     with in_time(runtime, left_ms), one_call(runtime.uptime()):
         call = Call(api.service, members, _context(request))
@@ -126,21 +126,3 @@ def _context(request: Request) -> Context:
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers)
-
-
-# -- the query protocol -----------------------------------------------------------------------------------------------
-
-
-def _names_action(request: Request) -> bool:
-    form = request.body[: 64 * 1024].decode("latin-1") if request.method == "POST" else ""
-    return any(name == "Action" for name, _ in [*request.query, *parse_qsl(form)])
-
-
-def _query_refusal(_request: Request) -> Response:
-    error = SqsError("InvalidAction", _NOT_YET)
-    status = QUERY_STATUS.get(error.kind, error.shape.status)
-    headers = _headers("text/xml")
-    about = f"<Type>Sender</Type><Code>{error.shape.code}</Code><Message>{escape(error.message)}</Message><Detail/>"
-    number = f"<RequestId>{headers['x-amzn-RequestId']}</RequestId>"
-    text = f'<ErrorResponse xmlns="{_NAMESPACE}"><Error>{about}</Error>{number}</ErrorResponse>'
-    return Response(status, headers, text)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from chalicelib.base.errors import DecantError
+from chalicelib.base.fields import shown
 from chalicelib.protocols.answering import DoorError
 from chalicelib.protocols.http.problems import PROBLEMS
 
@@ -59,6 +60,8 @@ ERRORS: dict[str, Shape] = {
     "MissingParameter": _common("MissingParameter", "MissingRequiredParameterException"),
     "Serialization": _common("InvalidParameterValue", "SerializationException"),
     "InvalidAction": _common("InvalidAction", "UnknownOperationException", 404),
+    "MissingAction": _common("MissingAction"),
+    "NoSuchVersion": _common("NoSuchVersion"),
     "AccessDenied": _common("AccessDenied", status=403),
     "ServiceUnavailable": _common("ServiceUnavailable", status=503),
     "InternalFailure": _common("InternalFailure", "InternalFailure", 500),
@@ -69,6 +72,8 @@ QUERY_STATUS = {"InvalidAction": 400}
 """Kinds that have another status in the query protocol."""
 
 NO_QUEUE = "The specified queue does not exist."
+QUERY_TEXT = {"QueueDoesNotExist": "The specified queue does not exist for this wsdl version."}
+"""Kinds that have another text in the query protocol."""
 
 _KINDS = {
     "InvalidJson": "Serialization",
@@ -92,6 +97,10 @@ class SqsError(DoorError):
         return ERRORS[self.kind]
 
     @property
+    def fault(self) -> str:
+        return "Sender" if self.shape.is_senders else "Receiver"
+
+    @property
     def entry_code(self) -> str:
         """The code of a failed entry of a batch."""
         return self.shape.code.removeprefix(_PREFIX)
@@ -113,3 +122,7 @@ def missing(parameter: str) -> SqsError:
 
 def bad_value(value: object, parameter: str, reason: str) -> SqsError:
     return SqsError("InvalidParameterValue", f"Value {value} for parameter {parameter} is invalid. Reason: {reason}")
+
+
+def wrong_kind(path: str, wanted: str, value: object) -> SqsError:
+    return SqsError("Serialization", f"{path} must be {wanted}; it is {shown(value)}")

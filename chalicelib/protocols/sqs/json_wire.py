@@ -3,36 +3,62 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from chalicelib.base.errors import InvalidJson
-from chalicelib.base.fields import encodable, shown
+from chalicelib.base.fields import encodable
 from chalicelib.protocols.http.body import body_of
-from chalicelib.protocols.sqs.action import Blob, Integer, Json, Kind, List, Map, Structure
-from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.protocols.http.respond import Request, Response
+from chalicelib.protocols.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
+from chalicelib.protocols.sqs.actions import named
+from chalicelib.protocols.sqs.errors import SqsError, wrong_kind
 
 MEDIA_TYPE = "application/x-amz-json-1.0"
+TARGET = "AmazonSQS."
 
 
-def members_of(raw: bytes, structure: Structure) -> Json:
-    """The members that are given. Raises SqsError for what is no JSON, or of another type; MessageTooLarge."""
-    try:
-        data = body_of(raw)
-    except InvalidJson as wrong:
-        raise SqsError("Serialization", wrong.detail) from None
-    return _structure(structure, data, "the request")
+class JsonWire(NamedTuple):
+    """A request. `action`: the name that it gives."""
+
+    action: str
+    body: bytes
+
+    def demand_action(self) -> Action:
+        return named(self.action)
+
+    def members(self, action: Action) -> Json:
+        """The members that are given. Raises SqsError for what is no JSON, or of another type; MessageTooLarge."""
+        try:
+            data = body_of(self.body)
+        except InvalidJson as wrong:
+            raise SqsError("Serialization", wrong.detail) from None
+        return _structure(action.members, data, "the request")
+
+    def response(self, answer: Json, request_id: str) -> Response:
+        """Its body is empty where an action answers nothing."""
+        given = present(answer)
+        return _response(200, orjson.dumps(given, default=_encoded).decode() if given else "", request_id)
+
+    def refusal(self, error: SqsError, request_id: str) -> Response:
+        text = orjson.dumps({"__type": error.shape.type, "message": error.message}).decode()
+        response = _response(error.shape.status, text, request_id)
+        return response._replace(
+            headers={**response.headers, "x-amzn-query-error": f"{error.shape.code};{error.fault}"}
+        )
 
 
-def text_of(answer: Json) -> str:
-    """The body of an answer; empty where an action answers nothing."""
-    given = {name: value for name, value in answer.items() if value is not None and value != [] and value != {}}
-    return orjson.dumps(given, default=_encoded).decode() if given else ""
+def wire_of(request: Request) -> JsonWire | None:
+    """None: the request is none in this protocol."""
+    target = request.headers.get("x-amz-target", "")
+    if request.method != "POST" or not target.startswith(TARGET):
+        return None
+    return JsonWire(target.removeprefix(TARGET), request.body)
 
 
-def text_of_error(error: SqsError) -> str:
-    return orjson.dumps({"__type": error.shape.type, "message": error.message}).decode()
+def _response(status: int, text: str, request_id: str) -> Response:
+    return Response(status, {"Content-Type": MEDIA_TYPE, "x-amzn-RequestId": request_id}, text)
 
 
 def _encoded(value: Any) -> str:
@@ -55,7 +81,7 @@ def _member(kind: Kind, value: Any, path: str) -> Any:
         return _structure(kind, value, path)
     if isinstance(kind, List):
         if not isinstance(value, list):
-            raise _wrong(path, "a list", value)
+            raise wrong_kind(path, "a list", value)
         return [_member(kind.of, each, path) for each in value]
     if isinstance(kind, Map):
         return {_text(name, path): _member(kind.of, each, path) for name, each in _object(value, path).items()}
@@ -66,19 +92,19 @@ def _member(kind: Kind, value: Any, path: str) -> Any:
 
 def _object(value: Any, path: str) -> Json:
     if not isinstance(value, dict):
-        raise _wrong(path, "an object", value)
+        raise wrong_kind(path, "an object", value)
     return value
 
 
 def _integer(value: Any, path: str) -> int:
     if type(value) is not int:
-        raise _wrong(path, "an integer", value)
+        raise wrong_kind(path, "an integer", value)
     return value
 
 
 def _text(value: Any, path: str) -> str:
     if not isinstance(value, str) or not encodable(value):
-        raise _wrong(path, "a string of text", value)
+        raise wrong_kind(path, "a string of text", value)
     return value
 
 
@@ -86,8 +112,4 @@ def _bytes(value: Any, path: str) -> bytes:
     try:
         return base64.b64decode(_text(value, path), validate=True)
     except ValueError:
-        raise _wrong(path, "bytes in base64", value) from None
-
-
-def _wrong(path: str, wanted: str, value: Any) -> SqsError:
-    return SqsError("Serialization", f"{path} must be {wanted}; it is {shown(value)}")
+        raise wrong_kind(path, "bytes in base64", value) from None

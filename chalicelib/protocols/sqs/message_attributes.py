@@ -146,8 +146,9 @@ def _types(text: str | None) -> Mapping[str, str]:
 
 
 def _received(type_: str, text: str) -> Attribute:
+    """Over JSON, a text can have characters that no attribute has here: it is then shown as bytes."""
     if not type_.startswith("Binary"):
-        return Attribute(type_, text)
+        return Attribute(type_, text) if is_sendable(text) else Attribute("Binary", text.encode())
     try:
         return Attribute(type_, base64.b64decode(text, validate=True))
     except ValueError:

@@ -1,0 +1,241 @@
+"""The AWS query protocol: a form in the body or in the query string, answered in XML.
+
+A form names the members of a list or a map by their place: `AttributeName.1`, `Attribute.1.Name`. Old clients leave the
+place out where there is one only. Everything that no action declares is ignored: what a signature needs, for one."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl
+from xml.sax.saxutils import escape
+
+from chalicelib.base.fields import encodable, quoted
+from chalicelib.base.limits import MIB
+from chalicelib.protocols.http.respond import Request, Response
+from chalicelib.protocols.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
+from chalicelib.protocols.sqs.actions import named
+from chalicelib.protocols.sqs.errors import QUERY_STATUS, QUERY_TEXT, SqsError, missing, wrong_kind
+from chalicelib.protocols.xml_text import sendable
+
+MEDIA_TYPE = "text/xml"
+VERSION = "2012-11-05"
+FORM_BYTES_MAX = 4 * MIB
+"""Messages of 1 MiB, each byte as three characters, and their attributes."""
+PARAMETERS_MAX = 2_000
+"""A batch of ten messages with ten attributes each has some 400."""
+
+_NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
+_DEPTH_MAX = 6
+"""`SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType`: nothing is named in more parts."""
+_PLACE = re.compile("[0-9]{1,6}")
+_INTEGER = re.compile("[+-]?[0-9]{1,20}")
+
+Pairs = list[tuple[str, str]]
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+_MAPS = {"Attribute": "Name", "MessageAttribute": "Name", "MessageSystemAttribute": "Name", "Tag": "Key"}
+"""What maps call the name of a value."""
+
+
+def _each(name: str, action: str) -> str:
+    """What a form, or an answer in XML, calls one member of the list or the map of this name."""
+    own = {
+        "Entries": f"{action}RequestEntry",
+        "Successful": f"{action}ResultEntry",
+        "Failed": "BatchResultErrorEntry",
+        "Results": f"{action}ResultEntry",
+        "Actions": "ActionName",
+    }
+    return own.get(name) or name[0].upper() + name[1:].removesuffix("s")
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+class _Node:
+    """What a form has under a name: a value, and what there is behind a dot."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+        self.parts: dict[str, _Node] = {}
+
+    def each(self) -> Iterator[_Node]:
+        """The members of a list, in order. An empty one is sent as a name with no value."""
+        places = sorted((place for place in self.parts if _PLACE.fullmatch(place)), key=int)
+        if places:
+            yield from (self.parts[place] for place in places)
+        elif self.parts or self.text:
+            yield self
+
+
+class QueryWire:
+    """A request. `action`: the name that it gives; empty if it gives none. `wrong`: why its form cannot be read."""
+
+    def __init__(self, pairs: Pairs, wrong: SqsError | None) -> None:
+        self._form, self._wrong = _Node(), wrong
+        for name, value in pairs:
+            self._add(name, value)
+        self.action = self._given("Action") or ""
+
+    def _add(self, name: str, value: str) -> None:
+        node = self._form
+        for part in name.split(".", _DEPTH_MAX):
+            node = node.parts.setdefault(part, _Node())
+        if node.text not in (None, value):
+            self._wrong = SqsError("InvalidParameterValue", f"The parameter {quoted(name)} is given more than once.")
+        node.text = value
+
+    def _given(self, name: str) -> str | None:
+        return self._form.parts[name].text if name in self._form.parts else None
+
+    def demand_action(self) -> Action:
+        """Raises SqsError."""
+        if self._wrong:
+            raise self._wrong
+        version = self._given("Version")
+        if version not in (None, VERSION):
+            raise SqsError("NoSuchVersion", f"The requested version {quoted(version)} is not valid.")
+        if not self.action:
+            raise SqsError("MissingAction", missing("Action").message)
+        return named(self.action)
+
+    def members(self, action: Action) -> Json:
+        """The members that are given. A form cannot tell an empty list from none: one that is required is empty. Raises
+        SqsError for values that are not of their kind."""
+        empty: Json = {}
+        for name in action.required:
+            kind = action.members.members.get(name)
+            empty |= {name: []} if isinstance(kind, List) else {name: {}} if isinstance(kind, Map) else {}
+        return empty | _structure(action.members, self._form, action.name)
+
+    def response(self, answer: Json, request_id: str) -> Response:
+        """Without a result where an action answers nothing."""
+        result = f"<{self.action}Result>{_members(answer, self.action)}</{self.action}Result>" if answer else ""
+        number = f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>"
+        return _response(200, f"{self.action}Response", result + number, request_id)
+
+    def refusal(self, error: SqsError, request_id: str) -> Response:
+        message = QUERY_TEXT.get(error.kind, error.message)
+        about = {"Type": error.fault, "Code": error.shape.code, "Message": message}
+        text = f"<Error>{_members(about, '')}<Detail/></Error><RequestId>{request_id}</RequestId>"
+        status = QUERY_STATUS.get(error.kind, error.shape.status)
+        return _response(status, "ErrorResponse", text, request_id)
+
+
+def wire_of(request: Request, names_queue: bool) -> QueryWire | None:
+    """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
+    try:
+        pairs, wrong = _pairs(request), None
+        is_own = any(name in ("Action", "Version") for name, _ in pairs)
+    except SqsError as error:
+        pairs, wrong = [], error
+        is_own = b"Action=" in request.body or any(name == "Action" for name, _ in request.query)
+    return QueryWire(pairs, wrong) if names_queue or is_own else None
+
+
+def _pairs(request: Request) -> Pairs:
+    """Raises SqsError."""
+    body = request.body if request.method == "POST" else b""
+    if len(body) > FORM_BYTES_MAX:
+        raise SqsError("InvalidParameterValue", f"The request has more than {FORM_BYTES_MAX} bytes.")
+    query = request.query if request.raw_query is None else _parsed(request.raw_query)
+    try:
+        return [*query, *_parsed(body.decode())]
+    except UnicodeDecodeError:
+        raise SqsError("InvalidParameterValue", "The request is not in UTF-8.") from None
+
+
+def _parsed(form: str) -> Pairs:
+    """Raises SqsError."""
+    if form.count("&") >= PARAMETERS_MAX:
+        raise SqsError("InvalidParameterValue", f"The request has more than {PARAMETERS_MAX} parameters.")
+    try:
+        return parse_qsl(form, keep_blank_values=True, errors="strict")
+    except UnicodeDecodeError:
+        raise SqsError("InvalidParameterValue", "The request is not in UTF-8.") from None
+
+
+def _structure(structure: Structure, node: _Node, action: str) -> Json:
+    members: Json = {}
+    for name, kind in structure.members.items():
+        part = node.parts.get(_each(name, action) if isinstance(kind, List | Map) else name)
+        if part and (isinstance(kind, List | Map | Structure) or part.text is not None):
+            members[name] = _member(kind, part, name, action)
+    return members
+
+
+def _member(kind: Kind, node: _Node, name: str, action: str) -> Any:
+    if isinstance(kind, Structure):
+        return _structure(kind, node, action)
+    if isinstance(kind, List):
+        return [_member(kind.of, each, name, action) for each in node.each()]
+    if isinstance(kind, Map):
+        return dict(_entry(kind, each, name, action) for each in node.each())
+    text = _text(node, name)
+    if isinstance(kind, Integer):
+        return _integer(text, name)
+    return _bytes(text, name) if isinstance(kind, Blob) else text
+
+
+def _entry(kind: Map, node: _Node, name: str, action: str) -> tuple[str, Any]:
+    """A value of a map, by its name."""
+    each = _each(name, action)
+    parts = {part: node.parts.get(part) or _Node() for part in (_MAPS[each], "Value")}
+    key, value = parts.values()
+    if key.text is None:
+        raise missing(f"{each}.{_MAPS[each]}")
+    if value.text is None and not value.parts:
+        raise missing(f"{each}.Value")
+    return _text(key, name), _member(kind.of, value, name, action)
+
+
+def _text(node: _Node, name: str) -> str:
+    if node.text is None or not encodable(node.text):
+        raise wrong_kind(name, "a string of text", node.text)
+    return node.text
+
+
+def _integer(text: str, name: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise wrong_kind(name, "an integer", text)
+    return int(text)
+
+
+def _bytes(text: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise wrong_kind(name, "bytes in base64", text) from None
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def _response(status: int, name: str, content: str, request_id: str) -> Response:
+    headers = {"Content-Type": MEDIA_TYPE, "x-amzn-RequestId": request_id}
+    return Response(status, headers, f'<?xml version="1.0"?><{name} xmlns="{_NAMESPACE}">{content}</{name}>')
+
+
+def _members(members: Json, action: str) -> str:
+    return "".join(_elements(name, value, action) for name, value in present(members).items())
+
+
+def _elements(name: str, value: Any, action: str) -> str:
+    each = _each(name, action)
+    if isinstance(value, dict) and each in _MAPS:
+        value = [{_MAPS[each]: own, "Value": of} for own, of in value.items()]
+    named_values = [(each, one) for one in value] if isinstance(value, list) else [(name, value)]
+    return "".join(f"<{own}>{_content(one, action)}</{own}>" for own, one in named_values)
+
+
+def _content(value: Any, action: str) -> str:
+    if isinstance(value, dict):
+        return _members(value, action)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return escape(sendable(text), {'"': "&quot;", "\r": "&#xD;"})  # a bare CR would be read as LF
