@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -89,6 +90,28 @@ def test_what_is_wrong_is_answered_alike(api: Function, front: Callable[[Sent], 
 def test_four_mebibytes_pass(api: Function) -> None:
     content = base64.b64encode(random.Random(1).randbytes(BODY_BYTES_MAX)).decode()
     assert passed(api, events.rest, {"body_base64": content})["body_base64"] == content
+
+
+def over_mq(api: Function, method: str, raw: bytes | None, *query: tuple[str, str]) -> tuple[int, str]:
+    sent = Sent(method, "/topics/mq/messages", raw, [*query], **{"x-mq-version": "2015-06-06"})
+    invocation = api.invoke(events.url(sent))
+    assert invocation.raw_bytes <= PAYLOAD_BYTES_MAX
+    return invocation.result["statusCode"], invocation.result["body"]
+
+
+@pytest.mark.parametrize("body", ["grüß", "&" * BODY_BYTES_MAX], ids=["small", "large"])
+def test_clients_of_mq_are_served(api: Function, body: str) -> None:
+    asked(api, events.url(Sent("PUT", "/topics/mq")))
+    asked(api, events.url(Sent("PUT", "/topics/mq/groups/billing")))
+    sent = json.dumps({"messages": [{"body": body}]})
+    assert asked(api, events.url(Sent("POST", "/topics/mq/messages", sent)))[0] == 200
+    status, taken = over_mq(api, "GET", None, ("consumer", "billing"))
+    assert status == 200
+    text = re.findall("<MessageBody>(.*)</MessageBody>", taken)[0]
+    assert (base64.b64decode(text).decode() if "encoding:base64" in taken else text) == body
+    handle = re.findall("<ReceiptHandle>.*</ReceiptHandle>", taken)[0]
+    acked = over_mq(api, "DELETE", f"<ReceiptHandles>{handle}</ReceiptHandles>".encode(), ("consumer", "billing"))
+    assert acked == (204, "")
 
 
 @pytest.mark.parametrize("event", [{}, [], "text", None])

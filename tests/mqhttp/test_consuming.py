@@ -216,6 +216,18 @@ def test_in_order_nothing_comes_past_what_is_not_acked(client: Client, topic: To
     assert [each["MessageBody"] for each in mq.consume("in-order", trans="order")] == ["c"]
 
 
+def test_in_order_by_key_a_key_holds_up_itself_alone(client: Client, topic: Topic) -> None:
+    topic.group("by-key", ordered="key")
+    mq = Mq(client)
+    for body, key in (("a", "s"), ("b", "s"), ("c", "t")):
+        mq.publish(body, __SHARDINGKEY=key)
+    [first] = mq.consume("by-key", numOfMessages=1, trans="order")
+    assert first["MessageBody"] == "a"
+    assert [each["MessageBody"] for each in mq.consume("by-key", trans="order")] == ["c"]
+    mq.delete(first["ReceiptHandle"], consumer="by-key")
+    assert [each["MessageBody"] for each in mq.consume("by-key", trans="order")] == ["b"]
+
+
 def test_order_needs_a_group_that_keeps_it(mq: Mq) -> None:
     mq.publish("a")
     text = "parameter 'trans' is 'order', but group 'billing' is not ordered"

@@ -4,7 +4,6 @@ message each, by whose ids clients know them."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from chalicelib.api.operation import Family
 from chalicelib.base.errors import TransactionEnded, TransactionNotFound
@@ -184,8 +183,6 @@ def _messages(shown: list[Shown]) -> Outcome:
 @request
 class Handles:
     """The receipt handles of a request."""
-
-    NAME: ClassVar = "Handles"
 
     ReceiptHandle: list[str] = required(array(string(), minItems=1, maxItems=ELEMENTS_MAX))
 
