@@ -21,7 +21,7 @@ from chalicelib.catalogue import group as groups
 from chalicelib.catalogue import sqs_queue
 from chalicelib.catalogue import topic as topics
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
+from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.offsets import Offsets
@@ -36,7 +36,10 @@ _ID_CHARS = 8
 
 GROUP_SETTINGS = {"max_in_flight": IN_FLIGHT_MAX, "max_attempts": ENDLESS}
 """Of the groups that are made for queues."""
+FIFO_SETTINGS = {"ordered": BY_KEY}
+"""And of those that are made for FIFO queues."""
 ADOPTED_SETTINGS = {"settle_by": BY_MESSAGE}
+ADOPTED_FIFO_SETTINGS = {"settle_by": BY_DELIVERY}
 """Of all groups of queues, also of those that stood before."""
 
 
@@ -65,6 +68,14 @@ class NewQueue:
     attributes: Mapping[str, str]
     tags: Mapping[str, str]
     start: str = EARLIEST
+
+    @property
+    def adopted_settings(self) -> Mapping[str, Any]:
+        return ADOPTED_FIFO_SETTINGS if sqs_queue.is_fifo(self.name) else ADOPTED_SETTINGS
+
+    @property
+    def made_settings(self) -> Mapping[str, Any]:
+        return {**GROUP_SETTINGS, **FIFO_SETTINGS} if sqs_queue.is_fifo(self.name) else GROUP_SETTINGS
 
 
 @record
@@ -208,8 +219,8 @@ class SqsQueues:
         standing = self._catalogue.groups_named(topic, [wanted.group])
         if standing:
             group = standing[0]
-            _demand_fit(group)
-            writes = [groups.change(group, {**wanted.group_settings, **ADOPTED_SETTINGS})]
+            _demand_fit(group, wanted)
+            writes = [groups.change(group, {**wanted.group_settings, **wanted.adopted_settings})]
         else:
             starts = self._log_offsets.ends(topic, topic.most) if wanted.start == LATEST else []
             group = self._new_group(topic, wanted, starts)
@@ -222,7 +233,7 @@ class SqsQueues:
         self._write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
 
     def _new_group(self, topic: Topic, wanted: NewQueue, starts: list[int]) -> Group:
-        given = {**wanted.group_settings, **GROUP_SETTINGS, **ADOPTED_SETTINGS}
+        given = {**wanted.group_settings, **wanted.made_settings, **wanted.adopted_settings}
         made = (self._runtime.name(_ID_CHARS), starts, self._runtime.now())
         return Group(topic.id, wanted.group, *made, start=wanted.start, **given)
 
@@ -299,9 +310,11 @@ class SqsQueues:
                 self._deletion.group(deleted.group, deleted.topic.most, until_ms)
 
 
-def _demand_fit(group: Group) -> None:
+def _demand_fit(group: Group, wanted: NewQueue) -> None:
     """Raises GroupUnfit."""
     if group.is_broadcast:
         raise GroupUnfit(f"group {group.name!r} is a broadcast group")
     if group.is_pushed:
         raise GroupUnfit(f"group {group.name!r} is pushed")
+    if sqs_queue.is_fifo(wanted.name) and not group.is_by_key:
+        raise GroupUnfit(f"group {group.name!r} is not ordered by key")

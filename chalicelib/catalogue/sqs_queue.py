@@ -41,9 +41,27 @@ class SqsQueue:
         times = (item["created_at_ms"], item["changed_at_ms"])
         return cls(item["sk"], item["id"], *named, item["attributes"], item["tags"], *times, item["version"])
 
+    @property
+    def is_fifo(self) -> bool:
+        return is_fifo(self.name)
+
+    @property
+    def keeps_delay(self) -> bool:
+        """Whether each message gets the queue's delay when it is sent. Otherwise the group waits with all of them."""
+        return keeps_delay(self.name, self.owns_topic)
+
     @cached_property
     def key(self) -> Key:
         return keys.sqs_queue(self.name)
+
+
+def is_fifo(name: str) -> bool:
+    return name.endswith(FIFO_SUFFIX)
+
+
+def keeps_delay(name: str, owns_topic: bool) -> bool:
+    """As of the queue of this name."""
+    return owns_topic and not is_fifo(name)
 
 
 def create(queue: SqsQueue) -> Write:

@@ -106,3 +106,21 @@ def test_an_instance_reads_the_queue_every_five_seconds(shop: SqsShop) -> None:
     cold, warm = shop.send(1), shop.send(1)
     assert within(cold, 1, 3, 3), cold
     assert within(warm, 1, 0, 1), warm
+
+
+def test_a_fifo_queue_costs_a_record_more_for_each_send(shop: SqsShop) -> None:
+    attributes = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    shop.url = shop.sqs.CreateQueue(QueueName="orders.fifo", Attributes=attributes)["QueueUrl"]
+    shop.sqs.SendMessage(QueueUrl=shop.url, MessageBody="warm", MessageGroupId="g")
+    [own] = shop.received()
+    shop.ask("DeleteMessage", ReceiptHandle=own)
+    for body in orders(CALLS, 200):
+        sent = shop.ask("SendMessage", MessageBody=body, MessageGroupId="g")
+        assert within(sent, 2, 0, 2), sent
+        handles: list[str] = []
+        received = shop.cost(lambda: handles.extend(shop.received()))  # noqa: B023
+        assert within(received, 1, 3, 3), received
+        deleted = shop.ask("DeleteMessageBatch", Entries=_entries(handles))
+        assert within(deleted, 1, 0, 1), deleted
+    nothing = shop.ask("ReceiveMessage")
+    assert within(nothing, 0, 1, 1), nothing

@@ -113,5 +113,3 @@ def test_a_queue_is_made_listed_changed_tagged_and_deleted(client: Any) -> None:
     client.delete_queue(QueueUrl=url)
     with pytest.raises(client.exceptions.QueueDoesNotExist):
         client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])
-    with pytest.raises(client.exceptions.UnsupportedOperation):
-        client.create_queue(QueueName="made.fifo", Attributes={"FifoQueue": "true"})

@@ -71,11 +71,6 @@ def test_a_fifo_queue_needs_a_name_with_its_suffix(sqs: Sqs, name: str) -> None:
     assert asked == ("InvalidParameterValue", BAD_FIFO_NAME)
 
 
-def test_a_fifo_queue_is_not_served_yet(sqs: Sqs) -> None:
-    asked = refused(sqs, "CreateQueue", QueueName="a.fifo", Attributes={"FifoQueue": "true"})
-    assert asked == ("UnsupportedOperation", "FIFO queues are not served yet: create a standard queue.")
-
-
 def test_a_queue_made_again_with_what_it_has_is_the_same(sqs: Sqs) -> None:
     made = make(sqs, VisibilityTimeout="10", DelaySeconds="3", MaximumMessageSize="2048")
     for given in ({}, {"VisibilityTimeout": " 10 "}, {"DelaySeconds": "03", "MaximumMessageSize": "2048"}):
@@ -161,16 +156,25 @@ def test_tags_without_sense_make_no_queue(sqs: Sqs, tags: dict[str, str]) -> Non
     assert names(sqs) == ["orders"]
 
 
-def test_a_subscribed_queue_has_the_retention_of_its_topic_and_no_delay(sqs: Sqs) -> None:
+def test_a_subscribed_queue_has_the_retention_of_its_topic(sqs: Sqs) -> None:
     make(sqs, MessageRetentionPeriod="60")
-    make(sqs, "billing", {"decant:topic": "orders"}, MessageRetentionPeriod="60", DelaySeconds="0")
-    for attributes, code in (
-        ({"MessageRetentionPeriod": "61"}, "InvalidAttributeValue"),
-        ({"DelaySeconds": "1"}, "UnsupportedOperation"),
-    ):
-        assert refused(sqs, "SetQueueAttributes", QueueUrl="billing", Attributes=attributes)[0] == code
-        subscribed = {"tags": {"decant:topic": "orders"}, "Attributes": attributes}
-        assert refused(sqs, "CreateQueue", QueueName="new", **subscribed)[0] == code
+    make(sqs, "billing", {"decant:topic": "orders"}, MessageRetentionPeriod="60")
+    other = {"MessageRetentionPeriod": "61"}
+    change = refused(sqs, "SetQueueAttributes", QueueUrl="billing", Attributes=other)
+    made = refused(sqs, "CreateQueue", QueueName="new", Attributes=other, tags={"decant:topic": "orders"})
+    assert [change[0], made[0]] == ["InvalidAttributeValue"] * 2
+
+
+def test_the_delay_of_a_subscribed_queue_is_that_of_its_group(sqs: Sqs, client: Client) -> None:
+    make(sqs)
+    make(sqs, "billing", {"decant:topic": "orders"}, DelaySeconds="2")
+    sqs.SendMessage(QueueUrl="orders", MessageBody="a")
+    assert sqs.ReceiveMessage(QueueUrl="billing") == {}
+    assert sqs.ReceiveMessage(QueueUrl="orders")["Messages"][0]["Body"] == "a"
+    client.clock.sleep(2_000)
+    assert sqs.ReceiveMessage(QueueUrl="billing")["Messages"][0]["Body"] == "a"
+    shown = sqs.GetQueueAttributes(QueueUrl="billing", AttributeNames=["DelaySeconds"])
+    assert shown == {"Attributes": {"DelaySeconds": "2"}}
 
 
 def test_a_queue_made_again_with_another_topic_is_refused(sqs: Sqs) -> None:

@@ -21,8 +21,9 @@ _BAD_ID = (
 Outcome = Json | SqsError
 
 
-def demand_batch(entries: Sequence[Json], entry_name: str) -> None:
-    """Raises SqsError for a batch that is refused as a whole. `entry_name`: what SQS calls an entry."""
+def demand_batch(entries: Sequence[Json], entry_name: str, demand: Callable[[Json], object] = lambda _: None) -> None:
+    """Raises SqsError for a batch that is refused as a whole. `entry_name`: what SQS calls an entry. `demand`: raises
+    it for an entry for which the whole batch is refused."""
     if not entries:
         raise SqsError("EmptyBatchRequest", f"There should be at least one {entry_name} in the request.")
     if len(entries) > ENTRIES_MAX:
@@ -34,6 +35,8 @@ def demand_batch(entries: Sequence[Json], entry_name: str) -> None:
             raise missing(f"{entry_name}.{number}.Id")
         if not _ID.fullmatch(entry["Id"]):
             raise SqsError("InvalidBatchEntryId", _BAD_ID)
+    for entry in entries:
+        demand(entry)
     for entry in entries:
         if entry["Id"] in seen:
             raise SqsError("BatchEntryIdsNotDistinct", f"Id {entry['Id']} repeated.")

@@ -22,6 +22,9 @@ ALL = "All"
 VISIBILITY, RETENTION, DELAY = "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds"
 SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
 FIFO, REDRIVE = "FifoQueue", "RedrivePolicy"
+CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
+BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
+"""Of the last two, the values that make groups independent of each other."""
 _KMS, _SSE = "KmsMasterKeyId", "SqsManagedSseEnabled"
 _RETENTION_S_DEFAULT = 345_600
 
@@ -66,6 +69,15 @@ def flag(name: str, text: str) -> str:
     if text.lower() not in ("true", "false"):
         raise _invalid(name)
     return text.lower()
+
+
+def _one_of(*values: str) -> Parse:
+    def parse(name: str, text: str) -> str:
+        if text not in values:
+            raise _invalid(name)
+        return text
+
+    return parse
 
 
 def _text(name: str, text: str) -> str:
@@ -134,23 +146,36 @@ _SETTABLE: dict[str, Attribute] = {
     "KmsDataKeyReusePeriodSeconds": Attribute(_number(60, 86_400)),
     _SSE: Attribute(flag),
 }
-_HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
-_FIFO_ONLY = (FIFO, "ContentBasedDeduplication", *_HIGH_THROUGHPUT)
+_OF_FIFO: dict[str, Attribute] = {
+    CONTENT_BASED: Attribute(flag, "false"),
+    SCOPE: Attribute(_one_of("queue", BY_GROUP), "queue"),
+    THROUGHPUT: Attribute(_one_of("perQueue", PER_GROUP), "perQueue"),
+}
+_ALL = {**_SETTABLE, **_OF_FIFO}
 READY, IN_FLIGHT, DELAYED = (f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed"))
 COUNTS = (READY, IN_FLIGHT, DELAYED)
 _READ_ONLY = ("QueueArn", "CreatedTimestamp", "LastModifiedTimestamp", *COUNTS)
 
 
-def parsed(given: Mapping[str, str]) -> dict[str, str]:
-    """The values to set, of a standard queue. Raises SqsError."""
+def parsed(given: Mapping[str, str], is_fifo: bool) -> dict[str, str]:
+    """The values to set, without the kind of the queue, which does not change. Raises SqsError."""
     values = {name.strip(): text.strip() for name, text in given.items()}
+    if is_fifo and flag(FIFO, values.pop(FIFO, "true")) == "false":
+        raise _invalid(FIFO, "Modifying queue type is not supported.")
     for name in values:
-        if name in _HIGH_THROUGHPUT:
+        if name in (SCOPE, THROUGHPUT) and not is_fifo:
             reason = f"You can specify the {name} only when FifoQueue is set to true."
             raise SqsError("InvalidAttributeName", reason)
-        if name not in _SETTABLE:
+        if name not in (_ALL if is_fifo else _SETTABLE):
             raise _unknown(name)
-    return {name: _SETTABLE[name].parse(name, text) for name, text in values.items()}
+    return {name: _ALL[name].parse(name, text) for name, text in values.items()}
+
+
+def demand_together(held: Values) -> None:
+    """Raises SqsError unless one queue can have these of its record."""
+    if held.get(THROUGHPUT) == PER_GROUP and held.get(SCOPE) != BY_GROUP:
+        reason = f"The {PER_GROUP} value is allowed only when the value for {SCOPE} is {BY_GROUP}."
+        raise _invalid(THROUGHPUT, reason)
 
 
 def number(queue: SqsQueue, name: str) -> int:
@@ -159,19 +184,21 @@ def number(queue: SqsQueue, name: str) -> int:
 
 
 def default_of(name: str) -> str | None:
-    return _SETTABLE[name].default
+    return _ALL[name].default
 
 
 # -- where they live --------------------------------------------------------------------------------------------------
 
 
-def of_record(values: Values) -> dict[str, str]:
-    """Those that the queue's record holds."""
-    return {name: text for name, text in values.items() if not _SETTABLE[name].of_setting}
+def of_record(values: Values, keeps_delay: bool) -> dict[str, str]:
+    """Those that the queue's record holds. `keeps_delay`: the delay too, and not the group."""
+    own = {name: text for name, text in values.items() if not _ALL[name].of_setting}
+    return own if keeps_delay else {name: text for name, text in own.items() if name != DELAY}
 
 
-def group_settings(values: Values) -> dict[str, int]:
-    return {"invisible_ms": int(values[VISIBILITY]) * SECOND_MS} if VISIBILITY in values else {}
+def group_settings(values: Values, keeps_delay: bool) -> dict[str, int]:
+    of_group = {VISIBILITY: "invisible_ms"} if keeps_delay else {VISIBILITY: "invisible_ms", DELAY: "delay_ms"}
+    return {setting: int(values[name]) * SECOND_MS for name, setting in of_group.items() if name in values}
 
 
 def topic_settings(values: Values) -> dict[str, int]:
@@ -186,8 +213,6 @@ def demand_subscribed(values: Values, topic: Topic) -> None:
     """Raises SqsError for what a queue that reads another's topic cannot have."""
     if int(values.get(RETENTION, topic.retention_ms // SECOND_MS)) != topic.retention_ms // SECOND_MS:
         raise _invalid(RETENTION, f"The queue reads topic '{topic.name}', whose retention it has.")
-    if values.get(DELAY, "0") != "0":
-        raise SqsError("UnsupportedOperation", f"A queue that reads topic '{topic.name}' has no {DELAY} yet.")
 
 
 # -- shown ------------------------------------------------------------------------------------------------------------
@@ -195,13 +220,17 @@ def demand_subscribed(values: Values, topic: Topic) -> None:
 
 def settable(standing: Standing) -> dict[str, str]:
     """The values of all attributes that can be set and are."""
-    held = standing.queue.attributes
+    queue, held = standing.queue, standing.queue.attributes
     shown: dict[str, str | None] = {
         name: str(attribute.of_setting(standing) // SECOND_MS)
         if attribute.of_setting
         else held.get(name, attribute.default)
-        for name, attribute in _SETTABLE.items()
+        for name, attribute in (_ALL if queue.is_fifo else _SETTABLE).items()
     }
+    if queue.is_fifo:
+        shown[FIFO] = "true"
+    if not queue.keeps_delay:
+        shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
     shown[_SSE] = held.get(_SSE, "false" if _KMS in held else "true")
     return {name: text for name, text in shown.items() if text is not None}
 
@@ -226,7 +255,7 @@ def counts(details: GroupDetails, waiting: Iterable[int]) -> dict[str, str]:
 def wanted(names: Collection[str]) -> set[str]:
     """The attributes that a request names. Raises SqsError."""
     stripped = [name.strip() for name in names]
-    known = {*_SETTABLE, *_READ_ONLY, *_FIFO_ONLY}
+    known = {*_ALL, *_READ_ONLY, FIFO}
     for name in stripped:
         if name not in known | {ALL}:
             raise _unknown(name)

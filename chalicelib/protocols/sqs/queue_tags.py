@@ -104,8 +104,8 @@ def _demand_changeable(changed: Tags) -> None:
             raise _invalid(key, changed[key], "It cannot be changed once the queue exists.")
 
 
-def queues_of(tags: Tags) -> int:
-    return int(tags.get(QUEUES, QUEUES_DEFAULT))
+def queues_of(tags: Tags, default: int = QUEUES_DEFAULT) -> int:
+    return int(tags.get(QUEUES, default))
 
 
 def group_settings(tags: Tags, before: Tags | None = None) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
 from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.limits import PAGE_MAX
+from chalicelib.base.limits import PAGE_MAX, QUEUES_DEFAULT
 from chalicelib.catalogue.group import EARLIEST, LATEST, NOW
-from chalicelib.catalogue.sqs_queue import FIFO_SUFFIX, NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
+from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay
 from chalicelib.protocols.sqs import queue_attributes as attributes
 from chalicelib.protocols.sqs import queue_tags
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
@@ -26,7 +26,6 @@ _BAD_FIFO_NAME = (
     "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
     f" suffix and be 1 to {NAME_CHARS_MAX} in length."
 )
-_NO_FIFO = "FIFO queues are not served yet: create a standard queue."
 _UNLIKE_TOPICS = re.compile("[-_]")
 """How names of queues may begin, and those of topics and groups may not."""
 
@@ -39,8 +38,9 @@ _UNLIKE_TOPICS = re.compile("[-_]")
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
-    given = _without_fifo(name, call.request.get("Attributes", {}))
-    values = attributes.parsed(given)
+    given = call.request.get("Attributes", {})
+    values = attributes.parsed(given, _is_fifo(name, given))
+    attributes.demand_together(values)
     queue_tags.demand_new(tags)
     standing = _existing(call, name) or _made(call, _new(name, values, tags), values)
     if standing:
@@ -48,32 +48,40 @@ def create_queue(call: Call) -> Json:
     return {"QueueUrl": call.context.url(name)}
 
 
-def _without_fifo(name: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The attributes that a standard queue can have. Raises SqsError for names that are none, and for FIFO queues."""
+def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
+    """Whether the attributes ask for a FIFO queue. Raises SqsError for names that no queue of its kind can have."""
     kinds = [text.strip() for attribute, text in given.items() if attribute.strip() == attributes.FIFO]
     if [attributes.flag(attributes.FIFO, text) for text in kinds] != ["true"]:
         if not _NAME.fullmatch(name):
             raise SqsError("InvalidParameterValue", _BAD_NAME)
-        return dict(given)
-    if not re.fullmatch(NAME_PATTERN, name) or not name.endswith(FIFO_SUFFIX):
+        return False
+    if not re.fullmatch(NAME_PATTERN, name) or not is_fifo(name):
         raise SqsError("InvalidParameterValue", _BAD_FIFO_NAME)
-    raise SqsError("UnsupportedOperation", _NO_FIFO)
+    return True
 
 
 def _new(name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
     own = f"q.{name}" if _UNLIKE_TOPICS.match(name) else name
     topic = tags.get(queue_tags.TOPIC)
-    made = None if topic else {**attributes.new_topic_settings(values), "queues": queue_tags.queues_of(tags)}
+    queues = queue_tags.queues_of(tags, _queues(name, values))
+    made = None if topic else {**attributes.new_topic_settings(values), "queues": queues}
+    has_delay = keeps_delay(name, owns_topic=topic is None)
     return NewQueue(
         name,
         topic or own,
         made,
         tags.get(queue_tags.GROUP, own),
-        {**attributes.group_settings(values), **queue_tags.group_settings(tags)},
-        _kept(attributes.of_record(values)),
+        {**attributes.group_settings(values, has_delay), **queue_tags.group_settings(tags)},
+        _kept(attributes.of_record(values, has_delay)),
         tags,
         tags.get(queue_tags.START, LATEST) if topic else EARLIEST,
     )
+
+
+def _queues(name: str, values: attributes.Values) -> int:
+    """How many queues the topic gets by default. Messages without an order among them need no single one."""
+    is_single = is_fifo(name) and values.get(attributes.THROUGHPUT) != attributes.PER_GROUP
+    return 1 if is_single else QUEUES_DEFAULT
 
 
 def _kept(values: Mapping[str, str]) -> dict[str, str]:
@@ -144,6 +152,7 @@ def delete_queue(call: Call) -> Json:
 def purge_queue(call: Call) -> Json:
     standing = call.service.sqs_queues.current(call.standing.queue.name)
     call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
+    call.service.sqs_queues.forget(standing.queue.name)  # sends count its purges
     return {}
 
 
@@ -172,14 +181,15 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
 def set_queue_attributes(call: Call) -> Json:
     if not call.request["Attributes"]:
         raise missing("Attributes")
-    values = attributes.parsed(call.request["Attributes"])
+    values = attributes.parsed(call.request["Attributes"], call.standing.queue.is_fifo)
 
     def change(standing: Standing) -> Change:
         queue, group, topic = standing.queue, standing.group, standing.topic
         if not queue.owns_topic:
             attributes.demand_subscribed(values, topic)
-        held = _kept({**queue.attributes, **attributes.of_record(values)})
-        new_group = _new_ones(attributes.group_settings(values), group)
+        held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
+        attributes.demand_together(held)
+        new_group = _new_ones(attributes.group_settings(values, queue.keeps_delay), group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
     call.service.sqs_queues.change(call.standing.queue.name, change)

@@ -14,12 +14,20 @@ from chalicelib.protocols.sqs.errors import SqsError, bad_value
 from chalicelib.protocols.sqs.message_attributes import ENCODING, Attribute, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
 from chalicelib.protocols.sqs.queue_attributes import VISIBILITY_SECONDS_MAX, WAIT, WAIT_SECONDS_MAX, number
-from chalicelib.protocols.sqs.sending import GROUP, TRACE, TRACE_HEADER
+from chalicelib.protocols.sqs.sending import (
+    DEDUPLICATION,
+    GROUP,
+    TRACE,
+    TRACE_HEADER,
+    demand_id,
+    sequence_number,
+)
 from chalicelib.protocols.xml_text import body_text
 
 RECEIVING = Actions()
 
 MESSAGES_MAX = 10
+_ATTEMPT_ID = "ReceiveRequestAttemptId"
 
 
 @RECEIVING.action(
@@ -33,13 +41,13 @@ MESSAGES_MAX = 10
         "AttributeNames": TEXTS,
         "MessageSystemAttributeNames": TEXTS,
         "MessageAttributeNames": TEXTS,
-        "ReceiveRequestAttemptId": TEXT,
+        _ATTEMPT_ID: TEXT,
     },
 )
 def receive_message(call: Call) -> Json:
     queue, topic, asked = call.queue, call.topic, _asked(call)
     popped = call.service.consuming.pop(topic, queue.group, asked)
-    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None:
+    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None and not queue.is_fifo:
         raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
     wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
     patterns = call.request.get("MessageAttributeNames", ())
@@ -57,11 +65,18 @@ def _asked(call: Call) -> Pop:
         raise bad_value(seconds, "VisibilityTimeout", f"Must be between 0 and {VISIBILITY_SECONDS_MAX}, if provided.")
     if not 0 <= wait_seconds <= WAIT_SECONDS_MAX:
         raise bad_value(wait_seconds, "WaitTimeSeconds", f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided.")
-    if "ReceiveRequestAttemptId" in given:
-        reason = "The request include parameter that is not valid for this queue type."
-        raise bad_value(given["ReceiveRequestAttemptId"], "ReceiveRequestAttemptId", reason)
     invisible_ms = None if seconds is None else seconds * SECOND_MS
-    return Pop(max_messages=count, invisible_ms=invisible_ms, wait_ms=wait_seconds * SECOND_MS, fill=True)
+    waits = {"max_messages": count, "invisible_ms": invisible_ms, "wait_ms": wait_seconds * SECOND_MS}
+    return Pop(**waits, attempt_id=_attempt_id(call), fill=True)
+
+
+def _attempt_id(call: Call) -> str | None:
+    if _ATTEMPT_ID not in call.request:
+        return None
+    if not call.queue.is_fifo:
+        reason = "The request include parameter that is not valid for this queue type."
+        raise bad_value(call.request[_ATTEMPT_ID], _ATTEMPT_ID, reason)
+    return demand_id(call.request, _ATTEMPT_ID)
 
 
 def _received(call: Call, delivery: Delivery, wanted: Collection[str], patterns: Collection[str]) -> Json:
@@ -98,6 +113,17 @@ def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) 
         "ApproximateReceiveCount": str(delivery.attempt),
         "ApproximateFirstReceiveTimestamp": str(call.service.env.runtime.now()),
         "MessageGroupId": properties.get(GROUP),
+        **(_of_fifo(delivery) if call.queue.is_fifo else {}),
         TRACE_HEADER: properties.get(TRACE),
     }
     return {name: value for name, value in known.items() if value and ("All" in wanted or name in wanted)}
+
+
+def _of_fifo(delivery: Delivery) -> Json:
+    """A message without a key is a group of its own."""
+    stored = delivery.stored
+    return {
+        "MessageGroupId": stored.message.key or uuid_of(stored.message_id),
+        "MessageDeduplicationId": stored.message.properties.get(DEDUPLICATION),
+        "SequenceNumber": sequence_number(stored.queue, stored.offset),
+    }

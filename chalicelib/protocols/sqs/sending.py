@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from chalicelib.base.limits import MIB, SECOND_MS
+from chalicelib.base.limits import MIB, QUEUES_MAX, SECOND_MS
 from chalicelib.base.message import Message, Produced
 from chalicelib.base.records import record
+from chalicelib.catalogue.sqs_queue import SqsQueue
 from chalicelib.producing.new_message import Sending
 from chalicelib.protocols.sqs import message_attributes
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
@@ -15,7 +18,16 @@ from chalicelib.protocols.sqs.batches import Batch, Outcome, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing, of_service
 from chalicelib.protocols.sqs.message_attributes import ATTRIBUTES, Attributes
 from chalicelib.protocols.sqs.message_ids import uuid_of
-from chalicelib.protocols.sqs.queue_attributes import DELAY, DELAY_SECONDS_MAX, SIZE, number
+from chalicelib.protocols.sqs.queue_attributes import (
+    BY_GROUP,
+    CONTENT_BASED,
+    DELAY,
+    DELAY_SECONDS_MAX,
+    SCOPE,
+    SIZE,
+    default_of,
+    number,
+)
 from chalicelib.protocols.xml_text import is_sendable
 
 SENDING = Actions()
@@ -23,9 +35,16 @@ SENDING = Actions()
 BATCH_BYTES_MAX = MIB
 """All messages of a batch: as much as one may have."""
 TRACE_HEADER = "AWSTraceHeader"
-GROUP, TRACE = "sqs:group", "sqs:trace"
+GROUP, DEDUPLICATION, TRACE = "sqs:group", "sqs:dedup", "sqs:trace"
 """Properties of the door."""
 
+_GROUP_ID, _DEDUPLICATION_ID = "MessageGroupId", "MessageDeduplicationId"
+_NO_DEDUPLICATION = (
+    "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
+)
+_NOT_OF_QUEUE = "The request include parameter that is not valid for this queue type."
+_SEQUENCE_FIRST = 10**19
+"""Sequence numbers have 20 digits."""
 _ENTRY = "SendMessageBatchRequestEntry"
 _ID = re.compile(r"[A-Za-z0-9!-/:-@\[-`{-~]{1,128}")
 _TRACE = re.compile("[ -~]{1,512}")
@@ -35,8 +54,8 @@ _MESSAGE: Members = {
     DELAY: INTEGER,
     "MessageAttributes": ATTRIBUTES,
     "MessageSystemAttributes": ATTRIBUTES,
-    "MessageGroupId": TEXT,
-    "MessageDeduplicationId": TEXT,
+    _GROUP_ID: TEXT,
+    _DEDUPLICATION_ID: TEXT,
 }
 
 
@@ -55,7 +74,7 @@ def send_message(call: Call) -> Json:
     [result] = _send(call, [ready])
     if result.error:
         raise result.error
-    return _sent(ready, result)
+    return _sent(call.queue, ready, result)
 
 
 @SENDING.action(
@@ -67,14 +86,14 @@ def send_message(call: Call) -> Json:
 def send_message_batch(call: Call) -> Json:
     _demand_own_topic(call)
     entries = call.request["Entries"]
-    demand_batch(entries, _ENTRY)
+    demand_batch(entries, _ENTRY, lambda entry: call.queue.is_fifo and _fifo_ids(call.queue, entry))
     total = sum(_bytes_of(entry) for entry in entries)
     if total > BATCH_BYTES_MAX:
         sent = f"You have sent {total} bytes."
         raise SqsError("BatchRequestTooLong", f"Batch requests cannot be longer than {BATCH_BYTES_MAX} bytes. {sent}")
     batch = Batch(entries, lambda entry: _ready(call, entry, is_entry=True))
     results = _send(call, batch.valid) if batch.valid else []
-    return batch.answer(map(_outcome, batch.valid, results))
+    return batch.answer(_outcome(call.queue, *each) for each in zip(batch.valid, results, strict=True))
 
 
 def _demand_own_topic(call: Call) -> None:
@@ -102,6 +121,8 @@ def _ready(call: Call, given: Json, is_entry: bool = False) -> _Ready:
     properties |= _own_properties(call, given, system)
     due_ms = call.service.env.runtime.now() + delay_seconds * SECOND_MS if delay_seconds else None
     message = Message(body, None, key=None, tag=tag, properties=properties, deliver_at_ms=due_ms)
+    if call.queue.is_fifo:
+        message = replace(message, key=given[_GROUP_ID], dedup_id=_dedup_id(call, given))
     return _Ready(message, _digests(body, attributes, system))
 
 
@@ -126,6 +147,11 @@ def _demand_small(call: Call, size: int, is_entry: bool) -> None:
 
 
 def _delay_seconds(call: Call, given: Json) -> int:
+    """How long this message waits. In a FIFO queue the group waits with all."""
+    if call.queue.is_fifo:
+        if given.get(DELAY, 0):
+            raise bad_value(given[DELAY], DELAY, _NOT_OF_QUEUE)
+        return 0
     seconds: int = given.get(DELAY, number(call.queue, DELAY))
     if not 0 <= seconds <= DELAY_SECONDS_MAX:
         raise bad_value(seconds, DELAY, f"{DELAY} must be >= 0 and <= {DELAY_SECONDS_MAX}.")
@@ -133,13 +159,15 @@ def _delay_seconds(call: Call, given: Json) -> int:
 
 
 def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, str]:
-    """The group id, which a standard queue keeps and shows, and the trace that the message or its request has."""
+    """The deduplication id; the group id, which a standard queue keeps and shows; and the trace that the message or its
+    request has."""
     own: dict[str, str] = {}
-    if "MessageGroupId" in given:
-        own[GROUP] = _id(given, "MessageGroupId")
-    if "MessageDeduplicationId" in given:
-        reason = "The request include parameter that is not valid for this queue type."
-        raise bad_value(given["MessageDeduplicationId"], "MessageDeduplicationId", reason)
+    if call.queue.is_fifo:
+        own[DEDUPLICATION] = _fifo_ids(call.queue, given)
+    elif _GROUP_ID in given:
+        own[GROUP] = demand_id(given, _GROUP_ID)
+    if _DEDUPLICATION_ID in given and not call.queue.is_fifo:
+        raise bad_value(given[_DEDUPLICATION_ID], _DEDUPLICATION_ID, _NOT_OF_QUEUE)
     if unknown := system.keys() - {TRACE_HEADER}:
         raise SqsError("InvalidParameterValue", f"Message system attribute name '{min(unknown)}' is invalid.")
     given_trace = system.get(TRACE_HEADER)
@@ -149,7 +177,29 @@ def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, st
     return own | ({TRACE: trace} if given_trace or _TRACE.fullmatch(trace) else {})
 
 
-def _id(given: Json, name: str) -> str:
+def _fifo_ids(queue: SqsQueue, given: Json) -> str:
+    """The deduplication id of a message to a FIFO queue, its own or that of its body. Raises SqsError, also for a
+    missing or wrong group id."""
+    if _GROUP_ID not in given:
+        raise missing(_GROUP_ID)
+    demand_id(given, _GROUP_ID)
+    if _DEDUPLICATION_ID in given:
+        return demand_id(given, _DEDUPLICATION_ID)
+    if (queue.attributes.get(CONTENT_BASED) or default_of(CONTENT_BASED)) != "true":
+        raise SqsError("InvalidParameterValue", _NO_DEDUPLICATION)
+    return hashlib.sha256(given.get("MessageBody", "").encode()).hexdigest()
+
+
+def _dedup_id(call: Call, given: Json) -> str:
+    """The id by which the topic stores the message once: a purge forgets what was sent before it."""
+    queue, purges = call.queue, call.standing.group.purges
+    scope = given[_GROUP_ID] if queue.attributes.get(SCOPE) == BY_GROUP else ""
+    named = "\0".join((str(purges), scope, _fifo_ids(queue, given)))
+    return hashlib.sha256(named.encode()).hexdigest()
+
+
+def demand_id(given: Json, name: str) -> str:
+    """Raises SqsError unless this member is an id as SQS takes them."""
     id_: str = given[name]
     if not _ID.fullmatch(id_):
         raise bad_value(
@@ -178,9 +228,16 @@ def _digests(body: str, attributes: Attributes, system: Attributes) -> Json:
     }
 
 
-def _sent(ready: _Ready, result: Produced) -> Json:
-    return {"MessageId": uuid_of(result.message_id or ""), **ready.digests}
+def _sent(queue: SqsQueue, ready: _Ready, result: Produced) -> Json:
+    is_numbered = queue.is_fifo and result.offset is not None
+    number = {"SequenceNumber": sequence_number(result.queue, result.offset or 0)} if is_numbered else {}
+    return {"MessageId": uuid_of(result.message_id or ""), **ready.digests, **number}
 
 
-def _outcome(ready: _Ready, result: Produced) -> Outcome:
-    return of_service(result.error) if result.error else _sent(ready, result)
+def sequence_number(queue: int, offset: int) -> str:
+    """Rises in each group of a FIFO queue."""
+    return str(_SEQUENCE_FIRST + offset * QUEUES_MAX + queue)
+
+
+def _outcome(queue: SqsQueue, ready: _Ready, result: Produced) -> Outcome:
+    return of_service(result.error) if result.error else _sent(queue, ready, result)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.base.limits import INVISIBLE_MS_MAX, SECOND_MS
-from chalicelib.consuming.receipt_batch import RECEIPT_INVALID
+from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure
+from chalicelib.cursors.cursor import read_again
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
 from chalicelib.protocols.sqs.batches import Batch, demand_batch
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
@@ -41,10 +42,30 @@ def delete_message_batch(call: Call) -> Json:
 
 
 def _deleted(call: Call, handles: Sequence[str]) -> list[SqsError | None]:
-    """Deletes messages in one settlement; the error of each. What is deleted, purged or expired already is no error."""
+    """Deletes messages in one settlement; the error of each. What is deleted or purged already is no error, nor, but
+    for a FIFO queue, what is visible again."""
     failed = call.service.consuming.ack(call.topic, call.queue.group, handles) if handles else []
-    invalid = {failure.receipt for failure in failed if failure.code == RECEIPT_INVALID}
-    return [_no_handle(handle) if handle in invalid else None for handle in handles]
+    errors = {failure.receipt: _not_deleted(call, failure) for failure in failed}
+    return [errors.get(handle) for handle in handles]
+
+
+def _not_deleted(call: Call, failure: Failure) -> SqsError | None:
+    if failure.code == RECEIPT_INVALID:
+        return _no_handle(failure.receipt)
+    return _expired(failure.receipt) if call.queue.is_fifo and _is_owed(call, failure.receipt) else None
+
+
+def _expired(handle: str) -> SqsError:
+    return bad_value(handle, "ReceiptHandle", "The receipt handle has expired.")
+
+
+def _is_owed(call: Call, handle: str) -> bool:
+    """Whether the message of a handle that no longer counts is still there: not deleted since, nor purged."""
+    receipt = call.service.cursors.receipts.read(handle, call.topic.id)
+    if receipt is None:
+        return False
+    [cursor] = read_again(call.service.env.store, [call.standing.group.cursor_key(receipt.queue)])
+    return cursor is not None and cursor.epoch == receipt.epoch and not cursor.is_settled(receipt.offset)
 
 
 def _no_handle(handle: str) -> SqsError:
@@ -119,13 +140,15 @@ def _changed(call: Call, changes: Sequence[Change]) -> list[SqsError | None]:
         codes |= {(failure.receipt, seconds): failure.code for failure in failed}
     if changes:
         call.service.consuming.waiters.stored(topic.id)  # some may be due sooner than a waiting receive knows
-    return [_not_changed(change[0], codes.get(change)) for change in changes]
+    return [_not_changed(call, change[0], codes.get(change)) for change in changes]
 
 
-def _not_changed(handle: str, code: str | None) -> SqsError | None:
+def _not_changed(call: Call, handle: str, code: str | None) -> SqsError | None:
     if code is None:
         return None
     if code == RECEIPT_INVALID:
         return SqsError("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
+    if call.queue.is_fifo and _is_owed(call, handle):
+        return _expired(handle)
     reason = "Message does not exist or is not available for visibility timeout change."
     return bad_value(handle, "ReceiptHandle", reason)
