@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from chalicelib.base.fields import quoted
 from chalicelib.protocols.sqs.action import Action
 from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.protocols.sqs.permissions import PERMISSIONS
 from chalicelib.protocols.sqs.queues import QUEUES
 from chalicelib.protocols.sqs.receiving import RECEIVING
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
 
-ACTIONS: Mapping[str, Action] = {**QUEUES, **SENDING, **RECEIVING, **SETTLING}
+ACTIONS: Mapping[str, Action] = {**QUEUES, **PERMISSIONS, **SENDING, **RECEIVING, **SETTLING}
 
 
 def named(name: str) -> Action:

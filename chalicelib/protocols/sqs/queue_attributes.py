@@ -21,7 +21,7 @@ Values = Mapping[str, str]
 ALL = "All"
 VISIBILITY, RETENTION, DELAY = "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds"
 SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
-FIFO, REDRIVE = "FifoQueue", "RedrivePolicy"
+FIFO, REDRIVE, POLICY = "FifoQueue", "RedrivePolicy", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
 """Of the last two, the values that make groups independent of each other."""
@@ -33,7 +33,7 @@ VISIBILITY_SECONDS_MAX = INVISIBLE_MS_MAX // SECOND_MS
 WAIT_SECONDS_MAX = WAIT_MS_MAX // SECOND_MS
 MESSAGE_BYTES_MAX = MIB
 
-_POLICY_BYTES_MAX = 8 * KIB
+POLICY_BYTES_MAX = 8 * KIB
 """As in SQS. Lists of queues read their records whole."""
 _KEY_ID_CHARS_MAX = 2_048
 _SOURCES_MAX = 10
@@ -91,7 +91,7 @@ def _object(name: str, text: str) -> dict[str, Any]:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         raise _invalid(name, "It is not JSON.") from None
-    if not isinstance(value, dict) or len(text.encode()) > _POLICY_BYTES_MAX:
+    if not isinstance(value, dict) or len(text.encode()) > POLICY_BYTES_MAX:
         raise _invalid(name)
     return value
 
@@ -141,7 +141,7 @@ _SETTABLE: dict[str, Attribute] = {
     WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
     REDRIVE: Attribute(_redrive_policy),
     "RedriveAllowPolicy": Attribute(_allow_policy),
-    "Policy": Attribute(_policy),
+    POLICY: Attribute(_policy),
     _KMS: Attribute(_text),
     "KmsDataKeyReusePeriodSeconds": Attribute(_number(60, 86_400)),
     _SSE: Attribute(flag),
