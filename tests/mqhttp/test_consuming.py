@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,6 +131,19 @@ def test_an_answer_fits_into_that_of_a_function(mq: Mq, topic: Topic, body: str,
     assert ("encoding" in properties_of(taken)) == is_encoded
     assert (base64.b64decode(taken["MessageBody"]).decode() if is_encoded else taken["MessageBody"]) == body
     assert len(taken["MessageBody"]) < LAMBDA_BYTES_MAX
+
+
+def test_messages_for_which_an_answer_has_no_room_come_with_the_next(mq: Mq, topic: Topic, group: Group) -> None:
+    for _ in range(16):
+        topic.produce("&" * 250_000, properties={"p": "&" * 16_000})
+    counts = []
+    for _ in range(2):
+        answer = mq.ask("GET", query={"consumer": "billing", "numOfMessages": "16"})
+        assert len(json.dumps(answer.raw.decode())) < LAMBDA_BYTES_MAX
+        assert answer.raw.count(b"<ConsumedTimes>1</ConsumedTimes>") == answer.raw.count(b"<Message>")
+        counts.append(answer.raw.count(b"<Message>"))
+    assert counts == [8, 8]
+    assert group.totals() == (0, 16, 0, 0)
 
 
 # -- tags -------------------------------------------------------------------------------------------------------------

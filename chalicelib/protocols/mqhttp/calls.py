@@ -22,7 +22,7 @@ from chalicelib.producing import new_message
 from chalicelib.protocols.mqhttp import properties
 from chalicelib.protocols.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
 from chalicelib.protocols.mqhttp.properties import CHECK_AFTER, DELIVER_AT
-from chalicelib.protocols.mqhttp.rendering import Shown, md5_of, messages_text
+from chalicelib.protocols.mqhttp.rendering import Shown, fits, md5_of, messages_text
 from chalicelib.protocols.mqhttp.xml_wire import ELEMENTS_MAX, document, element
 from chalicelib.service import Service
 from chalicelib.telemetry.trace_context import HEADERS, Trace
@@ -115,9 +115,13 @@ class AskedByTag(Asked):
 
 @CALLS.operation("GET", SUBSCRIPTION, "consume", {}, AskedByTag, is_frequent=True)
 def mq_consume(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Outcome:
-    now = service.env.runtime.now
     popped = _popped(service, topic, group_name, request)
-    return _messages([_delivered(delivery, now()) for delivery in popped.deliveries])
+    now = service.env.runtime.now()
+    shown = [_delivered(delivery, now) for delivery in popped.deliveries]
+    while not fits(text := messages_text(shown)) and len(shown) > 1:  # the pop has measured JSON, which is shorter
+        shown, others = shown[: len(shown) // 2], shown[len(shown) // 2 :]
+        service.consuming.settler.give_back(topic, group_name, [each.handle for each in others])
+    return 200, _some(shown, text)
 
 
 def _popped(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Popped:
@@ -171,10 +175,10 @@ def _delivered(delivery: Delivery, now: int) -> Shown:
     return Shown(stored.message, stored.message_id, delivery.receipt, *times)
 
 
-def _messages(shown: list[Shown]) -> Outcome:
+def _some(shown: list[Shown], text: str) -> str:
     if not shown:
         raise MqError("MessageNotExist", NO_MESSAGE)
-    return 200, messages_text(shown)
+    return text
 
 
 # -- ack --------------------------------------------------------------------------------------------------------------
@@ -213,13 +217,12 @@ def mq_ack(service: Service, topic: Topic, group_name: str, request: Handles) ->
 def mq_check(service: Service, topic: Topic, request: Asked) -> Outcome:
     now = service.env.runtime.now
     taken = service.transactions.checks.check(topic, request.numOfMessages, request.wait_ms)
-    return _messages(
-        [
-            Shown(message, str(each.id), str(each.id), each.id.begun_at_ms, each.check_at_ms, now(), each.checks)
-            for each, messages in ((shown.transaction, shown.messages) for shown in taken)
-            for message in messages
-        ]
-    )
+    shown = [
+        Shown(message, str(each.id), str(each.id), each.id.begun_at_ms, each.check_at_ms, now(), each.checks)
+        for each, messages in ((begun.transaction, begun.messages) for begun in taken)
+        for message in messages
+    ]
+    return 200, _some(shown, messages_text(shown))
 
 
 @CALLS.operation("DELETE", PATH, "produce", {}, Handles)

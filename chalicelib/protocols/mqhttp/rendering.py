@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from chalicelib.base.limits import RESPONSE_JSON_BYTES_MAX
+from chalicelib.base.limits import MESSAGE_JSON_BYTES_MAX
 from chalicelib.base.message import Message
 from chalicelib.base.records import record
 from chalicelib.protocols.mqhttp import properties
@@ -33,9 +33,14 @@ def messages_text(shown: Sequence[Shown]) -> str:
     """The document. Escapes make some text longer than base64 does: where the answer would become too large for Lambda,
     such bodies go out in base64."""
     text = document("Messages", "".join(_element(each, is_large=False) for each in shown))
-    if len(orjson.dumps(text)) <= RESPONSE_JSON_BYTES_MAX:
+    if fits(text):
         return text
     return document("Messages", "".join(_element(each, is_large=True) for each in shown))
+
+
+def fits(text: str) -> bool:
+    """Whether Lambda can carry the answer, as a string in JSON."""
+    return len(orjson.dumps(text)) <= MESSAGE_JSON_BYTES_MAX
 
 
 def _element(shown: Shown, is_large: bool) -> str:
