@@ -51,7 +51,7 @@ class Service:
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
-        self.dead_letters = DeadLetters(env, log, self.cursors, self.delays)
+        self.dead_letters = DeadLetters(env, log, self.cursors, self.delays, self.stored)
         self.outside, self.wakes = outside, Wakes(runtime, outside)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)

@@ -11,6 +11,7 @@ from typing import Any
 
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
+from chalicelib.base.fields import quoted, shown
 from chalicelib.base.limits import CLOCKS_APART_MS, GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group, push, settings
@@ -93,6 +94,7 @@ class Groups:
         fixed = {field: getattr(current, field) for field in group.FIXED}
         settings.demand_unchanged("group", current.name, fixed, given)
         push.demand_pushable(given.get("push"), current.is_broadcast, current.secrets)
+        self._demand_dead_topic(topic, given)
         self._tell_sweeps(topic, given)
         if given.get("max_attempts", current.max_attempts) < current.max_attempts:  # some leases may be the last now
             self._agenda.appoint(REVIVE, keys.subject(topic.name, current.name), self._runtime.now())
@@ -104,6 +106,7 @@ class Groups:
 
     def _create(self, topic: Topic, name: str, given: Mapping[str, Any]) -> Group:
         push.demand_pushable(given.get("push"), given.get("mode") == group.BROADCAST, ())
+        self._demand_dead_topic(topic, given)
         self._tell_sweeps(topic, given)
         starts = self._offsets(topic, given.get("start", group.DEFAULTS["start"]), topic.most)
         made = Group(topic.id, name, self._runtime.name(_ID_CHARS), starts, self._runtime.now(), **given)
@@ -115,6 +118,17 @@ class Groups:
             raise
         self._keep_draining(topic)
         return made
+
+    def _demand_dead_topic(self, topic: Topic, given: Mapping[str, Any]) -> None:
+        """Raises InvalidField for a topic that dead messages cannot move to."""
+        name = given["dead_letters"].topic if given.get("dead_letters") else None
+        if name == topic.name:
+            raise InvalidField(f"field 'dead_letters.topic' must be another topic than the group's own, {quoted(name)}")
+        if name is not None:
+            try:
+                self._catalogue.current_topic(name)
+            except TopicNotFound:
+                raise InvalidField(f"field 'dead_letters.topic' names no topic; it is {shown(name)}") from None
 
     def _tell_sweeps(self, topic: Topic, given: Mapping[str, Any]) -> None:
         """Makes the appointments that the new settings need, and lets sends to the topic wake the push, before there is

@@ -11,9 +11,10 @@ from chalicelib.base import limits
 from chalicelib.base.fields import Label, check, defaults, optional
 from chalicelib.base.records import record
 from chalicelib.base.schema import flag, instant, integer, nullable, one_of, string
-from chalicelib.catalogue import alarm, backoff, filters, push, rate, settings
+from chalicelib.catalogue import alarm, backoff, dead_letter_topic, filters, push, rate, settings
 from chalicelib.catalogue.alarm import Alarm, Thresholds
 from chalicelib.catalogue.backoff import Backoff
+from chalicelib.catalogue.dead_letter_topic import DEAD_LETTERS, DeadLetterTopic
 from chalicelib.catalogue.filters import Filter, FilterForms
 from chalicelib.catalogue.push import Push, PushTarget, Secret
 from chalicelib.catalogue.rate import Rate
@@ -58,6 +59,12 @@ class GroupSettings:
         once. A `push` does not use it: it leases messages for as long as a call may take.
     max_attempts: How often a message is delivered before it goes to the dead letters. Null, if given: it is delivered
         again and again, and only `bury` makes it a dead letter.
+    dead_letters: Null: a message that is given up becomes a dead letter of the group. With a `topic`, it moves into
+        that topic instead, and the group has no letter of it. It keeps its body, key, tag and properties, and gets the
+        properties `sqs:id` and `sqs:sent`, its first id and when it was first sent, `sqs:source`, the group's name,
+        `sqs:origin`, the queue and the offset where the group had it, `sqs:count`, how often it was delivered, and
+        `decant.reason`. The topic must exist and be another one than the group's. While it is deleted, messages are
+        delivered again and again, as if `max_attempts` were null, and `bury` is a nack.
     max_in_flight: How many messages of one queue may be leased at a time.
     backoff_ms: How long a message waits after its n-th attempt was nacked without a `delay_ms`: the n-th of a list,
         whose last one repeats, or a wait that grows. A message whose lease expired comes back at once.
@@ -82,6 +89,7 @@ class GroupSettings:
         integer(0, limits.INVISIBLE_MS_MAX, default=limits.INVISIBLE_MS_DEFAULT, examples=[60000])
     )
     max_attempts: int = optional(_MAX_ATTEMPTS, _max_attempts)
+    dead_letters: DeadLetterTopic | None = optional(DEAD_LETTERS, dead_letter_topic.parse)
     max_in_flight: int = optional(integer(1, limits.IN_FLIGHT_MAX, default=limits.IN_FLIGHT_DEFAULT))
     backoff_ms: Backoff = optional(backoff.BACKOFF, backoff.parse)
     paused: bool = optional(flag(default=False))
@@ -104,6 +112,7 @@ _TEXTS: dict[str, type[AsGiven]] = {
     "filter": Filter,
     "alarm": Alarm,
     "push": Push,
+    "dead_letters": DeadLetterTopic,
 }
 """Settings stored as JSON text."""
 
@@ -170,6 +179,16 @@ class Group(GroupSettings):
     def is_pushed(self) -> bool:
         """Whether the queue calls the consumer, and pops are refused."""
         return self.push is not None and bool(self.push.given)
+
+    @property
+    def dead_topic(self) -> str | None:
+        """The name of the topic that dead messages move to. None: they become letters."""
+        return self.dead_letters.topic if self.dead_letters else None
+
+    @property
+    def dead_source(self) -> str:
+        """Where moved messages say that they are from."""
+        return (self.dead_letters.source if self.dead_letters else None) or self.name
 
     def cursor_key(self, queue: int, consumer: str = "") -> Key:
         return keys.cursor(self.topic_id, self.name, self.id, queue, consumer)

@@ -75,8 +75,7 @@ class Settler:
         batches, failed = self.open(topic, group_name, texts)
 
         def waiting(lease: Lease, offsets: range) -> Lease:
-            wait_ms = group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms
-            return parked(self._runtime, offsets, self._runtime.now() + wait_ms, lease.attempt)
+            return self._retried(topic, group, lease, offsets, delay_ms)
 
         def plan(batch: ReceiptBatch) -> Plan:
             if batch.has_unknown_ends:
@@ -89,6 +88,13 @@ class Settler:
             self.lighten(batches)
         self.events.settled("nacked", topic, group_name, batches, failed, reason=reason)
         return failed
+
+    def _retried(self, topic: Topic, group: Group, lease: Lease, offsets: range, delay_ms: int | None = None) -> Lease:
+        """The lease in which messages wait for their retry."""
+        due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
+        if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
+            self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms)
+        return parked(self._runtime, offsets, due_ms, lease.attempt)
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
@@ -117,10 +123,16 @@ class Settler:
         return failed
 
     def give_up(self, topic: Topic, group: Group, batches: Sequence[ReceiptBatch], reason: str) -> list[Failure]:
+        """Buries messages. If they cannot be buried, they are nacked."""
+
+        def waiting(lease: Lease, offsets: range) -> Lease:
+            return self._retried(topic, group, lease, offsets)
+
         def plan(batch: ReceiptBatch) -> Plan:
-            if not batch.has_unknown_ends:
-                self._bury(topic, group, batch, reason, attempts_min=0)
-            return NOTHING
+            if batch.has_unknown_ends:
+                return NOTHING
+            self._bury(topic, group, batch, reason, attempts_min=0)
+            return NOTHING if group.dead_topic is None else batch.moves(waiting)
 
         return self._move(topic, group.name, batches, plan)
 
@@ -255,8 +267,10 @@ class Settler:
                 batch.seen = Seen.FORGOTTEN
 
     def _bury(self, topic: Topic, group: Group, batch: ReceiptBatch, reason: str, attempts_min: int) -> None:
-        """Buries owed messages that were delivered at least this often."""
+        """Buries owed messages that were delivered at least this often, if they can be buried."""
         while exhausted := [owed for owed in batch.owed() if owed[0].attempt >= attempts_min]:
+            if not self._burial.can_bury(group):
+                return
             cursor, buried = self._burial.bury(group, batch.cursor, exhausted, reason)
             count("dead", sum(len(indexes) for _, indexes in buried), topic.name, group.name)
             batch.learn(cursor, Plan(moved=batch.moved_out_of(buried)))

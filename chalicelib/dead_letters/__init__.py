@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.topic import Topic
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters.bury import Burial
+from chalicelib.dead_letters.move import Mover
 from chalicelib.delays import Delays
 from chalicelib.log import Log
 
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 class DeadLetters:
     """Any pop may bury. The rest is imported by the first call that needs it, so that no other waits for it."""
 
-    def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays) -> None:
-        self.burial = Burial(env)
+    def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays, stored: Callable[[Topic], None]) -> None:
+        """`stored`: is called when messages have moved into a topic."""
+        self.burial = Burial(env, Mover(env, log, delays, stored))
         self._env, self._log, self._cursors, self._delays = env, log, cursors, delays
 
     @cached_property

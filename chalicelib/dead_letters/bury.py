@@ -1,4 +1,5 @@
-"""Moves messages that used up their attempts to the dead letters of their group."""
+"""Moves messages that used up their attempts to the dead letters of their group, or to the topic that it has for
+them."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from chalicelib.cursors.cursor_writes import buried, write
 from chalicelib.cursors.lease import Lease
 from chalicelib.dead_letters import dead_letter
 from chalicelib.dead_letters.dead_letter import DeadLetter
+from chalicelib.dead_letters.move import Mover
 from chalicelib.store import Keys
 from chalicelib.table.writes import Key, Refused, key_of
 
@@ -23,8 +25,12 @@ _EXPIRED = "the lease expired"
 
 
 class Burial:
-    def __init__(self, env: Env) -> None:
-        self._store, self._runtime = env.store, env.runtime
+    def __init__(self, env: Env, mover: Mover) -> None:
+        self._store, self._runtime, self._mover = env.store, env.runtime, mover
+
+    def can_bury(self, group: Group) -> bool:
+        """False: the topic for the group's dead messages does not exist. They then live on."""
+        return group.dead_topic is None or self._mover.target(group) is not None
 
     def bury_exhausted(
         self, group: Group, cursor: Cursor, now: int, skip: Collection[str] = ()
@@ -35,7 +41,7 @@ class Burial:
         while True:
             due = cursor.due(now)
             exhausted = [lease for lease in due if lease.attempt >= group.max_attempts and lease.token not in skip]
-            if not exhausted:
+            if not exhausted or not self.can_bury(group):
                 return cursor, count
             after, buried = self.bury(group, cursor, [(lease, lease.owed) for lease in exhausted], _EXPIRED)
             count += sum(len(indexes) for _, indexes in buried)
@@ -48,8 +54,18 @@ class Burial:
     ) -> tuple[Cursor | None, list[tuple[Lease, list[int]]]]:
         """Buries these messages of these leases, as many as one transaction holds: none is ever both dead and alive.
 
-        Returns the cursor after that (None: there is none), and the buried messages (none: a lease had changed)."""
+        Returns the cursor after that (None: there is none), and the buried messages (none: a lease had changed, or
+        `can_bury` has)."""
         chosen = together(exhausted)
+        if group.dead_topic is None:
+            chosen = self._with_letters(group, cursor, chosen, reason)
+        else:
+            chosen = self._mover.move(group, cursor, chosen, reason)
+        return read_again(self._store, [cursor.key])[0], chosen
+
+    def _with_letters(
+        self, group: Group, cursor: Cursor, chosen: list[tuple[Lease, list[int]]], reason: str
+    ) -> list[tuple[Lease, list[int]]]:
         now = self._runtime.now()
         letters = [
             DeadLetter.new(group, cursor, lease.start + index, lease.attempt, reason, now)
@@ -61,8 +77,8 @@ class Burial:
         try:
             self._store.write_together([write(cursor, buried(chosen, len(letters) - len(there))), *puts])
         except Refused:
-            chosen = []
-        return read_again(self._store, [cursor.key])[0], chosen
+            return []
+        return chosen
 
     def _there(self, cursor: Cursor, letters: Sequence[DeadLetter]) -> set[Key]:
         """The places that have a letter already. Before the first reset there is none: a dying message is owed by a

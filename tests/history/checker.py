@@ -10,7 +10,20 @@ from itertools import pairwise
 from chalicelib.base.limits import DEAD_MS
 from chalicelib.catalogue.group import BY_KEY
 from chalicelib.cursors.cursor_writes import WITNESSES_MAX
-from tests.history import alarms, deaths, expiry, lateness, naming, pops, purges, pushes, requests, transactions, zones
+from tests.history import (
+    alarms,
+    deaths,
+    expiry,
+    lateness,
+    moves,
+    naming,
+    pops,
+    purges,
+    pushes,
+    requests,
+    transactions,
+    zones,
+)
 from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, Reset, Sent, Settled
 
 SKEW_MS = 500
@@ -644,7 +657,8 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
 
 def _attempts_stay_within_the_maximum(case: Case) -> Iterator[str]:
     for (group, place), deliveries in case.delivered.items():
-        most = case.history.rules[group].max_attempts if group in case.history.rules else _FOR_EVER_MS
+        rules = case.history.rules.get(group)
+        most = _FOR_EVER_MS if rules is None or rules.may_outlive else rules.max_attempts
         for delivered in deliveries:
             if delivered.attempt > most:
                 yield f"{group} {place} was delivered {delivered.attempt} times, and at most {most} were allowed"
@@ -657,10 +671,15 @@ def _dead_letters_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
             burials = [settled for settled in case.settled.get((group, place), ()) if settled.verb == "bury"]
             buried = any(burial.outcome in ("ok", "unknown") for burial in burials)
             is_lost = deaths.is_of_a_lost_message(case.history, group, place)
-            if rules and attempts != rules.max_attempts and not buried and not is_lost:
+            is_old = rules is not None and rules.may_outlive and attempts > rules.max_attempts
+            if rules and attempts != rules.max_attempts and not is_old and not buried and not is_lost:
                 yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
                 yield f"{group} {place} is dead, and came again"
+
+
+def _a_dead_message_is_in_one_place(case: Case) -> Iterator[str]:
+    yield from moves.a_dead_message_is_in_one_place(case.history)
 
 
 def _undelivered_messages_do_not_die(case: Case) -> Iterator[str]:
@@ -859,6 +878,7 @@ CHECKS = (
     _attempts_count_up,
     _attempts_stay_within_the_maximum,
     _dead_letters_were_tried_and_stay_dead,
+    _a_dead_message_is_in_one_place,
     _undelivered_messages_do_not_die,
     _only_lost_messages_die_as_lost,
     _dead_letters_are_counted,

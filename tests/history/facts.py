@@ -243,6 +243,19 @@ class Redrive:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A dead message as it was stored in the incarnation of the topic that it moved to, and when."""
+
+    group: str
+    place: Place
+    topic_id: str
+    message_id: str
+    at_ms: int
+    attempts: int
+    reason: str
+
+
 @dataclass(slots=True)
 class Purge:
     """A purge of all dead letters of a group; perhaps carried out, if it was not answered."""
@@ -286,6 +299,8 @@ class Rules:
     """The number of ready messages that raises its alarm; 0: it has none."""
     settle_by: str = "receipt"
     """What its receipts name."""
+    may_outlive: bool = False
+    """Whether messages may be delivered more often than `max_attempts`: the topic for dead ones may be gone."""
 
 
 @dataclass(slots=True)
@@ -344,6 +359,16 @@ class History:
     """Group -> how many dead letters its cursors count in the end."""
     reasons: dict[str, dict[Place, str]] = field(default_factory=dict)
     """Group -> why its dead letters are dead."""
+    moved: list[Moved] = field(default_factory=list)
+    """Dead messages that have moved into a topic; these are in `dead` too, and are `counted`."""
+    letters: dict[str, set[Place]] = field(default_factory=dict)
+    """Group -> its dead letters, where dead messages move."""
+    graves: dict[str, int] = field(default_factory=dict)
+    """The incarnations of that topic, and by when each was gone, as far as its remover heard."""
+    grave: str = ""
+    """The one that stands in the end."""
+    exhumed: list[str] = field(default_factory=list)
+    """The ids of the messages that came out of it."""
     lost: set[Place] = field(default_factory=set)
     """Messages whose payloads the simulation removed."""
     stale_ms: int | None = None

@@ -26,6 +26,7 @@ DEFAULTS = {
     "alarm": None,
     "alarm_state": None,
     "push": None,
+    "dead_letters": None,
 }
 NOTHING = {"ready": 0, "in_flight": 0, "retrying": 0, "delayed": 0, "dead": 0, "lag": 0}
 

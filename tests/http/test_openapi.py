@@ -121,8 +121,8 @@ def test_no_bound_in_the_document_is_a_number_of_its_own() -> None:
 
 FIELDS = {
     "TopicSettings": "queues retention_ms index_keys max_depth trace zones",
-    "GroupSettings": "start mode invisible_ms max_attempts max_in_flight backoff_ms paused ordered delay_ms settle_by"
-    " rate_limit filter alarm push",
+    "GroupSettings": "start mode invisible_ms max_attempts dead_letters max_in_flight backoff_ms paused ordered"
+    " delay_ms settle_by rate_limit filter alarm push",
     "NewMessage": "body body_base64 key tag properties queue zone ttl_ms delay_ms deliver_at_ms dedup_id",
     "HalfMessage": "body body_base64 key tag properties queue zone ttl_ms",
     "TransactionRequest": "messages check_after_ms rollback_after_ms",

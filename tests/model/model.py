@@ -27,6 +27,7 @@ DEFAULTS: Json = {
     "alarm": None,
     "alarm_state": None,
     "push": None,
+    "dead_letters": None,
     "settle_by": "receipt",
 }
 

@@ -28,7 +28,7 @@ Versions = list[tuple[Key, int, Item]]
 
 def remember(store: PastStore, topic: Topic, history: History) -> None:
     versions = list(store.versions("leases"))
-    history.appended_ms = _appended_ms(store)
+    history.appended_ms = _appended_ms(store, topic)
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))
     history.crowded = list(_crowded(versions, history))
@@ -37,10 +37,12 @@ def remember(store: PastStore, topic: Topic, history: History) -> None:
         history.overfull = list(_overfull(store, topic, versions, history))
 
 
-def _appended_ms(store: PastStore) -> dict[Place, int]:
+def _appended_ms(store: PastStore, topic: Topic) -> dict[Place, int]:
     appended_ms: dict[Place, int] = {}
     for key, since_ms, item in store.versions("entries"):
         queue, first = int(key.pk.split("#")[2]), keys.number_of(key.sk)
+        if key.pk not in topic.logs:
+            continue
         for offset in range(max(first, item["end"] - sum(entry["n"] for entry in item["entries"])), item["end"]):
             appended_ms.setdefault((queue, offset), since_ms)
     return appended_ms

@@ -79,6 +79,10 @@ class Plan:
     redrives_pause_ms: int = 2_500
     """The longest pause between two redrives."""
     purges: int = 0
+    moves_dead: bool = False
+    """Whether what dies moves into a topic."""
+    removals: int = 0
+    """How often that topic is deleted and made again."""
     dedup_ids: int = 0
     """Producers take their dedup ids from a pool of this size; 0: they use none."""
     dedup_ms: int = 300_000
@@ -165,7 +169,7 @@ class Plan:
         settle_by = random.choice(("receipt", "receipt", "receipt", "receipt", "delivery", "message"))
         if settle_by != "receipt" or random.random() < 0.1:
             plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
-        return plan
+        return replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -206,6 +210,10 @@ GRAVES = Plan(queues=1, consumers=4, pops=6, burials=0.25, purges=6)
 """For bugs that show where much is buried."""
 NAMED = Plan(queues=1, consumers=4, pops=8, messages=16, meddlers=4, burials=0, max_attempts=4)
 """For bugs that show where old receipts, and those of others, are used, by every rule of what they name."""
+MOVED = Plan(queues=1, consumers=4, pops=10, burials=0.25, max_attempts=2, moves_dead=True)
+"""For bugs that show where much that is dead moves into a topic."""
+REMOVED = replace(MOVED, messages=40, removals=4, burials=0)
+"""The same where the topic comes and goes: nothing is buried, since that is a nack while it is gone."""
 RISEN = Plan(
     queues=1,
     consumers=4,

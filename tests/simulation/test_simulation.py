@@ -26,10 +26,12 @@ from tests.simulation.plans import (
     HASTY,
     KEYED,
     LOSSES,
+    MOVED,
     MOVING,
     NAMED,
     PUNCTUAL,
     PUSHED,
+    REMOVED,
     RISEN,
     SET_BACK,
     UNREADABLE,
@@ -182,3 +184,8 @@ def test_without_faults_nothing_is_unknown() -> None:
     world = World(1, Plan(faults=NONE))
     assert world.run() == []
     assert {settled.outcome for settled in world.history.settled} <= {"ok", "LeaseLost"}
+
+
+@pytest.mark.parametrize("plan", [MOVED, REMOVED])
+def test_where_dead_messages_move_histories_run_clean(plan: Plan) -> None:
+    assert _bad(30, plan) == {}

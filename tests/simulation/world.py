@@ -13,6 +13,7 @@ from unittest.mock import patch
 from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
+from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import Zones
@@ -27,7 +28,7 @@ from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller
-from tests.simulation import pushing
+from tests.simulation import moving, pushing
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.appointed import short_appointments, unappointed
@@ -36,6 +37,7 @@ from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.meddling import Meddler
+from tests.simulation.moving import Remover, exhume, make_topic
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
 from tests.simulation.purging import Emptier, clocks_apart
@@ -124,6 +126,7 @@ class World:
         self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
         self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
+        self._spawn_some(bool(plan.removals), lambda random: Remover(self, plan.removals, random))
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
         self._spawn_some(bool(plan.transactions), lambda random: Sender(self, plan.transactions, random))
@@ -166,6 +169,8 @@ class World:
             "delay_ms": plan.delay_ms,
             "settle_by": plan.settle_by,
         }
+        if plan.moves_dead:
+            settings["dead_letters"] = DeadLetterTopic({"topic": moving.TOPIC})
         if plan.alarm_ready:
             settings["alarm"] = Alarm({"ready": plan.alarm_ready})
         if plan.unwanted_key is None:
@@ -185,7 +190,7 @@ class World:
     def rules(self) -> Rules:
         plan = self._plan
         about = (plan.unwanted_key, plan.ordered, plan.delay_ms, plan.alarm_ready, plan.settle_by)
-        return Rules(plan.max_attempts, plan.max_in_flight, *about)
+        return Rules(plan.max_attempts, plan.max_in_flight, *about, may_outlive=bool(plan.removals))
 
     @property
     def plan(self) -> Plan:
@@ -271,6 +276,8 @@ class World:
 
         def prepare() -> None:
             service = self.instance(NONE)
+            if self._plan.moves_dead:
+                make_topic(service, self.history)
             made.append(service.admin.topics.put("t", self._topic_settings)[0])
             for group in self._groups:
                 service.admin.groups.put(made[0], group, self.settings)
@@ -370,6 +377,8 @@ class World:
         else:
             read_log(service, topic, self.history)
             self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
+        if self._plan.moves_dead:
+            exhume(service, self._store, self.history)
         if self._plan.requests:
             at_last(service, self)
         if self._plan.transactions:

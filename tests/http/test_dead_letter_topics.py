@@ -1,0 +1,282 @@
+"""Groups whose dead messages move into a topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.base.limits import KIB, MIB
+from tests.support.client import Client, Group, Json, Topic, bodies, receipts
+from tests.support.clock import Clock
+
+LEASE_MS = 1_000
+
+
+@pytest.fixture
+def graves(client: Client) -> Topic:
+    return client.topic("graves")
+
+
+@pytest.fixture
+def reader(graves: Topic) -> Group:
+    return graves.group("reader")
+
+
+@pytest.fixture
+def group(topic: Topic, graves: Topic) -> Group:
+    return topic.group("billing", max_attempts=1, invisible_ms=LEASE_MS, dead_letters={"topic": "graves"})
+
+
+def about(group: Group) -> Json:
+    details: Json = group.client.get(group.path).json
+    return details
+
+
+def bury(group: Group, *messages: Json, reason: str = "") -> Json:
+    answer: Json = group.client.post(f"{group.path}/bury", receipts=receipts(*messages), reason=reason).json
+    return answer
+
+
+def expire(group: Group, clock: Clock) -> list[Json]:
+    """The next pop finds what was popped before visible."""
+    clock.sleep(LEASE_MS)
+    messages: list[Json] = group.pop()["messages"]
+    return messages
+
+
+def moved(reader: Group, count: int = 1) -> list[Json]:
+    messages = reader.take(count)
+    assert reader.pop()["messages"] == []
+    return messages
+
+
+# -- what moves -------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_whose_last_lease_expired_moves(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+    sent = topic.produce({"body": "hi", "key": "k", "tag": "t", "properties": {"a": "b"}})[0]
+    stored = topic.read(queue=0, offset=0)["messages"][0]
+    assert group.take_one()["attempt"] == 1
+    assert expire(group, clock) == []
+    [message] = moved(reader)
+    properties = {
+        "a": "b",
+        "sqs:id": sent["message_id"],
+        "sqs:sent": str(stored["stored_at_ms"]),
+        "sqs:source": "billing",
+        "sqs:origin": "0:0",
+        "sqs:count": "1",
+        "decant.reason": "the lease expired",
+    }
+    assert {name: message[name] for name in ("body", "key", "tag", "properties", "attempt")} == {
+        "body": "hi",
+        "key": "k",
+        "tag": "t",
+        "properties": properties,
+        "attempt": 1,
+    }
+
+
+def test_it_is_in_one_place_only(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+    topic.produce("hi")
+    group.take_one()
+    expire(group, clock)
+    totals = about(group)
+    assert [totals[name] for name in ("ready", "in_flight", "retrying", "dead")] == [0, 0, 0, 0]
+    assert group.client.get(f"{group.path}/dead").json == {"messages": [], "next": None}
+    assert bodies(moved(reader)) == ["hi"]
+
+
+def test_a_nack_at_the_last_attempt_and_a_bury_move_with_their_reasons(
+    topic: Topic, group: Group, reader: Group
+) -> None:
+    group.change(max_attempts=2)
+    topic.produce("nacked", "buried")
+    first, second = group.take(2)
+    group.nack(first, delay_ms=0)
+    assert bury(group, second, reason="no such customer") == {"buried": 1, "failed": []}
+    group.nack(group.take_one(), delay_ms=0, reason="twice")
+    told = {each["body"]: each["properties"] for each in moved(reader, 2)}
+    assert [told["nacked"][name] for name in ("decant.reason", "sqs:count")] == ["twice", "2"]
+    assert [told["buried"][name] for name in ("decant.reason", "sqs:count")] == ["no such customer", "1"]
+
+
+def test_a_bury_without_a_reason_tells_none(topic: Topic, group: Group, reader: Group) -> None:
+    topic.produce("hi")
+    bury(group, group.take_one())
+    assert "decant.reason" not in moved(reader)[0]["properties"]
+
+
+def test_a_sweep_moves_what_nobody_pops(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+    topic.produce("hi")
+    group.take_one()
+    clock.sleep(60_000)
+    assert group.client.api.service.sweeps.revive().done == 1
+    assert bodies(moved(reader)) == ["hi"]
+
+
+def test_messages_move_in_their_order_more_than_a_transaction_holds(
+    topic: Topic, group: Group, reader: Group, clock: Clock
+) -> None:
+    names = [str(number) for number in range(130)]
+    topic.produce(*names)
+    group.take(130)
+    expire(group, clock)
+    assert bodies(moved(reader, 130)) == names
+
+
+@pytest.mark.parametrize("body_bytes", [2 * KIB, 300 * KIB, 3 * MIB])
+def test_large_bodies_move_whole(topic: Topic, group: Group, reader: Group, clock: Clock, body_bytes: int) -> None:
+    names = [f"{number}{'x' * body_bytes}" for number in range(4)]
+    for name in names:
+        topic.produce(name)
+    while group.pop(max_messages=4)["messages"]:
+        pass
+    expire(group, clock)
+    came: list[str] = []
+    while messages := reader.pop()["messages"]:
+        came += bodies(messages)
+    assert came == names
+
+
+def test_a_body_of_bytes_moves_as_bytes(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+    topic.produce({"body_base64": "3q2+7w=="})
+    group.take_one()
+    expire(group, clock)
+    assert moved(reader)[0]["body_base64"] == "3q2+7w=="
+
+
+def test_a_time_to_live_ends_with_the_move(topic: Topic, group: Group, reader: Group, clock: Clock) -> None:
+    topic.produce({"body": "hi", "ttl_ms": 5_000})
+    group.take_one()
+    expire(group, clock)
+    clock.sleep(60_000)
+    assert bodies(moved(reader)) == ["hi"]
+
+
+def test_what_moves_twice_keeps_its_first_id_and_counts_on(
+    client: Client, topic: Topic, group: Group, graves: Topic, clock: Clock
+) -> None:
+    last = client.topic("last").group("reader")
+    second = graves.group("second", max_attempts=2, invisible_ms=LEASE_MS, dead_letters={"topic": "last"})
+    sent = topic.produce("hi")[0]
+    group.take_one()
+    expire(group, clock)
+    second.take_one()
+    expire(second, clock)
+    expire(second, clock)
+    properties = moved(last)[0]["properties"]
+    assert properties["sqs:id"] == sent["message_id"]
+    assert [properties[name] for name in ("sqs:source", "sqs:origin", "sqs:count")] == ["second", "0:0", "3"]
+
+
+def test_each_consumer_of_a_broadcast_group_moves_its_own(topic: Topic, graves: Topic, reader: Group) -> None:
+    group = topic.group("all", mode="broadcast", dead_letters={"topic": "graves"})
+    topic.produce("hi")
+    for consumer in ("a", "b"):
+        bury(group, group.take_one(consumer_id=consumer))
+    assert bodies(moved(reader, 2)) == ["hi", "hi"]
+
+
+def test_an_ordered_queue_goes_on_when_its_first_message_has_moved(
+    topic: Topic, graves: Topic, reader: Group, clock: Clock
+) -> None:
+    group = topic.group(
+        "ordered", ordered=True, max_attempts=1, invisible_ms=LEASE_MS, dead_letters={"topic": "graves"}
+    )
+    topic.produce("a", "b")
+    for _ in range(2):
+        group.take_one()
+        clock.sleep(LEASE_MS)
+    assert group.pop()["messages"] == []
+    assert bodies(moved(reader, 2)) == ["a", "b"]
+
+
+def test_a_purge_of_the_topics_group_before_the_move_holds_nothing_back(
+    topic: Topic, group: Group, reader: Group, clock: Clock
+) -> None:
+    topic.produce("hi")
+    group.take_one()
+    reader.client.post(f"{reader.path}/reset", to="now")
+    clock.sleep(5_000)
+    expire(group, clock)
+    assert bodies(moved(reader)) == ["hi"]
+
+
+# -- the topic is gone ------------------------------------------------------------------------------------------------
+
+
+def test_while_the_topic_is_gone_messages_are_received_on_and_on(
+    client: Client, topic: Topic, group: Group, graves: Topic, clock: Clock
+) -> None:
+    group.change(backoff_ms=[1_000])
+    topic.produce("hi")
+    group.take_one()
+    graves.delete()
+    assert [each["attempt"] for each in expire(group, clock)] == [2]
+    [message] = expire(group, clock)
+    assert message["attempt"] == 3
+    group.nack(message, delay_ms=0, reason="r")
+    assert bury(group, group.take_one()) == {"buried": 1, "failed": []}
+    clock.sleep(60_000)
+    assert group.client.api.service.sweeps.revive().done == 0
+    assert group.take_one()["attempt"] == 5
+    again = client.topic("graves").group("again")
+    assert expire(group, clock) == []
+    assert moved(again)[0]["properties"]["sqs:count"] == "5"
+
+
+def test_another_instance_that_knows_the_deleted_topic_moves_nothing(
+    client: Client, topic: Topic, group: Group, graves: Topic, clock: Clock
+) -> None:
+    topic.produce("hi")
+    group.take_one()
+    client.another().delete(graves.path)
+    assert bodies(expire(group, clock)) == ["hi"]
+    again = client.another().topic("graves").group("again")
+    assert expire(group, clock) == []
+    assert bodies(moved(again)) == ["hi"]
+
+
+# -- the setting ------------------------------------------------------------------------------------------------------
+
+
+def test_the_setting_is_shown_changed_and_taken_away(topic: Topic, group: Group, clock: Clock) -> None:
+    assert about(group)["dead_letters"] == {"topic": "graves"}
+    group.change(dead_letters={"topic": "graves", "source": "orders"})
+    assert about(group)["dead_letters"] == {"topic": "graves", "source": "orders"}
+    group.change(dead_letters=None)
+    assert about(group)["dead_letters"] is None
+    topic.produce("hi")
+    group.take_one()
+    expire(group, clock)
+    assert about(group)["dead"] == 1
+
+
+def test_the_source_is_what_the_setting_says(topic: Topic, group: Group, reader: Group) -> None:
+    group.change(dead_letters={"topic": "graves", "source": "orders"})
+    topic.produce("hi")
+    bury(group, group.take_one())
+    assert moved(reader)[0]["properties"]["sqs:source"] == "orders"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"topic": "orders"}, "field 'dead_letters.topic' must be another topic than the group's own, 'orders'"),
+        ({"topic": "nowhere"}, "field 'dead_letters.topic' names no topic; it is \"nowhere\""),
+        ({"topic": "-"}, "field 'dead_letters.topic' must be a name that matches"),
+        ({"topic": 1}, "field 'dead_letters.topic' must be a string; it is 1"),
+        ({}, "field 'dead_letters.topic' must be a string; it is null"),
+        ([], "field 'dead_letters' must be a JSON object, not []"),
+        ({"topic": "graves", "source": ""}, "field 'dead_letters.source' must be a name that matches"),
+    ],
+)
+def test_a_topic_that_cannot_be_meant_is_refused(topic: Topic, graves: Topic, given: Any, text: str) -> None:
+    path = f"{topic.path}/groups/other"
+    for _ in range(2):
+        answer = topic.client.put(path, dead_letters=given)
+        assert (answer.status, answer.json["code"]) == (400, "InvalidField")
+        assert text in answer.json["detail"]
+        topic.client.put(path)
