@@ -111,7 +111,8 @@ def _push(client: Client) -> None:
     consumer = Consumer([Answer(500)])
     pushing = Client(client.store, client.clock, seed=2, outside=consumer.outside())
     topic = pushing.topic("pushed")
-    group = topic.group("called", push={"url": "https://shop.example/"}, backoff_ms=[1_000])
+    aside = {"topic": "orders"}
+    group = topic.group("called", push={"url": "https://shop.example/"}, backoff_ms=[1_000], dead_letters=aside)
     assert pushing.post(f"{group.path}/push/secrets").status == 201
     topic.produce("a")
     pushing.api.service.pushing.run("pushed")
