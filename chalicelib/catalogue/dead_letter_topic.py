@@ -32,6 +32,7 @@ DEAD_LETTERS = nullable(
             },
         },
         additionalProperties=False,
+        default=None,
     )
 )
 
