@@ -27,6 +27,11 @@ def a_dead_message_is_in_one_place(history: History) -> Iterator[str]:
     yield from _it_comes_out_once(history)
 
 
+def had_moved(history: History, group: str, place: Place, by_ms: int) -> bool:
+    """Whether an ack that was answered then may have come too late to keep the message, which nobody has told."""
+    return any((moved.group, moved.place) == (group, place) and moved.at_ms <= by_ms for moved in history.moved)
+
+
 def _it_comes_out_once(history: History) -> Iterator[str]:
     """Of the topic that stands in the end. What moved into another went with it, but nothing moved there later."""
     came = Counter(history.exhumed)
