@@ -504,7 +504,8 @@ def _acked_messages_stay_acked(case: Case) -> Iterator[str]:
             for later in case.delivered.get((group, place), ()):
                 if later.began_ms > ack.at_ms:
                     yield f"{group} {place} was acked at {ack.at_ms} and delivered at {later.began_ms}"
-            if place in dead and group not in case.resets and not moves.had_moved(case.history, group, place, ack.at_ms):
+            is_late = moves.had_moved(case.history, group, place, ack.at_ms)
+            if place in dead and group not in case.resets and not is_late:
                 yield f"{group} {place} was acked at {ack.at_ms} and is dead"
 
 
