@@ -158,8 +158,10 @@ class SqsQueues:
         the next page (None: no more)."""
         if not re.fullmatch(f"[A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX}}}", prefix):
             return [], None
-        low = max(prefix or keys.FIRST, after + keys.AFTER)
-        read = Range(keys.sqs_queues(), low, prefix + keys.LAST, limit=limit + 1, strong=True)
+        low, high = max(prefix or keys.FIRST, after + keys.AFTER), prefix + keys.LAST
+        if low > high:  # the token is of a list of other names
+            return [], None
+        read = Range(keys.sqs_queues(), low, high, limit=limit + 1, strong=True)
         found = [SqsQueue.of(item) for item in self._store.read([read])[0]]
         return found[:limit], token_of(found[limit - 1].name) if len(found) > limit else None
 

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from chalicelib.protocols.sqs.action import Blob, Integer, Kind, List, Map, Structure
 from chalicelib.protocols.sqs.actions import ACTIONS
+from chalicelib.store.paging import token_of
 from tests.sqs.client import Sqs, refusal_in
 from tests.sqs.query_client import QuerySqs, form
+from tests.store.strict import StrictStore
 from tests.support.client import Answer, Client
 from tests.support.events import JUNK, replaced
 
@@ -42,7 +44,7 @@ KNOWN = [
 
 @cache
 def client() -> Client:
-    return Client()
+    return Client(StrictStore())
 
 
 def furnished() -> tuple[Sqs, str]:
@@ -98,6 +100,7 @@ def judged_xml(answer: Answer) -> None:
     ElementTree.fromstring(answer.raw)  # noqa: S314 - of our own
 
 
+@example(("ListQueues", {"QueueNamePrefix": "a", "NextToken": token_of("orders")}))
 @example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}))
 @example(("DeleteMessage", {"QueueUrl": "orders", "ReceiptHandle": "\ud800"}))
 @example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}))

@@ -62,6 +62,13 @@ def test_a_topic_goes_with_the_last_of_its_queues(sqs: Sqs, name: str) -> None:
     assert sqs.client.get(f"/topics/{name}").status == 404
 
 
+def test_a_page_after_all_names_with_the_prefix_is_empty(sqs: Sqs, name: str) -> None:
+    for each in ("1", "2"):
+        sqs.CreateQueue(QueueName=name + each)
+    token = sqs.ListQueues(QueueNamePrefix=name, MaxResults=1)["NextToken"]
+    assert sqs.ListQueues(QueueNamePrefix="a", NextToken=token) == {}
+
+
 def test_a_topic_over_json_is_told_from_a_queue(sqs: Sqs, name: str) -> None:
     sqs.client.topic(name)
     assert sqs.refused("CreateQueue", QueueName=name).shape == "QueueNameExists"
