@@ -104,13 +104,16 @@ def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
 
 
 def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str]:
-    """In groups that settle by delivery: nothing but an ack of what is acked is accepted after the end of the lease and
-    of its extensions."""
+    """In groups that settle by delivery: nothing but an ack of what is acked, or has expired, is accepted after the end
+    of the lease and of its extensions."""
     for (group, place), settlements in case.settled.items():
         if _rule(case.history, group) != BY_DELIVERY or group in case.resets:
             continue
         ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
+        over_ms = min(case.expires_ms(place), case.spent_ms(place))
         for settled in settlements:
+            if settled.verb == "ack" and settled.at_ms + skew_ms >= over_ms:
+                continue
             if settled.outcome == "ok" and settled.receipt in ends and not _may_repeat_an_ack(settlements, settled):
                 end_ms = _end_of_delivery(settlements, ends[settled.receipt], settled)
                 if settled.began_ms > end_ms + skew_ms:

@@ -218,6 +218,8 @@ FOUND_AT = {
     "queues_that_leave_open": 109,
     "leases_given_back_without_a_fence": 12,
     "checks_that_are_given_twice": 16,
+    "takeovers_that_miss_extensions": 59,
+    "nacks_that_miss_extensions": 41,
     "fills_that_forget_claims_without_answer": 52,
     "acks_of_a_whole_lease_without_its_size": 14,
     "resets_that_do_nothing": 42,
