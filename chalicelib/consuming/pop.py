@@ -181,8 +181,8 @@ class Popper:
         if group_view.group.paused:
             return Popped(is_paused=True)
         now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
-        waiting = self._waiting(group_view, acks, now)
-        got, space = Popped(), Space()
+        waiting, trouble = self._waiting(group_view, acks, now)
+        got, space = Popped(trouble=trouble), Space()
         while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]
@@ -206,13 +206,23 @@ class Popper:
             raise got.trouble
         return got
 
-    def _waiting(self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int) -> dict[int, int]:
-        """The queues with something to take, and since when."""
+    def _waiting(
+        self, group_view: GroupView, acks: Sequence[ReceiptBatch], now: int
+    ) -> tuple[dict[int, int], StoreUnavailable | None]:
+        """The queues with something to take, and since when; and why that could not be found out of some."""
         if group_view.group.is_by_key:  # what an ack settles may be all that the next message waits for
             for view in group_view.queues:
                 self._carry(view, acks)
-        since = ((view.queue, self._claimer.takeable_since(view, now)) for view in group_view.queues)
-        return {queue: instant for queue, instant in since if instant is not None}
+        waiting: dict[int, int] = {}
+        trouble: StoreUnavailable | None = None
+        for view in group_view.queues:
+            try:
+                since = self._claimer.takeable_since(view, now)
+            except StoreUnavailable as unread:  # keys of one queue; others can go on
+                trouble = unread
+            else:
+                waiting |= {} if since is None else {view.queue: since}
+        return waiting, trouble
 
     def _taken(self, group_view: GroupView, view: QueueView, acks: Sequence[ReceiptBatch], got: Popped) -> Popped:
         """What one queue adds to what there is."""

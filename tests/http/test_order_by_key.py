@@ -253,3 +253,25 @@ def test_the_order_of_a_group_is_fixed(topic: Topic, group: Group) -> None:
     assert group.client.get(group.path).json["ordered"] == "key"
     answer = group.client.put(f"{topic.path}/groups/other", ordered="queue")
     assert 'must be true or false or "key"' in answer.json["detail"]
+
+
+@pytest.mark.parametrize("verb", ["ack", "bury"])
+def test_a_waiting_pop_hears_at_once_what_its_instance_frees(
+    topic: Topic, group: Group, clock: Clock, verb: str
+) -> None:
+    keyed(topic, "a1", "a2")
+    first = group.take_one(invisible_ms=60_000)
+    freed_ms = clock.ms + 7_001
+    clock.at(freed_ms, lambda: group.client.post(f"{group.path}/{verb}", receipts=[first["receipt"]]))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a2"]
+    assert clock.ms == freed_ms
+
+
+def test_a_waiting_pop_soon_sees_what_another_instance_frees(topic: Topic, group: Group, clock: Clock) -> None:
+    keyed(topic, "a1", "a2")
+    first = group.take_one(invisible_ms=60_000)
+    other = group.seen_by(group.client.another())
+    freed_ms = clock.ms + 7_001
+    clock.at(freed_ms, lambda: other.ack(first))
+    assert bodies(group.pop(wait_ms=20_000)["messages"]) == ["a2"]
+    assert freed_ms <= clock.ms <= freed_ms + 200

@@ -330,6 +330,18 @@ def _failing_cursor(queue: int) -> Trouble:
     return trouble
 
 
+def test_a_queue_whose_keys_cannot_be_read_does_not_hold_up_others(store: TroubledStore, client: Client) -> None:
+    topic = client.topic("keyed", queues=2)
+    group = topic.group("g", ordered="key")
+    topic.produce(random.Random(1).randbytes(3_000).hex(), queue=0)
+    store.before = _failing_payload
+    assert client.post(f"{group.path}/pop").status == 503
+    topic.produce("small", queue=1)
+    assert [message["body"] for message in group.take(1)] == ["small"]
+    store.before = unavailable()
+    assert len(group.take(1)[0]["body"]) == 6_000
+
+
 def _failing_payload(verb: str, about: Any) -> Exception | None:
     wanted = [key for read in about if isinstance(read, Keys) for key in read.keys] if verb == "read" else []
     is_it = any(key.pk.startswith("payload#") for key in wanted)

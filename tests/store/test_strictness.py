@@ -58,8 +58,12 @@ def test_messages_popped_one_by_one_are_acked_in_one_call(count: int) -> None:
     assert queue.fresh().ack("t", "g", {"receipts": receipts}) == {"acked": count, "failed": []}
 
 
-def test_acks_of_many_leases_ride_along_with_many_takeovers() -> None:
-    queue = Queue()
+KINDS: list[dict[str, Any]] = [{}, {"ordered": "key"}, {"ordered": "key", "settle_by": "delivery"}]
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_acks_of_many_leases_ride_along_with_many_takeovers(settings: dict[str, Any]) -> None:
+    queue = Queue(**settings)
     queue.produce(BATCH_MESSAGES_MAX)
     queue.singly(100, invisible_ms=1_000)
     receipts = queue.singly(60)
@@ -68,8 +72,23 @@ def test_acks_of_many_leases_ride_along_with_many_takeovers() -> None:
     assert (len(answer["messages"]), answer["acked"]) == (BATCH_MESSAGES_MAX - 60, 60)
 
 
-def test_many_leases_that_ran_out_are_taken_over_in_one_call() -> None:
-    queue = Queue()
+@pytest.mark.parametrize("settings", KINDS)
+def test_acks_of_parts_ride_along_with_takeovers_of_parts(settings: dict[str, Any]) -> None:
+    queue = Queue(**settings)
+    keys = [f"k{number % 40}" for number in range(200)]
+    queue.api.produce("t", {"messages": [{"body": "a", "key": key} for key in keys]})
+    overdue = [each["receipt"] for _ in range(10) for each in queue.pop(max_messages=2, invisible_ms=1_000)]
+    held = [queue.pop(max_messages=2) for _ in range(10)]
+    queue.api.ack("t", "g", {"receipts": overdue[::5]})
+    queue.clock.ms += 1_001
+    answer = queue.api.pop("t", "g", {"max_messages": 100, "ack": [pair[0]["receipt"] for pair in held]})
+    assert answer["acked"] == 10
+    assert len(answer["messages"]) > 16
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_many_leases_that_ran_out_are_taken_over_in_one_call(settings: dict[str, Any]) -> None:
+    queue = Queue(**settings)
     queue.produce(BATCH_MESSAGES_MAX)
     queue.singly(BATCH_MESSAGES_MAX, invisible_ms=1_000)
     queue.clock.ms += 1_001
