@@ -293,6 +293,14 @@ def test_tags_that_cannot_be_change_nothing(sqs: Sqs) -> None:
     assert sqs.ListQueueTags(QueueUrl="orders")["Tags"] == {"a": "b"}
 
 
+def test_a_queue_is_made_with_fifty_tags_at_most(sqs: Sqs) -> None:
+    many = {f"k{number}": "" for number in range(50)}
+    make(sqs, tags=many)
+    text = "Too many tags added for queue billing."
+    tags = {**many, "a": ""}
+    assert refused(sqs, "CreateQueue", QueueName="billing", tags=tags) == ("InvalidParameterValue", text)
+
+
 def test_tags_of_creation_stay_as_they_are(sqs: Sqs) -> None:
     make(sqs, tags={"decant:queues": "2"})
     sqs.TagQueue(QueueUrl="orders", Tags={"decant:queues": "2"})

@@ -40,9 +40,10 @@ def demand_keys(keys: list[str]) -> None:
         raise SqsError("InvalidParameterValue", reason)
 
 
-def demand_new(given: Tags) -> None:
+def demand_new(given: Tags, queue_name: str) -> None:
     """Raises SqsError unless a new queue can have these tags."""
     demand_tags(given)
+    _demand_few(given, queue_name)
     unfit = (QUEUES,) if TOPIC in given else (GROUP, START)
     for key in unfit:
         if key in given:
@@ -86,9 +87,13 @@ def added(existing: Tags, given: Tags, queue_name: str) -> dict[str, str]:
     demand_tags(given)
     _demand_changeable({key: value for key, value in given.items() if value != existing.get(key)})
     tags = {**existing, **given}
+    _demand_few(tags, queue_name)
+    return tags
+
+
+def _demand_few(tags: Tags, queue_name: str) -> None:
     if len(tags) > _TAGS_MAX:
         raise SqsError("InvalidParameterValue", f"Too many tags added for queue {queue_name}.")
-    return tags
 
 
 def without(existing: Tags, keys: list[str]) -> dict[str, str]:

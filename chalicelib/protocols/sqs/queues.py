@@ -41,7 +41,7 @@ def create_queue(call: Call) -> Json:
     given = call.request.get("Attributes", {})
     values = attributes.parsed(given, _is_fifo(name, given))
     attributes.demand_together(values)
-    queue_tags.demand_new(tags)
+    queue_tags.demand_new(tags, name)
     standing = _existing(call, name) or _made(call, _new(name, values, tags), values)
     if standing:
         _demand_same(standing, values, tags)
