@@ -45,6 +45,31 @@ def test_a_queue_is_reached_by_its_own_url(client: Client, front: str) -> None:
     assert [message["Body"] for message in received["Messages"]] == ["grüß"]
 
 
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_form_comes_through_as_it_was_sent(client: Client, front: str) -> None:
+    """Fronts hand over the body of a form in base64, or as text."""
+    wiring.use(client.api)
+    through: Callable[[Sent], Json] = FRONTS[front]
+    form_type = {"Content-Type": "application/x-www-form-urlencoded"}
+    path = "/000000000000/orders"
+    assert b"QueueUrl" in asked(through(Sent("POST", "/", b"Action=CreateQueue&QueueName=orders", **form_type)))
+    for body in (
+        b"Action=SendMessage&MessageBody=gr%C3%BC%C3%9F+%26",
+        "Action=SendMessage&MessageBody=gr%C3%BC%C3%9F+%26",
+    ):
+        asked(through(Sent("POST", path, body, **form_type)))
+    asked(through(Sent("GET", path, query=[("Action", "SendMessage"), ("MessageBody", "grüß &")])))
+    received = asked(through(Sent("GET", path, query=[("Action", "ReceiveMessage"), ("MaxNumberOfMessages", "10")])))
+    assert received.decode().count("<Body>grüß &amp;</Body>") == 3
+
+
+def asked(event: Json) -> bytes:
+    response = app(event, None)
+    assert response["statusCode"] == 200, response
+    content: str = response["body"]
+    return content.encode()
+
+
 def test_the_local_server_of_chalice_knows_the_paths(client: Client) -> None:
     wiring.use(client.api)
     gateway = LocalGateway(app, Config())
