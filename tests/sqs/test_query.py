@@ -106,12 +106,16 @@ def test_quotes_and_line_ends_are_spelled_so_that_no_reader_changes_them(query: 
 
 
 def test_what_xml_cannot_hold_does_not_break_an_answer(query: QuerySqs, url: str) -> None:
-    properties = {"a": "x\0y"}
+    properties = {"a": "x\0y", "b\1": "z"}
     message = {"body": "a", "properties": properties}
     assert query.client.post("/topics/orders/messages", messages=[message]).status == 200
     [message] = query.ReceiveMessage(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    assert message["MessageAttributes"] == {"a": {"DataType": "Binary", "BinaryValue": "eAB5"}}
-    assert Sqs(query.client).refused("\0", QueueUrl=url).shape == "UnknownOperationException"
+    assert message["MessageAttributes"] == {
+        "a": {"DataType": "Binary", "BinaryValue": "eAB5"},
+        "b\ufffd": {"DataType": "String", "StringValue": "z"},
+    }
+    refused = query.refused("SendMessage", QueueUrl=url, MessageBody="a", MessageGroupId="\1")
+    assert refused.message.startswith("Value \ufffd for parameter MessageGroupId is invalid.")
     assert code_and_text(query.send("Action=a%00"))[2] == "The action 'a\\u0000' is not valid for this service."
 
 
