@@ -243,6 +243,15 @@ def test_a_queue_whose_topic_was_deleted_over_json_is_gone(sqs: Sqs, client: Cli
     assert names(sqs) == []
 
 
+def test_a_group_that_was_made_again_over_json_is_not_the_queues(sqs: Sqs, client: Client) -> None:
+    make(sqs)
+    sqs.SendMessage(QueueUrl="orders", MessageBody="a")
+    client.delete("/topics/orders/groups/orders")
+    client.put("/topics/orders/groups/orders")
+    assert sqs.refused("ReceiveMessage", QueueUrl="orders") == NO_QUEUE
+    assert client.post("/topics/orders/groups/orders/pop").json["messages"][0]["attempt"] == 1
+
+
 def test_a_purge_takes_what_is_ready_in_flight_and_waiting(sqs: Sqs, client: Client) -> None:
     make(sqs)
     make(sqs, "billing", {"decant:topic": "orders"})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import Message
 from chalicelib.consuming.delivery import Delivery
+from chalicelib.consuming.pop import Popped, Unsuitable
 from chalicelib.consuming.request import Pop
 from chalicelib.protocols.sqs import message_attributes
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json
@@ -45,13 +47,21 @@ _ATTEMPT_ID = "ReceiveRequestAttemptId"
     },
 )
 def receive_message(call: Call) -> Json:
-    queue, topic, asked = call.queue, call.topic, _asked(call)
-    popped = call.service.consuming.pop(topic, queue.group, asked)
-    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None and not queue.is_fifo:
+    popped = _popped(call, _asked(call))
+    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None and not call.queue.is_fifo:
         raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
     wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
     patterns = call.request.get("MessageAttributeNames", ())
     return {"Messages": [_received(call, delivery, wanted, patterns) for delivery in popped.deliveries]}
+
+
+def _popped(call: Call, asked: Pop) -> Popped:
+    """Raises GroupNotFound also where another group has the name now."""
+    queue = call.queue
+    try:
+        return call.service.consuming.pop(call.topic, queue.group, asked, lambda group: group.id == queue.group_id)
+    except Unsuitable:
+        raise GroupNotFound(f"group '{queue.group}' was made again") from None
 
 
 def _asked(call: Call) -> Pop:
