@@ -15,11 +15,12 @@ from typing import Any, TypeVar
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PURGE_MS
+from chalicelib.base.limits import IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PAGE_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group as groups
 from chalicelib.catalogue import sqs_queue
 from chalicelib.catalogue import topic as topics
+from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE, EARLIEST, ENDLESS, LATEST, Group
 from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue
@@ -100,6 +101,7 @@ class Change:
 class SqsQueues:
     def __init__(self, env: Env, log_offsets: Offsets, deletion: Deletion) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._agenda = env.agenda
         self._log_offsets, self._deletion = log_offsets, deletion
         self._known: BoundedCache[tuple[int, Standing]] = BoundedCache()
 
@@ -164,6 +166,22 @@ class SqsQueues:
         read = Range(keys.sqs_queues(), low, high, limit=limit + 1, strong=True)
         found = [SqsQueue.of(item) for item in self._store.read([read])[0]]
         return found[:limit], token_of(found[limit - 1].name) if len(found) > limit else None
+
+    def selected(
+        self, is_wanted: Callable[[SqsQueue], bool], limit: int, after: str = ""
+    ) -> tuple[list[SqsQueue], str | None]:
+        """The same of the queues that are wanted. All records after that name may be read."""
+        found: list[SqsQueue] = []
+        while True:
+            queues, rest = self.page("", PAGE_MAX, after)
+            for queue in queues:
+                if is_wanted(queue):
+                    if len(found) == limit:
+                        return found, token_of(found[-1].name)
+                    found.append(queue)
+            if rest is None:
+                return found, None
+            after = queues[-1].name
 
     def _read(self, name: str, strong: bool = True) -> SqsQueue | None:
         is_possible = re.fullmatch(NAME_PATTERN, name)
@@ -235,7 +253,7 @@ class SqsQueues:
         self._write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
 
     def _new_group(self, topic: Topic, wanted: NewQueue, starts: list[int]) -> Group:
-        given = {**wanted.group_settings, **wanted.made_settings, **wanted.adopted_settings}
+        given = {**wanted.made_settings, **wanted.group_settings, **wanted.adopted_settings}
         made = (self._runtime.name(_ID_CHARS), starts, self._runtime.now())
         return Group(topic.id, wanted.group, *made, start=wanted.start, **given)
 
@@ -265,6 +283,9 @@ class SqsQueues:
         now = self._runtime.now()
         writes = [sqs_queue.change(standing.queue, change.attributes, change.tags, now)]
         if change.group:
+            is_sooner = change.group.get("max_attempts", ENDLESS) < standing.group.max_attempts
+            if is_sooner:  # some leases may be the last now
+                self._agenda.appoint(REVIVE, keys.subject(standing.topic.name, standing.group.name), now)
             writes.append(groups.change(standing.group, change.group))
         if change.topic:
             writes.append(topics.change(standing.topic, change.topic, now))

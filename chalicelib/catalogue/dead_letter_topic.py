@@ -12,7 +12,9 @@ from chalicelib.base.schema import mapping, nullable, string
 from chalicelib.catalogue.settings import AsGiven
 
 _NAME = string(pattern=NAME_PATTERN, examples=["orders-dead"])
-_SOURCE = string(pattern=NAME_PATTERN)
+_SOURCE_PATTERN = r"^[A-Za-z0-9._-]{1,100}$"
+"""Names of topics, of groups, and of the queues of SQS clients."""
+_SOURCE = string(pattern=_SOURCE_PATTERN)
 
 
 @request
@@ -57,6 +59,7 @@ def parse(data: object, label: Label) -> DeadLetterTopic:
     """Raises InvalidField, UnknownField."""
     values: dict[str, Any] = {} if data is None else given_fields(Target, data, label)
     for name, value in values.items():
-        if not re.fullmatch(NAME_PATTERN, check(string(), value, label.inside(name))):
-            raise label.inside(name).wrong(f"a name that matches {NAME_PATTERN}", value)
+        pattern = _SOURCE_PATTERN if name == "source" else NAME_PATTERN
+        if not re.fullmatch(pattern, check(string(), value, label.inside(name))):
+            raise label.inside(name).wrong(f"a name that matches {pattern}", value)
     return DeadLetterTopic(values)

@@ -38,6 +38,7 @@ KNOWN = [
     *("All", "Policy", "VisibilityTimeout", "DelaySeconds", "QueueArn", "RedrivePolicy", "FifoQueue", "SenderId"),
     *("String", "Number", "Binary.x", "decant.tag", "decant:topic", "decant:filter", "AWSTraceHeader", "1", "1e5"),
     *("", ".", "-", "x" * 300, "\0", "ö", "AAE=", "{}"),
+    '{"deadLetterTargetArn": "billing", "maxReceiveCount": 1}',
 ]
 """What a client could know, and what it could take for it."""
 

@@ -132,7 +132,6 @@ def test_policies_are_kept_as_they_are_and_taken_away_by_nothing(made: Sqs, name
         ("RedriveAllowPolicy", '{"redrivePermission": "byQueue"}'),
         ("RedriveAllowPolicy", '{"redrivePermission": "denyAll", "sourceQueueArns": ["a"]}'),
         ("RedriveAllowPolicy", json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": ["a"] * 11})),
-        ("RedrivePolicy", "x"),
         ("SqsManagedSseEnabled", "yes"),
         ("KmsMasterKeyId", "k" * 2049),
     ],
@@ -141,14 +140,6 @@ def test_values_that_cannot_be_are_refused(made: Sqs, name: str, value: str) -> 
     code, text = refusal(made, **{name: value})
     assert code == "InvalidAttributeValue"
     assert text.startswith(f"Invalid value for the parameter {name}.")
-
-
-def test_a_redrive_policy_is_refused_and_none_is_fine(made: Sqs) -> None:
-    policy = '{"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 3}'
-    assert refusal(made, RedrivePolicy=policy)[0] == "UnsupportedOperation"
-    for nothing in ("", "{}"):
-        put(made, RedrivePolicy=nothing)
-    assert "RedrivePolicy" not in get(made, "All")
 
 
 def test_a_key_of_ones_own_takes_the_place_of_the_managed_one(made: Sqs) -> None:

@@ -10,10 +10,11 @@ from chalicelib.protocols.sqs.errors import SqsError
 from chalicelib.protocols.sqs.permissions import PERMISSIONS
 from chalicelib.protocols.sqs.queues import QUEUES
 from chalicelib.protocols.sqs.receiving import RECEIVING
+from chalicelib.protocols.sqs.redrive_policies import REDRIVES
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
 
-ACTIONS: Mapping[str, Action] = {**QUEUES, **PERMISSIONS, **SENDING, **RECEIVING, **SETTLING}
+ACTIONS: Mapping[str, Action] = {**QUEUES, **PERMISSIONS, **REDRIVES, **SENDING, **RECEIVING, **SETTLING}
 
 
 def named(name: str) -> Action:

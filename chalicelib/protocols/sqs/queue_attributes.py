@@ -13,7 +13,9 @@ from chalicelib.admin.sqs_queues import Standing
 from chalicelib.base.limits import INVISIBLE_MS_MAX, KIB, MIB, SECOND_MS, WAIT_MS_MAX
 from chalicelib.catalogue.sqs_queue import SqsQueue
 from chalicelib.catalogue.topic import Topic
+from chalicelib.protocols.sqs import redrive_policies
 from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.protocols.sqs.redrive_policies import ALLOW, REDRIVE
 
 Values = Mapping[str, str]
 """Values by the names of attributes. An empty one takes the attribute away."""
@@ -21,7 +23,7 @@ Values = Mapping[str, str]
 ALL = "All"
 VISIBILITY, RETENTION, DELAY = "VisibilityTimeout", "MessageRetentionPeriod", "DelaySeconds"
 SIZE, WAIT = "MaximumMessageSize", "ReceiveMessageWaitTimeSeconds"
-FIFO, REDRIVE, POLICY = "FifoQueue", "RedrivePolicy", "Policy"
+FIFO, POLICY = "FifoQueue", "Policy"
 CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationScope", "FifoThroughputLimit"
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
 """Of the last two, the values that make groups independent of each other."""
@@ -115,12 +117,6 @@ def _allow_policy(name: str, text: str) -> str:
     return text
 
 
-def _redrive_policy(name: str, text: str) -> str:
-    if text and _object(name, text):
-        raise SqsError("UnsupportedOperation", "Redrive policies are not served yet: create the queue without one.")
-    return ""
-
-
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
@@ -139,8 +135,8 @@ _SETTABLE: dict[str, Attribute] = {
     DELAY: Attribute(_number(0, DELAY_SECONDS_MAX), "0"),
     SIZE: Attribute(_number(KIB, MESSAGE_BYTES_MAX), str(MESSAGE_BYTES_MAX)),
     WAIT: Attribute(_number(0, WAIT_SECONDS_MAX), "0"),
-    REDRIVE: Attribute(_redrive_policy),
-    "RedriveAllowPolicy": Attribute(_allow_policy),
+    REDRIVE: Attribute(redrive_policies.parse),
+    ALLOW: Attribute(_allow_policy),
     POLICY: Attribute(_policy),
     _KMS: Attribute(_text),
     "KmsDataKeyReusePeriodSeconds": Attribute(_number(60, 86_400)),
@@ -219,7 +215,7 @@ def demand_subscribed(values: Values, topic: Topic) -> None:
 
 
 def settable(standing: Standing) -> dict[str, str]:
-    """The values of all attributes that can be set and are."""
+    """The values of all attributes that can be set and are, as they are kept."""
     queue, held = standing.queue, standing.queue.attributes
     shown: dict[str, str | None] = {
         name: str(attribute.of_setting(standing) // SECOND_MS)
@@ -231,6 +227,7 @@ def settable(standing: Standing) -> dict[str, str]:
         shown[FIFO] = "true"
     if not queue.keeps_delay:
         shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
+    shown[REDRIVE] = redrive_policies.of_group(standing.group)
     shown[_SSE] = held.get(_SSE, "false" if _KMS in held else "true")
     return {name: text for name, text in shown.items() if text is not None}
 

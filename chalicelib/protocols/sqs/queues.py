@@ -12,7 +12,7 @@ from chalicelib.base.limits import PAGE_MAX, QUEUES_DEFAULT
 from chalicelib.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay
 from chalicelib.protocols.sqs import queue_attributes as attributes
-from chalicelib.protocols.sqs import queue_tags
+from chalicelib.protocols.sqs import queue_tags, redrive_policies
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
 from chalicelib.store.paging import place_of
@@ -42,7 +42,7 @@ def create_queue(call: Call) -> Json:
     values = attributes.parsed(given, _is_fifo(name, given))
     attributes.demand_together(values)
     queue_tags.demand_new(tags, name)
-    standing = _existing(call, name) or _made(call, _new(name, values, tags), values)
+    standing = _existing(call, name) or _made(call, _new(call, name, values, tags), values)
     if standing:
         _demand_same(standing, values, tags)
     return {"QueueUrl": call.context.url(name)}
@@ -60,18 +60,19 @@ def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
     return True
 
 
-def _new(name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
+def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
     own = f"q.{name}" if _UNLIKE_TOPICS.match(name) else name
     topic = tags.get(queue_tags.TOPIC)
     queues = queue_tags.queues_of(tags, _queues(name, values))
     made = None if topic else {**attributes.new_topic_settings(values), "queues": queues}
     has_delay = keeps_delay(name, owns_topic=topic is None)
+    redriven = redrive_policies.group_settings(call, name, topic or own, values.get(redrive_policies.REDRIVE))
     return NewQueue(
         name,
         topic or own,
         made,
         tags.get(queue_tags.GROUP, own),
-        {**attributes.group_settings(values, has_delay), **queue_tags.group_settings(tags)},
+        {**attributes.group_settings(values, has_delay), **queue_tags.group_settings(tags), **redriven},
         _kept(attributes.of_record(values, has_delay)),
         tags,
         tags.get(queue_tags.START, LATEST) if topic else EARLIEST,
@@ -168,6 +169,8 @@ def get_queue_attributes(call: Call) -> Json:
         **attributes.read_only(standing, call.context.arn(call.standing.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }
+    if redrive_policies.REDRIVE in known:
+        known[redrive_policies.REDRIVE] = redrive_policies.shown(call, known[redrive_policies.REDRIVE])
     return {"Attributes": {name: text for name, text in known.items() if name in names}}
 
 
@@ -189,7 +192,8 @@ def set_queue_attributes(call: Call) -> Json:
             attributes.demand_subscribed(values, topic)
         held = _kept({**queue.attributes, **attributes.of_record(values, queue.keeps_delay)})
         attributes.demand_together(held)
-        new_group = _new_ones(attributes.group_settings(values, queue.keeps_delay), group)
+        redriven = redrive_policies.group_settings(call, queue.name, topic.name, values.get(redrive_policies.REDRIVE))
+        new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
     call.service.sqs_queues.change(call.standing.queue.name, change)

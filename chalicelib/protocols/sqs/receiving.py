@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 
 from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.limits import SECOND_MS
-from chalicelib.base.message import Message
+from chalicelib.base.message import Message, Stored, parse_delayed_id, parse_message_id
+from chalicelib.catalogue.sqs_queue import NAME_PATTERN
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.pop import Popped, Unsuitable
 from chalicelib.consuming.request import Pop
+from chalicelib.dead_letters.move import ID, SENT, SOURCE, received_before
 from chalicelib.protocols.sqs import message_attributes
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXTS, Actions, Call, Json
 from chalicelib.protocols.sqs.errors import SqsError, bad_value
@@ -95,7 +98,7 @@ def _received(call: Call, delivery: Delivery, wanted: Collection[str], patterns:
     attributes = message_attributes.selected({**message_attributes.of_message(message), **encoding}, patterns)
     digest = {"MD5OfMessageAttributes": message_attributes.md5_of(attributes)} if attributes else {}
     return {
-        "MessageId": uuid_of(delivery.stored.message_id),
+        "MessageId": _message_id(delivery.stored),
         "ReceiptHandle": delivery.receipt,
         "MD5OfBody": message_attributes.md5_of_body(body),
         "Body": body,
@@ -119,14 +122,33 @@ def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) 
     stored, properties = delivery.stored, delivery.stored.message.properties
     known = {
         "SenderId": call.context.account,
-        "SentTimestamp": str(stored.message.sent_at_ms or stored.stored_at_ms),
-        "ApproximateReceiveCount": str(delivery.attempt),
+        "SentTimestamp": _first_sent(properties) or str(stored.message.sent_at_ms or stored.stored_at_ms),
+        "ApproximateReceiveCount": str(delivery.attempt + received_before(stored.message)),
+        "DeadLetterQueueSourceArn": _source_arn(call, properties.get(SOURCE, "")),
         "ApproximateFirstReceiveTimestamp": str(call.service.env.runtime.now()),
         "MessageGroupId": properties.get(GROUP),
         **(_of_fifo(delivery) if call.queue.is_fifo else {}),
         TRACE_HEADER: properties.get(TRACE),
     }
     return {name: value for name, value in known.items() if value and ("All" in wanted or name in wanted)}
+
+
+def _message_id(stored: Stored) -> str:
+    """A dead letter keeps its first one."""
+    first = stored.message.properties.get(ID, "")
+    is_id = parse_message_id(first) or parse_delayed_id(first)
+    return uuid_of(first if is_id else stored.message_id)
+
+
+def _source_arn(call: Call, source: str) -> str | None:
+    """None: it is not from a queue."""
+    return call.context.arn(source) if re.fullmatch(NAME_PATTERN, source) else None
+
+
+def _first_sent(properties: Mapping[str, str]) -> str | None:
+    """When a dead letter was sent first."""
+    text = properties.get(SENT, "")
+    return text if re.fullmatch("[0-9]{1,15}", text) else None
 
 
 def _of_fifo(delivery: Delivery) -> Json:

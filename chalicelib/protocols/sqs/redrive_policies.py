@@ -1,0 +1,145 @@
+"""Redrive policies: the dead-letter queue of a queue, and how often a message is received before it moves there.
+
+In Decant they are two settings of the group, `max_attempts` and `dead_letters`, which say all that is shown. The record
+keeps the policy too, so that the sources of a dead-letter queue are found. A dead-letter queue is named by the end of
+its ARN."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from chalicelib.admin.sqs_queues import QueueGone, Standing
+from chalicelib.base.errors import InvalidField
+from chalicelib.base.limits import ATTEMPTS_MAX, PAGE_MAX
+from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.catalogue.group import ENDLESS, Group
+from chalicelib.catalogue.sqs_queue import NAME_PATTERN, SqsQueue, is_fifo
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json
+from chalicelib.protocols.sqs.errors import SqsError, bad_value
+from chalicelib.store.paging import place_of
+
+REDRIVES = Actions()
+
+REDRIVE, ALLOW = "RedrivePolicy", "RedriveAllowPolicy"
+_TARGET, _COUNT = "deadLetterTargetArn", "maxReceiveCount"
+_OWN_PREFIX = "q."
+"""Of the topics of queues whose names no topic can have."""
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+def parse(_: str, text: str) -> str:
+    """The policy as it is kept, with the name of its dead-letter queue; empty: there is none. Raises SqsError."""
+    try:
+        policy = orjson.loads(text or "{}")
+    except orjson.JSONDecodeError:
+        raise _bad(text, "Redrive policy is not a valid JSON map.") from None
+    if not isinstance(policy, dict):
+        raise _bad(text, "Redrive policy is not a valid JSON map.")
+    if not policy:
+        return ""
+    if unknown := policy.keys() - {_TARGET, _COUNT}:
+        raise _bad(text, f"Unknown key: {min(unknown)}.")
+    for name in (_TARGET, _COUNT):
+        if name not in policy:
+            raise _bad(text, f"Redrive policy does not contain mandatory attribute: {name}.")
+    target, count = policy[_TARGET], str(policy[_COUNT])
+    if not isinstance(target, str) or not re.fullmatch(NAME_PATTERN, _name_of(target)):
+        raise _bad(text, f"Invalid value for {_TARGET}.")
+    if not re.fullmatch("[0-9]{1,5}", count) or not 1 <= int(count) <= ATTEMPTS_MAX:
+        raise _bad(text, f"Invalid value for {_COUNT}: valid values are from 1 to {ATTEMPTS_MAX} both inclusive.")
+    return _text(_name_of(target), int(count))
+
+
+def of_group(group: Group) -> str | None:
+    """The policy that the group's settings are; None: there is none."""
+    if group.dead_topic is None or group.max_attempts == ENDLESS:
+        return None
+    return _text(group.dead_topic.removeprefix(_OWN_PREFIX), group.max_attempts)
+
+
+def shown(call: Call, text: str) -> str:
+    """The policy as clients see it."""
+    policy = orjson.loads(text)
+    return _text(call.context.arn(policy[_TARGET]), policy[_COUNT])
+
+
+def _text(target: str, count: int) -> str:
+    return orjson.dumps({_TARGET: target, _COUNT: count}).decode()
+
+
+def _name_of(arn: str) -> str:
+    return arn.rpartition(":")[2]
+
+
+def _bad(text: object, reason: str) -> SqsError:
+    return bad_value(text, REDRIVE, reason)
+
+
+# -- set --------------------------------------------------------------------------------------------------------------
+
+
+def group_settings(call: Call, name: str, topic: str, text: str | None) -> dict[str, Any]:
+    """What the policy sets in the group of the queue of this name, which reads this topic. None: it is not given.
+    Raises SqsError."""
+    if text is None:
+        return {}
+    if not text:
+        return {"max_attempts": ENDLESS, "dead_letters": DeadLetterTopic({})}
+    policy = orjson.loads(text)
+    try:
+        target = call.service.sqs_queues.current(policy[_TARGET])
+    except QueueGone:
+        raise _bad(text, "Dead letter target does not exist.") from None
+    _demand_target(target, name, topic, text)
+    dead_letters = DeadLetterTopic({"topic": target.topic.name, "source": name})
+    return {"max_attempts": policy[_COUNT], "dead_letters": dead_letters}
+
+
+def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
+    """Raises SqsError for a queue that cannot be the dead-letter queue of this one."""
+    if target.topic.name == topic:
+        raise _bad(text, "The dead-letter queue must be another queue than its source.")
+    if target.queue.is_fifo != is_fifo(name):
+        raise _bad(text, "Dead-letter queue must be same type of queue as the source.")
+    if not target.queue.owns_topic:
+        raise _bad(text, f"Queue '{target.queue.name}' reads topic '{target.topic.name}', and nothing is sent to it.")
+    allowed = orjson.loads(target.queue.attributes.get(ALLOW) or "{}")
+    sources = [_name_of(arn) for arn in allowed.get("sourceQueueArns", [])]
+    permission = allowed.get("redrivePermission", "allowAll")
+    if permission == "denyAll" or (permission == "byQueue" and name not in sources):
+        raise _bad(text, f"The {ALLOW} of queue '{target.queue.name}' does not allow this source.")
+
+
+# -- listed -----------------------------------------------------------------------------------------------------------
+
+
+@REDRIVES.action("ListDeadLetterSourceQueues", "read", {"QueueUrl": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
+def list_dead_letter_source_queues(call: Call) -> Json:
+    most, token = call.request.get("MaxResults"), call.request.get("NextToken")
+    if most is not None and not 1 <= most <= PAGE_MAX:
+        raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
+    try:
+        after = place_of(token, NAME_PATTERN) if token else ""
+    except InvalidField:
+        raise bad_value(token, "NextToken", "It is not from a previous page.") from None
+    target = call.standing.topic.name
+    sources, rest = call.service.sqs_queues.selected(
+        lambda queue: _is_source(call, queue, target), most or PAGE_MAX, after
+    )
+    return {"queueUrls": [call.context.url(queue.name) for queue in sources], "NextToken": rest if most else None}
+
+
+def _is_source(call: Call, queue: SqsQueue, target: str) -> bool:
+    """Whether its messages move to this topic when they are dead. Only of those that say so the group is read."""
+    policy = queue.attributes.get(REDRIVE)
+    if not policy or orjson.loads(policy)[_TARGET] != target.removeprefix(_OWN_PREFIX):
+        return False
+    try:
+        return call.service.sqs_queues.current(queue.name).group.dead_topic == target
+    except QueueGone:
+        return False
