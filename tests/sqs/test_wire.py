@@ -91,6 +91,11 @@ def test_a_member_of_another_type_is_refused(sqs: Sqs, url: str, raw: bytes, tex
     assert refused.message.startswith(text)
 
 
+def test_a_value_of_another_type_is_named_by_its_key(client: Client, url: str) -> None:
+    refused = Sqs(client).refused("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": 3})
+    assert refused.message == "Attributes.DelaySeconds must be a string of text; it is 3"
+
+
 @pytest.mark.parametrize("value", [7, "x", {"DataType": 7}, {"DataType": "Binary", "BinaryValue": "%"}])
 def test_an_attribute_of_another_type_is_refused(client: Client, url: str, value: object) -> None:
     refused = Sqs(client).refused("SendMessage", QueueUrl=url, MessageBody="a", MessageAttributes={"a": value})

@@ -84,7 +84,8 @@ def _member(kind: Kind, value: Any, path: str) -> Any:
             raise wrong_kind(path, "a list", value)
         return [_member(kind.of, each, path) for each in value]
     if isinstance(kind, Map):
-        return {_text(name, path): _member(kind.of, each, path) for name, each in _object(value, path).items()}
+        given = _object(value, path).items()
+        return {_text(name, path): _member(kind.of, each, f"{path}.{name}") for name, each in given}
     if isinstance(kind, Integer):
         return _integer(value, path)
     return _bytes(value, path) if isinstance(kind, Blob) else _text(value, path)
