@@ -48,6 +48,10 @@ REASON = "decant.reason"
 had it, how often it was delivered in all, and why it was given up."""
 
 
+_LOST_BODY = "the content of this message was lost"
+"""A body that is delivered is not empty."""
+
+
 class Mover:
     def __init__(self, env: Env, log: Log, delays: Delays, stored: Callable[[Topic], None]) -> None:
         self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
@@ -117,7 +121,7 @@ class Mover:
         return kept, self._messages(group.topic_id, cursor.queue, chain, reached)
 
     def _messages(self, topic_id: str, queue: int, chain: Sequence[Segment], offsets: Sequence[int]) -> list[Stored]:
-        """One whose payload is gone has no content."""
+        """One whose payload is gone is `LOST`."""
         wanted = {*offsets}
         placed = [
             (offset, first, entry)
@@ -144,7 +148,7 @@ def _moved(stored: Stored, group: Group, attempt: int, reason: str, now: int) ->
     }
     first = {ID: stored.message_id, SENT: str(message.sent_at_ms or stored.stored_at_ms)}
     return replace(
-        LOST if message.is_lost else message,
+        replace(LOST, text=_LOST_BODY) if message.is_lost else message,
         properties={**first, **properties, **about},
         deliver_at_ms=now,
         delayed_id=None,

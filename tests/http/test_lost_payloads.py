@@ -94,6 +94,25 @@ def test_the_others_are_delivered_and_the_lost_one_is_dead(
     assert (letter["offset"], letter["reason"], letter["attempts"], letter["body"]) == (1, REASON, 1, "")
 
 
+def test_a_lost_one_moves_with_a_word_about_it_where_dead_messages_move(
+    topic: Topic, store: Payloads, fresh: Client
+) -> None:
+    graves = topic.client.topic("graves")
+    group = topic.group("g", dead_letters={"topic": "graves"}).seen_by(fresh)
+    reader = graves.group("reader").seen_by(fresh)
+    sent = produce(topic)
+    store.lose(1)
+    assert bodies(group.pop()["messages"]) == [sent[0], sent[2]]
+    assert group.totals() == (0, 2, 0, 0)
+    [moved] = reader.take(1)
+    told = moved["properties"]
+    assert (moved["body"], told["sqs:origin"], told["decant.reason"]) == (
+        "the content of this message was lost",
+        "0:1",
+        REASON,
+    )
+
+
 def test_a_payload_that_cannot_be_decoded_is_lost_too(topic: Topic, store: Payloads, fresh: Client) -> None:
     group = topic.group("g").seen_by(fresh)
     sent = produce(topic)

@@ -54,7 +54,7 @@ def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client), _held(client)]
-    made += [_shrunk(client), _questions(client), _called(client)]
+    made += [_shrunk(client), _questions(client), _called(client), *_moved(client)]
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -112,6 +112,15 @@ def _retried(client: Client) -> Topic:
     redrive(group, taken[3]["message_id"])
     ordered.take(3)
     return topic
+
+
+def _moved(client: Client) -> tuple[Topic, Topic]:
+    """Dead messages have moved from one topic to the other, one of them with a payload."""
+    graves, topic = client.topic("graves", queues=2), client.topic("failing")
+    group = topic.group("worker", dead_letters={"topic": "graves"})
+    topic.produce("small", "large" * 1000, "fine")
+    bury(group, *group.take(2), reason="no such customer")
+    return topic, graves
 
 
 def _delayed(client: Client) -> Topic:
