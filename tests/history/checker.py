@@ -359,7 +359,8 @@ def _purged_dead_letters_are_gone(case: Case) -> Iterator[str]:
         for place in case.history.dead.get(purge.group, ()):
             burials = [settled for settled in case.settled.get((purge.group, place), ()) if settled.verb == "bury"]
             was_dead = any(burial.outcome == "ok" and burial.at_ms < purge.began_ms for burial in burials)
-            if purge.at_ms < NEVER_MS and was_dead:
+            is_letter = not moves.had_moved(case.history, purge.group, place, NEVER_MS)
+            if purge.at_ms < NEVER_MS and was_dead and is_letter:
                 yield f"{purge.group} {place} was dead when all was purged at {purge.began_ms}, and is dead still"
 
 
@@ -524,7 +525,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
             continue
         deliveries = case.delivered.get((group, place), [])
         for settled in settlements:
-            if settled.outcome != "ok":
+            if settled.outcome != "ok" or naming.confirms_what_moved(case, group, settled):
                 continue
             given = [
                 max(delivered.at_ms, delivered.answered_ms)

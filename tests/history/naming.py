@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE
+from tests.history import moves
 from tests.history.facts import NEVER_MS, Delivered, History, Place, Settled
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ def names_messages(history: History, group: str) -> bool:
 def _rule(history: History, group: str) -> str:
     rules = history.rules.get(group)
     return rules.settle_by if rules else ""
+
+
+def confirms_what_moved(case: Case, group: str, settled: Settled) -> bool:
+    """Whether it is a late ack of a dead message that has moved: where receipts name more than leases, the cursor keeps
+    nothing that could tell it from an ack of what is settled."""
+    may_be = settled.verb == "ack" and names_more(case.history, group)
+    return may_be and moves.had_moved(case.history, group, settled.place, settled.at_ms)
 
 
 def touched(history: History) -> set[tuple[str, Place]]:
@@ -104,8 +112,8 @@ def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
 
 
 def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str]:
-    """In groups that settle by delivery: nothing but an ack of what is acked, or has expired, is accepted after the end
-    of the lease and of its extensions."""
+    """In groups that settle by delivery: nothing but an ack of what is acked, has expired, or has moved as a dead
+    message is accepted after the end of the lease and of its extensions."""
     for (group, place), settlements in case.settled.items():
         if _rule(case.history, group) != BY_DELIVERY or group in case.resets:
             continue
@@ -113,6 +121,8 @@ def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str
         over_ms = min(case.expires_ms(place), case.spent_ms(place))
         for settled in settlements:
             if settled.verb == "ack" and settled.at_ms + skew_ms >= over_ms:
+                continue
+            if confirms_what_moved(case, group, settled):
                 continue
             if settled.outcome == "ok" and settled.receipt in ends and not _may_repeat_an_ack(settlements, settled):
                 end_ms = _end_of_delivery(settlements, ends[settled.receipt], settled)
