@@ -22,10 +22,11 @@ from benchmarks.scale import QUICK as FEW
 from benchmarks.scale import Sizes, scale
 from benchmarks.servers import Unmeasurable, demand_emulator, demand_moto_server, demand_ref
 from benchmarks.side_by_side import side_by_side
+from benchmarks.sqs_door import sqs_door
 
 _INTERRUPTED = 130
 
-PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates")
+PARTS = ("costs", "http", "backlog", "compression", "lateness", "moves", "calls", "scale", "rates", "sqs")
 
 ABOUT = """
 parts:
@@ -39,6 +40,8 @@ parts:
   scale         (i) beside many topics, groups, queues and messages; many writers and servers; needs the emulator
   rates         (j) requests a second over HTTP, on one connection and on eight, beside moto's SQS, ElasticMQ (where
                 Maven and Java are installed) and the server of --against; needs moto's server
+  sqs           (k) boto3 on Decant, moto's SQS and ElasticMQ (where Maven and Java are installed), on one connection;
+                needs moto's server
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """
@@ -55,6 +58,7 @@ class Effort:
     wakes: int
     calls: int
     rate_rounds: int
+    sqs_rounds: int
     sizes: Sizes
 
 
@@ -66,6 +70,7 @@ FULL = Effort(
     wakes=10,
     calls=600,
     rate_rounds=9,
+    sqs_rounds=500,
     sizes=Sizes(),
 )
 QUICK = Effort(
@@ -76,6 +81,7 @@ QUICK = Effort(
     wakes=2,
     calls=60,
     rate_rounds=3,
+    sqs_rounds=100,
     sizes=FEW,
 )
 """Some two minutes."""
@@ -121,7 +127,7 @@ def _demand(chosen: list[str], against: str | None) -> None:
             raise Unmeasurable(f"--against {against} is for the part 'rates', which --only leaves out")
     if {"costs", "lateness", "calls", "scale"} & {*chosen}:
         demand_emulator()
-    if {"http", "calls", "rates"} & {*chosen}:
+    if {"http", "calls", "rates", "sqs"} & {*chosen}:
         demand_moto_server()
 
 
@@ -136,6 +142,7 @@ def _measure(chosen: list[str], effort: Effort, against: str | None) -> None:
         "calls": lambda: calls(effort.calls),
         "scale": lambda: scale(effort.sizes),
         "rates": lambda: rates(effort.rate_rounds, against),
+        "sqs": lambda: sqs_door(effort.sqs_rounds),
     }
     print(f"{_machine()}\n", flush=True)
     for part in chosen:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from benchmarks import servers
 from benchmarks.contender import Contender
 from benchmarks.decant import OverHttp, Riding
-from benchmarks.progress import shown
+from benchmarks.loop import Round, in_turns
 from benchmarks.report import Cell, table
 from benchmarks.sqs import Sqs, by_boto3, by_light_client
-from benchmarks.workload import Workload
 
 BATCHES = (1, 10)
 SIZE = 1_000
-_WARM_UP_ROUNDS = 5
 
 _HEADERS = (
     "batch",
@@ -31,16 +27,14 @@ _HEADERS = (
     "moto by boto3 / moto",
 )
 
-Round = dict[str, float]
-"""Step -> how many seconds it took."""
-
 
 def side_by_side(rounds: int) -> str:
     rows: list[list[Cell]] = []
     with _contenders() as make:
         for batch in BATCHES:
             contenders = {name: made(f"orders-{batch}") for name, made in make.items()}
-            rows += _rows(batch, _measured(contenders, batch, rounds))
+            taken = in_turns(contenders, SIZE, batch, rounds, "the loop over HTTP")
+            rows += _rows(batch, {name: _medians(each) for name, each in taken.items()})
     return table("(b) The loop over HTTP, beside moto's SQS", _HEADERS, rows)
 
 
@@ -55,33 +49,6 @@ def _contenders() -> Iterator[dict[str, Callable[[str], Contender]]]:
             "riding": lambda name: Riding(OverHttp(decant, f"{name}-riding")),
             "boto3": lambda name: Sqs(by_boto3(moto), f"{name}-boto3"),
         }
-
-
-def _measured(contenders: dict[str, Contender], batch: int, rounds: int) -> dict[str, Round]:
-    """The median of each step. The contenders take turns, so that what else the machine does hits all of them."""
-    workload = Workload(SIZE)
-    taken: dict[str, list[Round]] = {name: [] for name in contenders}
-    total = rounds + _WARM_UP_ROUNDS
-    for _ in shown(range(total), total, f"the loop over HTTP, batch {batch}"):
-        for name, contender in contenders.items():
-            taken[name].append(_round(contender, workload.take(batch)))
-    return {name: _medians(each[_WARM_UP_ROUNDS:]) for name, each in taken.items()}
-
-
-def _round(contender: Contender, bodies: list[str]) -> Round:
-    receipts: list[str] = []
-    seconds: Round = {"send": _seconds(lambda: contender.send(bodies))}
-    seconds["take"] = _seconds(lambda: receipts.extend(contender.take(len(bodies))))
-    assert len(receipts) == len(bodies)
-    seconds["settle"] = _seconds(lambda: contender.settle(receipts))
-    seconds["whole loop"] = sum(seconds.values())
-    return seconds
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
 
 
 def _medians(rounds: list[Round]) -> Round:

@@ -1,4 +1,4 @@
-"""moto's SQS as a contender: by its JSON protocol over the light client, and by boto3."""
+"""A server of SQS as a contender: by its JSON protocol over the light client, and by boto3."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def by_boto3(port: int) -> Ask:
         endpoint_url=f"http://127.0.0.1:{port}",
         region_name=_REGION,
         aws_access_key_id="test",
-        aws_secret_access_key="test",  # noqa: S106 - moto checks none
+        aws_secret_access_key="test",  # noqa: S106 - no server measured here checks it
         config=Config(retries={"total_max_attempts": 1}),
     )
 
