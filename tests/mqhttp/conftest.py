@@ -1,24 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from chalicelib import wiring
 from tests.mqhttp.client import Mq
 from tests.support.client import Client, Group, Topic
-from tests.support.clock import Clock
+from tests.support.one_instance import client, clock
 
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    yield Client()
-    wiring.use(None)
-
-
-@pytest.fixture
-def clock(client: Client) -> Clock:
-    return client.clock
+__all__ = ["client", "clock"]
 
 
 @pytest.fixture

@@ -1,25 +1,13 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from chalicelib import wiring
 from tests.sqs.client import Sqs, queue
 from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client
-from tests.support.clock import Clock
+from tests.support.one_instance import client, clock
 
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    yield Client()
-    wiring.use(None)
-
-
-@pytest.fixture
-def clock(client: Client) -> Clock:
-    return client.clock
+__all__ = ["client", "clock"]
 
 
 @pytest.fixture(params=[Sqs, QuerySqs])
