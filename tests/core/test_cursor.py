@@ -6,7 +6,7 @@ guards refuse does not happen; what they let pass must keep the invariants.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 
 import pytest
@@ -43,6 +43,11 @@ class History:
         """Tokens and offsets of which someone holds a receipt."""
         self.sent: list[tuple[Write, set[int]]] = []
         """Writes that a late repeat may bring back, with the offsets that each may take from their owners."""
+
+    @property
+    def acts(self) -> tuple[Callable[[], None], ...]:
+        """What is done in a history, at random."""
+        return self.pop, self.pop, self.ack, self.move, self.prolong, self.bury, self.prune, self.wait
 
     @property
     def cursor(self) -> Cursor:
@@ -191,18 +196,8 @@ class History:
 @given(st.integers(0, 2**32))
 def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
     history = History(seed)
-    acts = (
-        history.pop,
-        history.pop,
-        history.ack,
-        history.move,
-        history.prolong,
-        history.bury,
-        history.prune,
-        history.wait,
-    )
     for _ in range(50):
-        history.chance.choice(acts)()
+        history.chance.choice(history.acts)()
         history.check()
 
 
@@ -210,18 +205,8 @@ def test_every_message_has_one_owner_and_one_end(seed: int) -> None:
 @given(st.integers(0, 2**32))
 def test_requests_that_arrive_once_more_take_nothing_else(seed: int) -> None:
     history = History(seed)
-    acts = (
-        history.pop,
-        history.pop,
-        history.ack,
-        history.move,
-        history.prolong,
-        history.bury,
-        history.prune,
-        history.wait,
-    )
     for _ in range(50):
-        history.chance.choice((*acts, history.late, history.late))()
+        history.chance.choice((*history.acts, history.late, history.late))()
         history.fates()
 
 
