@@ -10,5 +10,5 @@ from chalicelib.catalogue.signing_key import SigningKey
 
 class Access:
     def __init__(self, env: Env, signing_key: SigningKey) -> None:
-        self.callers = Callers(env)
+        self.callers = Callers(env, signing_key)
         self.tokens = Tokens(env, signing_key, self.callers.forget)

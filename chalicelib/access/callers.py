@@ -1,19 +1,21 @@
-"""Knows callers by the tokens that they show. An instance caches a token for a few seconds, and that an id is unknown
-as well, so a token that is deleted or rotated stops everywhere within `METADATA_AGE_MS_MAX`."""
+"""Knows callers by the tokens that they show, or by what they signed with a token's access key. An instance caches a
+token for a few seconds, and that an id is unknown as well, so a token that is deleted or rotated stops everywhere
+within `METADATA_AGE_MS_MAX`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 from chalicelib.access.rights import Need, Right, allow, allow_somewhere
-from chalicelib.access.token import Token, parts_of
+from chalicelib.access.token import Token, id_of_access_key, parts_of
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import Forbidden, Unauthenticated
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.table import keys
 
 _TOKENS_MAX = 10_000
@@ -24,9 +26,13 @@ _SCHEME = re.compile("bearer +", re.IGNORECASE)
 _rights: ContextVar[list[Right] | None] = ContextVar("rights", default=None)
 
 
+class WrongSignature(Exception):
+    """No secret of the access key fits the signature."""
+
+
 class Callers:
-    def __init__(self, env: Env) -> None:
-        self._runtime, self._catalogue = env.runtime, env.catalogue
+    def __init__(self, env: Env, signing_key: SigningKey) -> None:
+        self._runtime, self._catalogue, self._key = env.runtime, env.catalogue, signing_key
         self._tokens: BoundedCache[tuple[int, Token | None]] = BoundedCache(_TOKENS_MAX)
 
     def bearer(self, authorization: str | None, topic_name: str | None = None) -> Token:
@@ -44,6 +50,18 @@ class Callers:
         token = self._token(parts[0], topic_name) if parts else None
         if parts is None or token is None or not token.is_proved_by(parts[1], self._runtime.now()):
             raise Unauthenticated("the token is not valid: it is malformed, unknown, expired or revoked")
+        return token
+
+    def signer(self, access_key_id: str, fits: Callable[[str], bool], topic_name: str | None = None) -> Token:
+        """The token whose access key signed a request. `fits`: whether a secret access key fits the signature.
+        `topic_name`: as for a bearer. Raises Unauthenticated, with one answer for all that is wrong with the key, and
+        WrongSignature."""
+        token_id, now = id_of_access_key(access_key_id), self._runtime.now()
+        token = self._token(token_id, topic_name) if token_id else None
+        if token is None or token.is_expired(now):
+            raise Unauthenticated("the access key is not valid: it is malformed, unknown, expired or revoked")
+        if not token.has_signed(fits, self._key.accepted(token.id), now):
+            raise WrongSignature
         return token
 
     def forget(self, token_id: str) -> None:

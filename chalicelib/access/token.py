@@ -2,7 +2,8 @@
 
 The text is `dct_<id>_<secret>`. The item holds a hash of the secret, never the secret itself; secrets are random, and
 long enough that a plain hash cannot be reversed. After a rotation the older secrets stay valid for some time, and each
-of the token's secrets has a *generation*, counted from 1.
+of the token's secrets has a *generation*, counted from 1. With each goes a *secret access key*, for clients that sign
+their requests.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import hashlib
 import hmac
 import re
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,6 +22,7 @@ from chalicelib.base import base64url
 from chalicelib.base.limits import EXPIRED_KEPT_MS, SECOND_MS
 from chalicelib.base.records import record
 from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.signing_key import derived
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, Equals, Item, RemoveItem, Set, Write
 
@@ -29,8 +32,10 @@ _TEXT = re.compile(r"dct_([A-Z2-7]{16})_([A-Za-z0-9_-]{43})")
 
 ID_PATTERN = "[A-Z2-7]{16}"
 
-ACCESS_KEY_PREFIX = "DCTK"
+_ACCESS_KEY_PREFIX = "DCTK"
 """Begins access key ids, which are 20 capitals and digits, as SQS clients expect."""
+_ACCESS_KEY_CHARS = 40
+"""As AWS's own have: clients may check it."""
 
 
 class Secret(NamedTuple):
@@ -73,7 +78,7 @@ class Token:
 
     @property
     def access_key_id(self) -> str:
-        return ACCESS_KEY_PREFIX + self.id
+        return access_key_id(self.id)
 
     @property
     def generation(self) -> int:
@@ -83,7 +88,19 @@ class Token:
         """Compares with every secret, so that the time tells nothing."""
         digest = _digest(secret)
         valid = [hmac.compare_digest(digest, own.digest) and own.is_valid(now) for own in self.secrets]
-        return any(valid) and (self.expires_at_ms is None or now < self.expires_at_ms)
+        return any(valid) and not self.is_expired(now)
+
+    def has_signed(self, fits: Callable[[str], bool], signing_keys: Iterable[bytes], now: int) -> bool:
+        """Whether one of its valid secret access keys fits a signature. Tries all, so that the time tells nothing."""
+        fitting = [
+            fits(secret_access_key(self.id, own.generation, key)) and own.is_valid(now)
+            for key in signing_keys
+            for own in self.secrets
+        ]
+        return any(fitting)
+
+    def is_expired(self, now: int) -> bool:
+        return self.expires_at_ms is not None and now >= self.expires_at_ms
 
 
 def parts_of(text: str) -> tuple[str, str] | None:
@@ -94,6 +111,23 @@ def parts_of(text: str) -> tuple[str, str] | None:
 
 def text_of(token_id: str, secret: str) -> str:
     return f"dct_{token_id}_{secret}"
+
+
+def access_key_id(token_id: str) -> str:
+    return _ACCESS_KEY_PREFIX + token_id
+
+
+def id_of_access_key(text: str) -> str | None:
+    """The token id that an access key id holds; None of any other text."""
+    found = re.fullmatch(f"{_ACCESS_KEY_PREFIX}({ID_PATTERN})", text)
+    return found[1] if found else None
+
+
+def secret_access_key(token_id: str, generation: int, signing_key: bytes) -> str:
+    """The secret with which clients sign their requests. Who checks a signature needs the secret itself, so a hash of
+    it would not do; it is derived from the service's key instead, and the item holds nothing of it."""
+    secret = derived(signing_key, b"access-key", f"{token_id}\0{generation}".encode())
+    return base64url.encoded(secret)[:_ACCESS_KEY_CHARS]
 
 
 def new_id(runtime: Runtime) -> str:

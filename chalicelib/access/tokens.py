@@ -9,19 +9,15 @@ from typing import Any
 from chalicelib.access import token as writes
 from chalicelib.access.rights import Right
 from chalicelib.access.token import ID_PATTERN, Token, first, new_id, new_secret, rotated, text_of
-from chalicelib.base import base64url
 from chalicelib.base.errors import InvalidField, TokenNotFound
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import TOKEN_SECRETS_MAX
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.signing_key import SigningKey, derived
+from chalicelib.catalogue.signing_key import SigningKey
 from chalicelib.store import Keys
 from chalicelib.store.paging import page
 from chalicelib.table import keys
 from chalicelib.table.writes import Refused
-
-_ACCESS_KEY_CHARS = 40
-"""As AWS's own have: clients may check it."""
 
 
 class Tokens:
@@ -82,13 +78,6 @@ class Tokens:
         return {
             "token_id": token_id,
             "token": text_of(token_id, secret),
-            "access_key_id": writes.ACCESS_KEY_PREFIX + token_id,
-            "secret_access_key": secret_access_key(token_id, generation, self._key.of(token_id)),
+            "access_key_id": writes.access_key_id(token_id),
+            "secret_access_key": writes.secret_access_key(token_id, generation, self._key.of(token_id)),
         }
-
-
-def secret_access_key(token_id: str, generation: int, key: bytes) -> str:
-    """The secret with which clients sign their requests. Who checks a signature needs the secret itself, so a hash of
-    it would not do; it is derived from the service's key instead, and the table holds nothing secret."""
-    secret = derived(key, b"access-key", f"{token_id}\0{generation}".encode())
-    return base64url.encoded(secret)[:_ACCESS_KEY_CHARS]

@@ -19,7 +19,8 @@ class Guarded:
     def __init__(self) -> None:
         self.shop = Shop()
         self.api = Api(self.shop.producer.service, Demand(requests=True))
-        self.token = self.api.make_token({"name": "a", "rights": [ALL_RIGHTS]})["token"]
+        made = self.api.make_token({"name": "a", "rights": [ALL_RIGHTS]})
+        self.token, self.access_key_id = made["token"], made["access_key_id"]
 
     def produce(self, after_ms: int = 0) -> Meter:
         self.shop.clock.ms += after_ms
@@ -87,6 +88,19 @@ def test_malformed_tokens_cost_nothing_and_unknown_ones_a_read() -> None:
     assert [refused(unknown) for _ in range(3)] == [Meter()] * 3
     guarded.shop.clock.ms += METADATA_AGE_MS_MAX + 1
     assert refused(unknown).round_trips == 1
+
+
+def test_an_access_key_costs_what_its_token_does() -> None:
+    guarded = Guarded()
+
+    def sign(after_ms: int = 0) -> Meter:
+        guarded.shop.clock.ms += after_ms
+        callers = guarded.api.service.access.callers
+        return guarded.shop.cost(lambda: callers.signer(guarded.access_key_id, lambda _: True))
+
+    assert within(sign(), 0, 1, 1)
+    assert [sign() for _ in range(3)] == [Meter()] * 3
+    assert within(sign(METADATA_AGE_MS_MAX + 1), 0, 1, 1)
 
 
 def test_an_instance_remembers_a_bounded_number_of_ids() -> None:

@@ -1,0 +1,118 @@
+"""Access keys: whose signature counts, and for how long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from chalicelib.access.callers import WrongSignature
+from chalicelib.api import Api
+from chalicelib.base.errors import Unauthenticated
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.service import Service
+from tests.support.client import ALL_RIGHTS, Client, Json
+
+VALID, INVALID, WRONG = "valid", "invalid key", "wrong signature"
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client()
+
+
+def made(client: Client, **fields: int) -> Json:
+    token: Json = client.api.make_token({"name": "a", "rights": [ALL_RIGHTS], **fields})
+    return token
+
+
+def signed(api: Api, key_id: str, secret: str) -> str:
+    """What the instance says to a signature with this secret."""
+    try:
+        token = api.service.access.callers.signer(key_id, lambda own: own == secret)
+    except Unauthenticated:
+        return INVALID
+    except WrongSignature:
+        return WRONG
+    assert token.access_key_id == key_id
+    return VALID
+
+
+def shown(client: Client, pair: Json) -> str:
+    return signed(client.api, pair["access_key_id"], pair["secret_access_key"])
+
+
+def test_a_signature_counts_if_the_secret_of_the_key_fits(client: Client) -> None:
+    token, other = made(client), made(client)
+    assert shown(client, token) == VALID
+    assert shown(client, {**token, "secret_access_key": other["secret_access_key"]}) == WRONG
+
+
+@pytest.mark.parametrize("spoil", [lambda _: "", str.lower, lambda key: key[:-1], lambda key: key + "A"])
+def test_whatever_is_wrong_with_a_key_id_gets_one_answer(client: Client, spoil: Callable[[str], str]) -> None:
+    token = made(client)
+    spoilt = spoil(token["access_key_id"])
+    errors = set()
+    for key_id in (spoilt, "AKIDEXAMPLE", "DCTK" + 16 * "A", f"{token['access_key_id']}\n"):
+        with pytest.raises(Unauthenticated) as error:
+            client.api.service.access.callers.signer(key_id, lambda _: True)
+        errors.add(error.value.detail)
+    assert errors == {"the access key is not valid: it is malformed, unknown, expired or revoked"}
+
+
+def test_a_key_ends_when_its_token_expires(client: Client) -> None:
+    token = made(client, expires_at_ms=client.clock.ms + 1_000)
+    client.clock.ms += 999
+    assert shown(client, token) == VALID
+    client.clock.ms += 1
+    assert shown(client, token) == INVALID
+
+
+def test_a_deleted_key_stops_at_once_here_and_soon_everywhere(client: Client) -> None:
+    other, token = client.another(), made(client)
+    assert (shown(client, token), shown(other, token)) == (VALID, VALID)
+    client.api.delete_token(token["token_id"])
+    client.clock.ms += METADATA_AGE_MS_MAX
+    assert (shown(client, token), shown(other, token)) == (INVALID, VALID)
+    client.clock.ms += 1
+    assert shown(other, token) == INVALID
+
+
+def test_after_a_rotation_both_secrets_sign_until_the_old_one_ends(client: Client) -> None:
+    old = made(client)
+    new = client.api.rotate_token(old["token_id"], {"old_valid_ms": 1_000})
+    client.clock.ms += 999
+    assert (shown(client, old), shown(client, new)) == (VALID, VALID)
+    client.clock.ms += 1
+    assert (shown(client, old), shown(client, new)) == (WRONG, VALID)
+
+
+def test_a_secret_that_was_rotated_away_at_once_signs_nothing(client: Client) -> None:
+    old = made(client)
+    client.api.rotate_token(old["token_id"], {"old_valid_ms": 0})
+    assert shown(client, old) == WRONG
+
+
+def test_a_secret_signs_while_its_signing_key_is_accepted() -> None:
+    keys: Sequence[bytes] = (16 * b"a",)
+    client = Client()
+    client.api = Api(Service(client.store, client.clock.runtime(1), lambda: keys))
+    old = made(client)
+    keys = (16 * b"b", 16 * b"a")
+    new = client.api.rotate_token(old["token_id"], {})
+    assert (shown(client, old), shown(client, new)) == (VALID, VALID)
+    keys = (16 * b"b",)
+    assert (shown(client, old), shown(client, new)) == (WRONG, VALID)
+
+
+def test_every_secret_is_tried_so_that_the_time_tells_nothing() -> None:
+    client = Client()
+    client.api = Api(Service(client.store, client.clock.runtime(1), lambda: (16 * b"b", 16 * b"a")))
+    token = made(client)
+    client.api.rotate_token(token["token_id"], {})
+    client.clock.ms += 100_000_000  # the first secret is not valid any more
+    tried: list[str] = []
+    client.api.service.access.callers.signer(token["access_key_id"], lambda own: bool(tried.append(own)) or True)
+    assert len(set(tried)) == len(tried) == 4
+    assert all(re.fullmatch("[A-Za-z0-9_-]{40}", secret) for secret in tried)
