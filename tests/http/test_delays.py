@@ -30,14 +30,6 @@ def found(topic: Topic, message: Json) -> Any:
     return topic.client.get(f"{topic.path}/messages/{message['message_id']}")
 
 
-def drained(group: Group) -> list[Json]:
-    got: list[Json] = []
-    while messages := group.pop(max_messages=256)["messages"]:
-        group.ack(*messages)
-        got += messages
-    return got
-
-
 # -- producing --------------------------------------------------------------------------------------------------------
 
 
@@ -64,7 +56,7 @@ def test_a_message_that_waited_shows_when_it_was_sent(
         topic.produce("x" * size, delay_ms=1_000)
     clock.sleep(1_000)
     plain = topic.produce("at once")[0]
-    *waited, other = sorted(drained(group), key=lambda message: message["body"] != "at once")[::-1]
+    *waited, other = sorted(group.drained(), key=lambda message: message["body"] != "at once")[::-1]
     browsed = topic.client.get(f"{topic.path}/messages").json["messages"]
     for shown in [
         *waited,
@@ -97,7 +89,7 @@ def test_messages_of_one_call_for_one_time_keep_their_order(
     topic.produce(*[each | ({"dedup_id": each["body"]} if place % 3 == 0 else {}) for place, each in enumerate(batch)])
     assert bodies(waiting(topic)["messages"]) == [each["body"] for each in batch]
     clock.sleep(delay_ms)
-    assert bodies(drained(group)) == [each["body"] for each in batch]
+    assert bodies(group.drained()) == [each["body"] for each in batch]
 
 
 def test_a_repeat_by_dedup_ids_returns_the_ids_of_the_first_call(topic: Topic, group: Group, clock: Clock) -> None:
@@ -105,7 +97,7 @@ def test_a_repeat_by_dedup_ids_returns_the_ids_of_the_first_call(topic: Topic, g
     sent = topic.produce(*batch)
     assert topic.produce(*batch) == topic.produce(*reversed(batch))[::-1] == sent
     clock.sleep(500)
-    assert [each["message_id"] for each in drained(group)] == [each["message_id"] for each in sent]
+    assert [each["message_id"] for each in group.drained()] == [each["message_id"] for each in sent]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +141,9 @@ def test_messages_for_now_and_for_later_go_together(topic: Topic, group: Group, 
     batch = [{"body": "a"}, {"body": "b", "delay_ms": 100}, {"body": "c"}, {"body": "d", "delay_ms": 10**6}]
     sent = topic.produce(*batch)
     assert [each["offset"] for each in sent] == [0, None, 1, None]
-    assert bodies(drained(group)) == ["a", "c"]
+    assert bodies(group.drained()) == ["a", "c"]
     clock.sleep(10**6)
-    assert bodies(drained(group)) == ["b", "d"]
+    assert bodies(group.drained()) == ["b", "d"]
 
 
 def test_a_message_keeps_all_it_was_given(client: Client, clock: Clock) -> None:
@@ -176,7 +168,7 @@ def test_a_body_of_any_size_comes_out_as_it_went_in(
         topic.produce("beside", delay_ms=delay_ms)
     assert body in bodies(waiting(topic)["messages"])
     clock.sleep(delay_ms)
-    assert body in bodies(drained(group))
+    assert body in bodies(group.drained())
     assert found(topic, sent).json["body"] == body
 
 
@@ -236,7 +228,7 @@ def test_a_message_is_found_by_its_id_once_it_was_delivered(topic: Topic, group:
     assert topic.read()["messages"] == []
     clock.sleep(200)
     assert found(topic, sent[7]).problem == (404, "MessageNotFound")
-    came = {each["message_id"]: each for each in drained(group)}
+    came = {each["message_id"]: each for each in group.drained()}
     for each in sent:
         looked_up = found(topic, each).json
         assert looked_up == {name: came[each["message_id"]][name] for name in looked_up}
@@ -268,7 +260,7 @@ def test_a_cancelled_message_is_never_delivered(
     assert [each["message_id"] for each in waiting(topic)["messages"]] == [kept["message_id"]]
     clock.sleep(delay_ms)
     assert cancel(topic, sent).problem == (404, "MessageNotFound")
-    assert bodies(drained(group)) == ["b"]
+    assert bodies(group.drained()) == ["b"]
     assert cancel(topic, sent).problem == (404, "MessageNotFound")
     assert found(topic, sent).problem == (404, "MessageNotFound")
 
@@ -276,7 +268,7 @@ def test_a_cancelled_message_is_never_delivered(
 def test_a_delivered_message_is_too_late_to_cancel(topic: Topic, group: Group, clock: Clock) -> None:
     sent = [topic.produce(str(number), delay_ms=100 + number // 40)[0] for number in range(100)]
     clock.sleep(200)
-    assert len(drained(group)) == 100
+    assert len(group.drained()) == 100
     other = topic.produce("other", delay_ms=100)[0]
     assert cancel(topic, other).status == 200
     clock.sleep(100 * MINUTE_MS)
@@ -415,7 +407,7 @@ def test_a_topic_that_is_made_again_has_no_old_delays(client: Client, clock: Clo
     new = other.produce("new", delay_ms=100)[0]
     assert [each["message_id"] for each in waiting(topic)["messages"]] == [new["message_id"]]
     clock.sleep(100)
-    assert bodies(drained(group)) == ["new"]
+    assert bodies(group.drained()) == ["new"]
 
 
 def test_every_instance_refuses_a_delayed_message_for_a_deleted_topic(client: Client) -> None:
@@ -447,7 +439,7 @@ def test_waiting_messages_are_counted_in_each_queue(client: Client, clock: Clock
     assert counted(topic) == (3, [1, 0, 2])
     clock.sleep(500)
     assert counted(topic) == (3, [1, 0, 2])
-    assert sorted(bodies(drained(group))) == ["a", "b", "now"]
+    assert sorted(bodies(group.drained())) == ["a", "b", "now"]
     assert counted(topic) == (1, [1, 0, 0])
 
 

@@ -65,14 +65,6 @@ def ids(transactions: list[Json]) -> list[str]:
     return [transaction["transaction_id"] for transaction in transactions]
 
 
-def drained(group: Group) -> list[Json]:
-    got: list[Json] = []
-    while messages := group.pop(max_messages=256)["messages"]:
-        group.ack(*messages)
-        got += messages
-    return got
-
-
 # -- deciding ---------------------------------------------------------------------------------------------------------
 
 
@@ -81,10 +73,10 @@ def test_a_half_message_is_seen_when_it_is_committed_and_not_before(topic: Topic
     assert (answer.status, answer.json["rollback_at_ms"]) == (201, START_MS + DAY_MS)
     topic.produce("between")
     clock.sleep(HOUR_MS)
-    assert bodies(drained(group)) == ["between"]
+    assert bodies(group.drained()) == ["between"]
     placed = commit(topic, answer.json["transaction_id"])
     assert [(each["queue"], each["offset"]) for each in placed] == [(0, 1), (0, 2)]
-    came = drained(group)
+    came = group.drained()
     assert bodies(came) == ["a", "b"]
     assert [(each["message_id"], each["offset"]) for each in came] == [
         (each["message_id"], each["offset"]) for each in placed
@@ -141,7 +133,7 @@ def test_a_full_transaction_over_many_queues_comes_whole(client: Client) -> None
     batch = [{"body": str(number), "queue": number % 5} for number in range(HALF_MESSAGES_MAX)]
     placed = commit(topic, begin(topic, *batch))
     assert [each["offset"] for each in placed] == [number // 5 for number in range(HALF_MESSAGES_MAX)]
-    assert sorted(bodies(drained(group)), key=int) == [each["body"] for each in batch]
+    assert sorted(bodies(group.drained()), key=int) == [each["body"] for each in batch]
 
 
 @pytest.mark.parametrize("size", [10, 2_000, 300_000, 4 * 1024 * 1024])
@@ -153,7 +145,7 @@ def test_a_body_of_any_size_comes_out_as_it_went_in(client: Client, topic: Topic
     assert check(topic)[0]["messages"][0]["body"] == body
     commit(topic, half)
     roll_back(topic, dropped)
-    assert bodies(drained(group)) == [body]
+    assert bodies(group.drained()) == [body]
     held = [pk for pk, items in client.store._items.items() for _ in items if pk.startswith("payload#")]
     assert len(set(held)) == (size > 1_000)  # that of the log alone
 
@@ -163,10 +155,10 @@ def test_the_time_to_live_begins_with_the_commit(topic: Topic, group: Group, clo
     clock.sleep(2_000)
     commit(topic, halves[0])
     clock.sleep(999)
-    assert bodies(drained(group)) == ["a"]
+    assert bodies(group.drained()) == ["a"]
     commit(topic, halves[1])
     clock.sleep(1_000)
-    assert drained(group) == []
+    assert group.drained() == []
 
 
 def test_a_repeated_decision_gets_the_same_answer_from_any_instance(topic: Topic, group: Group, clock: Clock) -> None:
@@ -176,7 +168,7 @@ def test_a_repeated_decision_gets_the_same_answer_from_any_instance(topic: Topic
     clock.sleep(DAY_MS)
     assert commit(topic, committed) == commit(topic, committed, topic.client.another()) == first
     roll_back(topic, dropped)
-    assert bodies(drained(group)) == ["a", "b"]
+    assert bodies(group.drained()) == ["a", "b"]
 
 
 def test_the_opposite_of_a_decision_is_refused_and_told_why(topic: Topic, group: Group, clock: Clock) -> None:
@@ -188,7 +180,7 @@ def test_the_opposite_of_a_decision_is_refused_and_told_why(topic: Topic, group:
     assert late.problem == wrong.problem == (409, "TransactionEnded")
     assert f"committed at {START_MS + 7}" in late.json["detail"]
     assert f"rolled back at {START_MS + 7}" in wrong.json["detail"]
-    assert bodies(drained(group)) == ["a"]
+    assert bodies(group.drained()) == ["a"]
 
 
 @pytest.mark.parametrize("verb", ["commit", "rollback"])
@@ -212,7 +204,7 @@ def test_nothing_is_decided_after_the_rollback_was_due(topic: Topic, group: Grou
     roll_back(topic, late)
     clock.set_back_ms = 2_000  # by the instance that asks, it is not due yet
     assert decide(topic, late, "commit").problem == (409, "TransactionEnded")
-    assert bodies(drained(group)) == ["last"]
+    assert bodies(group.drained()) == ["last"]
 
 
 def test_a_sweep_rolls_back_what_nobody_decided_about(client: Client, topic: Topic, clock: Clock) -> None:
@@ -442,7 +434,7 @@ def test_a_decision_whose_answer_is_lost_can_be_repeated(
     store.after = unavailable()
     assert decide(topic, half, verb).status == 200
     assert decide(topic, half, "commit" if verb == "rollback" else "rollback").problem == (409, "TransactionEnded")
-    assert len(drained(group)) == (2 if verb == "commit" else 0)
+    assert len(group.drained()) == (2 if verb == "commit" else 0)
 
 
 def no_promotion(verb: str, about: Any) -> StoreUnavailable | None:
@@ -456,7 +448,7 @@ def test_a_committed_message_comes_though_the_commit_died(store: TroubledStore, 
     store.before = no_promotion  # it is decided, and no further
     assert decide(topic, half, "commit").problem == (503, "StoreUnavailable")
     store.before = unavailable()
-    came = drained(group)
+    came = group.drained()
     assert bodies(came) == ["a", "b"]
     assert [each["message_id"] for each in commit(topic, half)] == [each["message_id"] for each in came]
 

@@ -48,6 +48,34 @@ def replaced(caller: Any, module: str, **steps: Any) -> Any:
     return patch.object(caller, module, SimpleNamespace(**{**vars(getattr(caller, module)), **steps}))
 
 
+class _OneByOne:
+    """The store, in which what belongs together is written by one request after another."""
+
+    def __init__(self, store: Any, write: Callable[[Any, Write], object]) -> None:
+        self._store, self._write = store, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def write_together(self, writes: Any) -> None:
+        for each in writes:
+            self._write(self._store, each)
+
+
+def writing_one_by_one(caller: Any, method: str, write: Callable[[Any, Write], object]) -> Any:
+    """For as long as its context lasts, this method sends each write of a transaction alone, by `write`."""
+    true = getattr(caller, method)
+
+    def called(self: Any, *args: Any) -> Any:
+        store, self._store = self._store, _OneByOne(self._store, write)
+        try:
+            return true(self, *args)
+        finally:
+            self._store = store
+
+    return patch.object(caller, method, called)
+
+
 # -- the log ----------------------------------------------------------------------------------------------------------
 
 

@@ -8,33 +8,13 @@ from unittest.mock import patch
 from chalicelib.table.writes import Absent, Equals
 from chalicelib.upkeep import alarms
 from chalicelib.upkeep.alarms import change
-from tests.simulation.mutants import planted, without
+from tests.simulation.mutants import planted, without, writing_one_by_one
 
 
 @planted
 def alarms_in_two_writes() -> Any:
     """The state changes, and the message that tells of it comes after: not, if its caller dies."""
-    true = alarms.Alarms.announce
-
-    class OneByOne:
-        def __init__(self, store: Any) -> None:
-            self._store = store
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._store, name)
-
-        def write_together(self, writes: Any) -> None:
-            for each in writes:
-                self._store.write(each)
-
-    def changed(self: Any, *args: Any) -> bool:
-        store, self._store = self._store, OneByOne(self._store)
-        try:
-            return true(self, *args)
-        finally:
-            self._store = store
-
-    return patch.object(alarms.Alarms, "announce", changed)
+    return writing_one_by_one(alarms.Alarms, "announce", lambda store, each: store.write(each))
 
 
 @planted

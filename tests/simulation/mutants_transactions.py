@@ -8,7 +8,7 @@ from unittest.mock import patch
 from chalicelib.producing.new_message import Sending
 from chalicelib.table.writes import Absent, Equals, Exists
 from chalicelib.transactions import checks, decisions, half
-from tests.simulation.mutants import planted, together, without
+from tests.simulation.mutants import planted, together, without, writing_one_by_one
 
 
 @planted
@@ -44,27 +44,7 @@ def half_messages_that_are_produced() -> Any:
 @planted
 def commits_in_many_writes() -> Any:
     """A transaction is decided, and its messages come one by one: not all, if the caller dies."""
-    true = decisions.Decisions.commit
-
-    class OneByOne:
-        def __init__(self, store: Any) -> None:
-            self._store = store
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._store, name)
-
-        def write_together(self, writes: Any) -> None:
-            for each in writes:
-                self._store.write_together([each])
-
-    def commit(self: Any, *args: Any) -> Any:
-        store, self._store = self._store, OneByOne(self._store)
-        try:
-            return true(self, *args)
-        finally:
-            self._store = store
-
-    return patch.object(decisions.Decisions, "commit", commit)
+    return writing_one_by_one(decisions.Decisions, "commit", lambda store, each: store.write_together([each]))
 
 
 @planted

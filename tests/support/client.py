@@ -197,6 +197,14 @@ class Group:
     def take_one(self, **fields: Any) -> Json:
         return self.take(1, **fields)[0]
 
+    def drained(self) -> list[Json]:
+        """All that it gives, acked."""
+        got: list[Json] = []
+        while messages := self.pop(max_messages=256)["messages"]:
+            self.ack(*messages)
+            got += messages
+        return got
+
     def ack(self, *messages: Json | str) -> Json:
         """Shows the receipts of these messages, or these receipts."""
         return self._post("ack", receipts=receipts(*messages))
