@@ -151,6 +151,11 @@ def account() -> str | None:
     return chosen
 
 
+def region() -> str | None:
+    """That of the deployment, which Lambda tells. None: this machine is in none."""
+    return os.environ.get("AWS_REGION") if is_deployed() else None
+
+
 def mq_instance() -> str | None:
     """The instance that clients of MQ over HTTP must name. None: any, or none."""
     return os.environ.get("DECANT_MQ_INSTANCE") or None

@@ -62,7 +62,11 @@ TECHNOLOGIES = {
     "prometheus_client": ("chalicelib.telemetry.exposition",),
     "zstandard": ("chalicelib.log.packing",),
     "jmespath": ("chalicelib.catalogue.filter_expressions",),
-    "time": ("chalicelib.base.runtime", "chalicelib.store.dynamodb.signing", "local"),  # there, to spell dates alone
+    "time": (
+        "chalicelib.base.runtime",
+        *("chalicelib.store.dynamodb.signing", "chalicelib.protocols.sqs.sigv4"),  # to spell dates alone
+        "local",
+    ),
     "datetime": (),
     "random": (),
     "secrets": (),

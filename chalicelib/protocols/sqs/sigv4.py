@@ -1,0 +1,204 @@
+"""Checks AWS Signature Version 4, which clients of SQS send in the header `Authorization`.
+
+A signature covers the method, the path, the query, some headers, and the body.
+Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from time import gmtime, strftime
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+from chalicelib.base.fields import quoted
+from chalicelib.base.limits import SECOND_MS
+from chalicelib.protocols.http.respond import Request
+from chalicelib.protocols.sqs.errors import SqsError
+
+SKEW_S_MAX = 15 * 60
+"""By how much the clock of a client may differ from ours, as in AWS. A request can be repeated for as long."""
+
+_ALGORITHM = "AWS4-HMAC-SHA256"
+_ASYMMETRIC = "AWS4-ECDSA-P256-SHA256"
+_SERVICE, _END = "sqs", "aws4_request"
+_DATE, _HASH, _TARGET = "x-amz-date", "x-amz-content-sha256", "x-amz-target"
+
+_PARAMETERS = re.compile(r"(Credential|SignedHeaders|Signature)=([^\s,]*)")
+_CREDENTIAL = re.compile("([^/]*)/([0-9]{8})/([^/]+)/([^/]+)/([^/]+)")
+_NAMES = re.compile("[!-9<-@\\[-~]+(;[!-9<-@\\[-~]+)*")
+"""Names of headers: anything but capitals, `:` and `;`."""
+_SIGNATURE = re.compile("[0-9a-f]{64}")
+_STAMP = re.compile("([0-9]{8})T[0-9]{6}Z")
+_SPACES = re.compile("[ \t]+")
+_KEYS_MAX = 1_000
+"""Keys of a day that an instance keeps: one for each secret in use."""
+
+
+class Signed(NamedTuple):
+    """A signature that the secret of this access key may have made, within the last minutes. `day`, `region`: those
+    that it is good for. `text`: what it signs."""
+
+    access_key_id: str
+    day: str
+    region: str
+    text: bytes
+    signature: str
+
+    def is_proved_by(self, secret: str) -> bool:
+        made = hmac.digest(_key(secret, self.day, self.region), self.text, "sha256")
+        return hmac.compare_digest(made.hex(), self.signature)
+
+
+def signed(request: Request, region: str | None, now_ms: int) -> Signed:
+    """The signature of a request. `region`: this deployment's; None: any. Raises SqsError for a request that has none,
+    or one that no secret would make right."""
+    parameters = _parameters(request)
+    access_key_id, day, own_region = _scope(parameters["Credential"], region)
+    if not _SIGNATURE.fullmatch(parameters["Signature"]):
+        raise _incomplete("Signature in the header Authorization must be 64 hexadecimal digits in lower case.")
+    names = _names(request.headers, parameters["SignedHeaders"])
+    stamp = _stamp(request.headers[_DATE], day, now_ms)
+    canonical = "\n".join(
+        [
+            request.method,
+            quote(_encoded(request.prefix + request.path or "/"), safe="/~"),
+            _query(request),
+            *(f"{name}:{_folded(request.headers[name])}" for name in names),
+            "",
+            ";".join(names),
+            _body_hash(request),
+        ]
+    )
+    scope = f"{day}/{own_region}/{_SERVICE}/{_END}"
+    text = f"{_ALGORITHM}\n{stamp}\n{scope}\n{sha256(_encoded(canonical)).hexdigest()}"
+    return Signed(access_key_id, day, own_region, _encoded(text), parameters["Signature"])
+
+
+@lru_cache(_KEYS_MAX)
+def _key(secret: str, day: str, region: str) -> bytes:
+    """What the secret signs with on this day: four of the five digests of a signature."""
+    key = f"AWS4{secret}".encode()
+    for step in (day, region, _SERVICE, _END):
+        key = hmac.digest(key, _encoded(step), "sha256")
+    return key
+
+
+def _encoded(text: str) -> bytes:
+    """Different texts stay different, also those that UTF-8 does not have."""
+    return text.encode(errors="surrogatepass")
+
+
+def _incomplete(message: str) -> SqsError:
+    return SqsError("IncompleteSignature", message)
+
+
+def _mismatch(message: str) -> SqsError:
+    return SqsError("SignatureDoesNotMatch", message)
+
+
+# -- what the client says of its signature ----------------------------------------------------------------------------
+
+
+def _parameters(request: Request) -> Mapping[str, str]:
+    """Those of the header `Authorization`, whose values may be anything but missing."""
+    if any(name.lower() == "x-amz-signature" for name, _ in request.query):
+        raise _incomplete("Presigned URLs are not accepted: the signature must be in the header Authorization.")
+    authorization = request.headers.get("authorization")
+    if not authorization:
+        raise SqsError("MissingAuthenticationToken", f"The request must have a header Authorization with {_ALGORITHM}.")
+    algorithm, _, rest = authorization.strip().partition(" ")
+    if algorithm == _ASYMMETRIC:
+        raise _incomplete(f"Signature Version 4A ({_ASYMMETRIC}) is not accepted: sign with {_ALGORITHM}.")
+    if algorithm != _ALGORITHM:
+        raise _incomplete(f"The header Authorization must begin with {_ALGORITHM}.")
+    found = [_PARAMETERS.fullmatch(part.strip()) for part in rest.split(",")]
+    parameters = {part[1]: part[2] for part in found if part}
+    if len(parameters) < 3 or len(found) > 3:
+        wanted = "Credential, SignedHeaders and Signature, each once, separated by commas"
+        raise _incomplete(f"The header Authorization must have {wanted}.")
+    return parameters
+
+
+def _scope(credential: str, region: str | None) -> Sequence[str]:
+    """The access key id, the day and the region."""
+    match = _CREDENTIAL.fullmatch(credential)
+    if match is None:
+        wanted = f"<access key id>/<YYYYMMDD>/<region>/{_SERVICE}/{_END}"
+        raise _incomplete(f"Credential must be {wanted}; it is {quoted(credential)}.")
+    access_key_id, day, own_region, service, end = match.groups()
+    if not access_key_id:
+        raise _incomplete("Anonymous requests are not accepted: Credential has no access key id.")
+    for name, value, wanted in (
+        ("region", own_region, region or own_region),
+        ("service", service, _SERVICE),
+        ("end", end, _END),
+    ):
+        if value != wanted:
+            raise _mismatch(f"The {name} in Credential must be {quoted(wanted)}; it is {quoted(value)}.")
+    return access_key_id, day, own_region
+
+
+def _names(headers: Mapping[str, str], text: str) -> Sequence[str]:
+    """The signed headers."""
+    if not _NAMES.fullmatch(text):
+        raise _incomplete(f"SignedHeaders must be names in lower case, separated by ';'; it is {quoted(text)}.")
+    names = text.split(";")
+    for name in ("host", _DATE, *([_TARGET] if _TARGET in headers else [])):
+        if name not in names:
+            raise _incomplete(f"The header {name} must be signed; SignedHeaders is {quoted(text)}.")
+    for name in names:
+        if name not in headers:
+            raise _incomplete(f"The header {quoted(name)} is signed, and did not arrive.")
+    return names
+
+
+def _stamp(stamp: str, day: str, now_ms: int) -> str:
+    """When the request was signed. Stamps sort by time."""
+    match = _STAMP.fullmatch(stamp)
+    if match is None:
+        raise _incomplete(f"The header {_DATE} must be <YYYYMMDD>T<HHMMSS>Z; it is {quoted(stamp)}.")
+    if match[1] != day:
+        raise _mismatch(f"The day in Credential must be that of {_DATE}, {match[1]}; it is {day}.")
+    now_s = now_ms // SECOND_MS
+    now, earliest, latest = (_spelled(second) for second in (now_s, now_s - SKEW_S_MAX, now_s + SKEW_S_MAX))
+    if stamp < earliest:
+        raise _mismatch(f"Signature expired: {stamp} is now earlier than {earliest} ({now} - 15 min.)")
+    if stamp > latest:
+        raise _mismatch(f"Signature not yet current: {stamp} is still later than {latest} ({now} + 15 min.)")
+    return stamp
+
+
+def _spelled(second: int) -> str:
+    return strftime("%Y%m%dT%H%M%SZ", gmtime(second))
+
+
+# -- what is signed ---------------------------------------------------------------------------------------------------
+
+
+def _query(request: Request) -> str:
+    """Sorted, and each part encoded in one way, whatever way it was sent in."""
+    if request.raw_query is None:
+        pairs = [(_encoded(name), _encoded(value)) for name, value in request.query]
+    else:
+        parts = [part.replace("+", " ").partition("=") for part in request.raw_query.split("&") if part]
+        pairs = [(unquote_to_bytes(_encoded(name)), unquote_to_bytes(_encoded(value))) for name, _, value in parts]
+    return "&".join(f"{name}={value}" for name, value in sorted((quote(n, ""), quote(v, "")) for n, v in pairs))
+
+
+def _folded(value: str) -> str:
+    return _SPACES.sub(" ", value).strip(" ")
+
+
+def _body_hash(request: Request) -> str:
+    digest = sha256(request.body).hexdigest()
+    given = request.headers.get(_HASH, digest)
+    if given == digest:
+        return digest
+    if given.startswith(("UNSIGNED-PAYLOAD", "STREAMING-")):
+        raise _incomplete(f"The body must be signed: {_HASH} must be its SHA-256; it is {quoted(given)}.")
+    raise _mismatch(f"The header {_HASH} must be the SHA-256 of the body, {digest}; it is {quoted(given)}.")
