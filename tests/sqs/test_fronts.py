@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import pytest
 from chalice.config import Config
@@ -13,6 +13,9 @@ from chalice.local import LocalGateway
 
 from app import app
 from chalicelib import wiring
+from chalicelib.protocols.http import events as events_of_lambda
+from chalicelib.protocols.sqs.sigv4 import signed
+from tests.sqs.signing import NOW_MS, REGION, SECRET, sign
 from tests.support import events
 from tests.support.client import Client
 from tests.support.events import FRONTS, Json, Sent
@@ -87,6 +90,43 @@ def test_the_base_path_of_a_custom_domain_is_part_of_the_url(client: Client) -> 
     assert (status, made) == (200, {"QueueUrl": "https://example.org/mq/000000000000/orders"})
     status, _ = answered(client, events.rest(sent("SendMessage", "/000000000000/orders", MessageBody="a"), base="/mq"))
     assert status == 200
+
+
+def is_proved(event: Json) -> bool:
+    received = events_of_lambda.received(event)
+    assert received
+    return signed(received.request, REGION, NOW_MS).is_proved_by(SECRET)
+
+
+def as_sent(method: str, called: str, path: str, body: str = "", query: events.Query | None = None) -> Sent:
+    """Signed as all SDKs do it, for the URL that is called. `path`: what of it is no part of the way."""
+    url = f"https://example.org{called}{path}?{urlencode(query or [], quote_via=quote)}".rstrip("?")
+    about = {"amz_sdk_invocation_id": "1-2", "amz_sdk_request": "attempt=1; max=3", "x_amzn_query_mode": "true"}
+    kind = {"content_type": "application/x-amz-json-1.0", "x_amz_target": "AmazonSQS.SendMessage"}
+    content = {"content_length": str(len(body.encode())), "user_agent": "an SDK"}
+    request = sign(method, url, body.encode(), **about, **kind, **content)
+    sent = Sent(method, path, body, query)
+    sent.headers = {name.title(): value for name, value in request.headers.items()}
+    return sent
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_signature_is_right_behind_every_front(front: str) -> None:
+    through: Callable[[Sent], Json] = FRONTS[front]
+    called = PREFIXES.get(front, "")
+    for path in ("/", "/000000000000/orders.fifo"):
+        assert is_proved(through(as_sent("POST", called, path, '{"MessageBody": "grüß"}')))
+        assert is_proved(through(as_sent("GET", called, path, query=[("b", "ü +&"), ("a", "")])))
+        assert not is_proved(through(as_sent("POST", "/other", path)))
+
+
+def test_the_path_on_a_custom_domain_is_signed_as_it_is_called(client: Client) -> None:
+    with_base = as_sent("POST", "/mq", "/000000000000/orders")
+    without_base = as_sent("POST", "", "/000000000000/orders")
+    assert is_proved(events.rest(with_base, base="/mq"))
+    assert is_proved(events.http_api(without_base, "prod", "example.org"))
+    status, made = answered(client, events.http_api(sent("CreateQueue", QueueName="orders"), "prod", "example.org"))
+    assert (status, made) == (200, {"QueueUrl": "https://example.org/000000000000/orders"})
 
 
 def test_who_may_invoke_one_function_reaches_no_queue_through_it(client: Client) -> None:

@@ -40,15 +40,17 @@ def _base64(body: bytes) -> str:
 
 
 def rest(sent: Sent, base: str = "") -> Json:
-    """Of a REST API. API Gateway finds the resource itself. `base`: the base path of a custom domain."""
+    """Of a REST API. API Gateway finds the resource itself, and does not tell the length of the body. `base`: the base
+    path of a custom domain."""
     resource, names = _resource(sent.path.rstrip("/"))
     lists = sent.lists or None
+    headers = {name: value for name, value in sent.headers.items() if name != "Content-Length"}
     return {
         "resource": resource,
         "path": base + sent.path,
         "httpMethod": sent.method,
-        "headers": sent.headers,
-        "multiValueHeaders": {name: [value] for name, value in sent.headers.items()},
+        "headers": headers,
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
         "queryStringParameters": lists and {name: values[-1] for name, values in lists.items()},
         "multiValueQueryStringParameters": lists,
         "pathParameters": names or None,
@@ -72,8 +74,8 @@ def _resource(path: str) -> tuple[str, dict[str, str]]:
     return ("/{proxy+}", {"proxy": path[1:]}) if path else ("/", {})
 
 
-def http_api(sent: Sent, stage: str = "$default") -> Json:
-    """Of an HTTP API in format 2.0."""
+def http_api(sent: Sent, stage: str = "$default", domain: str = "abc.execute-api.eu-central-1.amazonaws.com") -> Json:
+    """Of an HTTP API in format 2.0, which has the stage in the path also if the request came by another domain."""
     path = sent.path if stage == "$default" else f"/{stage}{sent.path}"
     event = {
         "version": "2.0",
@@ -83,7 +85,7 @@ def http_api(sent: Sent, stage: str = "$default") -> Json:
         "headers": {name.lower(): value for name, value in sent.headers.items()},
         "requestContext": {
             "http": {"method": sent.method, "path": path, "protocol": "HTTP/1.1", "sourceIp": "192.0.2.1"},
-            "domainName": "abc.execute-api.eu-central-1.amazonaws.com",
+            "domainName": domain,
             "stage": stage,
         },
         "isBase64Encoded": sent.is_base64,

@@ -94,6 +94,13 @@ def _rest_path(event: Json) -> str:
     return path
 
 
+def _called_path(event: Json) -> str:
+    """The stage of an HTTP API stands in the path of each event, and is no part of a custom domain."""
+    path = _text(event["rawPath"])
+    is_custom = ".execute-api." not in event["requestContext"].get("domainName", ".execute-api.")
+    return _without_stage(path, event) if is_custom else path
+
+
 def _prefix(whole: object, path: str) -> str:
     """What of the whole path stands before this one."""
     if not isinstance(whole, str):
@@ -143,14 +150,14 @@ def _text(value: Any) -> str:
 _REST_API = Front(
     method=lambda event: _text(event["requestContext"]["httpMethod"]),
     path=_rest_path,
-    whole_path=lambda event: event["requestContext"].get("path"),
+    whole_path=lambda event: (event if event.get("version") == "1.0" else event["requestContext"]).get("path"),
     query=_pairs,
     headers=lambda _, headers: {"headers": headers, "multiValueHeaders": {}},  # Chalice's local server wants both
 )
 _HTTP_API = Front(
     method=lambda event: _text(event["requestContext"]["http"]["method"]),
     path=lambda event: _without_stage(_text(event["rawPath"]), event),
-    whole_path=lambda event: event["rawPath"],
+    whole_path=_called_path,
     query=lambda event: parse_qsl(_raw_query(event), keep_blank_values=True),
     headers=lambda _, headers: {"headers": headers},
     raw_query=_raw_query,

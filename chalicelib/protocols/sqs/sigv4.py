@@ -57,18 +57,18 @@ class Signed(NamedTuple):
 def signed(request: Request, region: str | None, now_ms: int) -> Signed:
     """The signature of a request. `region`: this deployment's; None: any. Raises SqsError for a request that has none,
     or one that no secret would make right."""
-    parameters = _parameters(request)
+    parameters, headers = _parameters(request), _headers(request)
     access_key_id, day, own_region = _scope(parameters["Credential"], region)
     if not _SIGNATURE.fullmatch(parameters["Signature"]):
         raise _incomplete("Signature in the header Authorization must be 64 hexadecimal digits in lower case.")
-    names = _names(request.headers, parameters["SignedHeaders"])
-    stamp = _stamp(request.headers[_DATE], day, now_ms)
+    names = _names(headers, parameters["SignedHeaders"])
+    stamp = _stamp(headers[_DATE], day, now_ms)
     canonical = "\n".join(
         [
             request.method,
             quote(_encoded(request.prefix + request.path or "/"), safe="/~"),
             _query(request),
-            *(f"{name}:{_folded(request.headers[name])}" for name in names),
+            *(f"{name}:{_folded(headers[name])}" for name in names),
             "",
             ";".join(names),
             _body_hash(request),
@@ -188,6 +188,11 @@ def _query(request: Request) -> str:
         parts = [part.replace("+", " ").partition("=") for part in request.raw_query.split("&") if part]
         pairs = [(unquote_to_bytes(_encoded(name)), unquote_to_bytes(_encoded(value))) for name, _, value in parts]
     return "&".join(f"{name}={value}" for name, value in sorted((quote(n, ""), quote(v, "")) for n, v in pairs))
+
+
+def _headers(request: Request) -> Mapping[str, str]:
+    """With the length of the body, which a REST API does not hand on, and some clients sign."""
+    return {"content-length": str(len(request.body)), **request.headers}
 
 
 def _folded(value: str) -> str:
