@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from chalicelib.access.rights import Need, Right, allow, allow_somewhere
+from chalicelib.access.rights import Need, Right, Verb, allow, allow_somewhere
 from chalicelib.access.token import Token, id_of_access_key, parts_of
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import Forbidden, Unauthenticated
@@ -97,7 +97,22 @@ def called_by(token: Token) -> Iterator[None]:
         _rights.reset(set_before)
 
 
-def may_read(topic_name: str) -> bool:
-    """Whether the caller may know of the topic. Without access control, everybody may."""
+def is_limited() -> bool:
+    """Whether the caller may do only what rights allow: without access control, everybody may do everything."""
+    return _rights.get() is not None
+
+
+def may(need: Need) -> bool:
     rights = _rights.get()
-    return rights is None or allow(rights, Need("read", topic_name))
+    return rights is None or allow(rights, need)
+
+
+def may_somewhere(verb: Verb) -> bool:
+    """Whether the caller has a right to it at all."""
+    rights = _rights.get()
+    return rights is None or allow_somewhere(rights, verb)
+
+
+def may_read(topic_name: str) -> bool:
+    """Whether the caller may know of the topic."""
+    return may(Need("read", topic_name))

@@ -7,9 +7,10 @@ queue: it is then gone too, and the first call that meets its record removes tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from chalicelib.admin.deletion import Deletion
@@ -155,33 +156,26 @@ class SqsQueues:
     def forget(self, name: str) -> None:
         self._known.forget(name)
 
-    def page(self, prefix: str, limit: int, after: str = "") -> tuple[list[SqsQueue], str | None]:
+    def page(
+        self, prefix: str, limit: int, after: str = "", is_wanted: Callable[[SqsQueue], bool] | None = None
+    ) -> tuple[list[SqsQueue], str | None]:
         """Up to `limit` queues by name, of those whose names begin with the prefix, after this name; and the token of
-        the next page (None: no more)."""
-        if not re.fullmatch(f"[A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX}}}", prefix):
-            return [], None
-        low, high = max(prefix or keys.FIRST, after + keys.AFTER), prefix + keys.LAST
-        if low > high:  # the token is of a list of other names
-            return [], None
-        read = Range(keys.sqs_queues(), low, high, limit=limit + 1, strong=True)
-        found = [SqsQueue.of(item) for item in self._store.read([read])[0]]
+        the next page (None: no more). `is_wanted`: which of them; all records after that name may be read then."""
+        queues = self._records(prefix, after, PAGE_MAX if is_wanted else limit + 1)
+        found = list(islice(filter(is_wanted, queues), limit + 1))
         return found[:limit], token_of(found[limit - 1].name) if len(found) > limit else None
 
-    def selected(
-        self, is_wanted: Callable[[SqsQueue], bool], limit: int, after: str = ""
-    ) -> tuple[list[SqsQueue], str | None]:
-        """The same of the queues that are wanted. All records after that name may be read."""
-        found: list[SqsQueue] = []
-        while True:
-            queues, rest = self.page("", PAGE_MAX, after)
-            for queue in queues:
-                if is_wanted(queue):
-                    if len(found) == limit:
-                        return found, token_of(found[-1].name)
-                    found.append(queue)
-            if rest is None:
-                return found, None
-            after = queues[-1].name
+    def _records(self, prefix: str, after: str, at_once: int) -> Iterator[SqsQueue]:
+        """Those whose names begin with the prefix, after this name, in order."""
+        if not re.fullmatch(f"[A-Za-z0-9_.-]{{0,{NAME_CHARS_MAX}}}", prefix):
+            return
+        low, high = max(prefix or keys.FIRST, after + keys.AFTER), prefix + keys.LAST
+        while low <= high:  # otherwise the token is of a list of other names
+            items = self._store.read([Range(keys.sqs_queues(), low, high, limit=at_once, strong=True)])[0]
+            yield from map(SqsQueue.of, items)
+            if len(items) < at_once:
+                return
+            low = items[-1]["sk"] + keys.AFTER
 
     def _read(self, name: str, strong: bool = True) -> SqsQueue | None:
         is_possible = re.fullmatch(NAME_PATTERN, name)
@@ -293,10 +287,12 @@ class SqsQueues:
 
     # -- deleted ------------------------------------------------------------------------------------------------------
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, demand: Callable[[SqsQueue], None] = lambda _: None) -> None:
         """Deletes the queue with its group, and the topic if it was made for a queue and has no other group; then what
-        they leave, as far as time and the store allow. Raises QueueGone."""
+        they leave, as far as time and the store allow. `demand` raises what it will if the queue must stay. Raises
+        QueueGone."""
         standing = deleted = self.current(name)
+        demand(deleted.queue)
         while standing.queue.id == deleted.queue.id:
             is_last = standing.topic.for_sqs and self._names(standing) == [standing.group.name]
             try:

@@ -60,6 +60,11 @@ class Api:
         """Whether anybody may call, who reaches the address."""
         return not (self._demand.requests or self._demand.iam)
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Whether requests must show a token, or be signed with its access key."""
+        return self._demand.requests
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:
             raise AttributeError(name)

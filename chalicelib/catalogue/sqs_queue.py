@@ -14,6 +14,9 @@ NAME_CHARS_MAX = 80
 FIFO_SUFFIX = ".fifo"
 NAME_PATTERN = rf"(?=.{{1,{NAME_CHARS_MAX}}}$)[A-Za-z0-9_-]+(\{FIFO_SUFFIX})?"
 """Names of queues, as in SQS."""
+OWN_PREFIX = "q."
+_UNLIKE_TOPICS = ("-", "_")
+"""How names of queues may begin, and those of topics and groups may not."""
 
 
 @record
@@ -57,6 +60,11 @@ class SqsQueue:
 
 def is_fifo(name: str) -> bool:
     return name.endswith(FIFO_SUFFIX)
+
+
+def own_name(name: str) -> str:
+    """Of the topic and the group that are made for the queue of this name: theirs may not begin as its may."""
+    return f"{OWN_PREFIX}{name}" if name[:1] in _UNLIKE_TOPICS else name
 
 
 def keeps_delay(name: str, owns_topic: bool) -> bool:

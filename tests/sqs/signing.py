@@ -27,6 +27,7 @@ def sign(
     secret: str = SECRET,
     token: str | None = None,
     scope: tuple[str, str] = (REGION, "sqs"),
+    key_id: str = KEY_ID,
     **headers: str,
 ) -> Request:
     """`scope`: region and service."""
@@ -34,7 +35,7 @@ def sign(
     request = AWSRequest(method=method, url=url, data=body, headers=named)
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     with mock.patch("botocore.auth.get_current_datetime", return_value=at):
-        SigV4Auth(Credentials(KEY_ID, secret, token), scope[1], scope[0]).add_auth(request)
+        SigV4Auth(Credentials(key_id, secret, token), scope[1], scope[0]).add_auth(request)
     prepared: Any = request.prepare()
     place = urlsplit(prepared.url)
     sent = {"host": place.netloc, **{name.lower(): _text(value) for name, value in prepared.headers.items()}}

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from chalicelib.api.admission import Demand
 from tests.sqs.client import Refused, Sqs, queue, refusal_in
 from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client
@@ -26,13 +25,6 @@ def test_other_paths_and_other_requests_are_as_before(client: Client) -> None:
     for path in ("/12/orders", "/topics/", "//", "/123456789012/orders/more", "/123456789012/"):
         assert client.ask("POST", path, raw=b"{}", **target).status == 404
         assert client.ask("POST", path, raw=b"{}", **target).headers["Content-Type"] == "application/problem+json"
-
-
-@pytest.mark.parametrize("demand", [Demand(requests=True), Demand(iam=True)])
-def test_a_stage_that_lets_callers_in_by_other_means_refuses_all(demand: Demand) -> None:
-    refused = Sqs(Client(demand=demand)).refused("ListQueues")
-    assert (refused.status, refused.shape) == (403, "AccessDeniedException")
-    assert "access keys" in refused.message
 
 
 def test_nothing_of_the_door_is_in_the_document(client: Client) -> None:

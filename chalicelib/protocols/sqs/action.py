@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from chalicelib.admin.sqs_queues import Standing
-from chalicelib.api.operation import Right
+from chalicelib.access.callers import may, may_somewhere
+from chalicelib.access.rights import Need, Verb
+from chalicelib.admin.sqs_queues import Change, Standing
 from chalicelib.base.errors import TopicNotFound
+from chalicelib.base.fields import quoted
 from chalicelib.base.records import record
-from chalicelib.catalogue.sqs_queue import SqsQueue
+from chalicelib.catalogue.sqs_queue import SqsQueue, own_name
 from chalicelib.catalogue.topic import Topic
+from chalicelib.protocols.sqs.errors import denied
 from chalicelib.service import Service
 
 Json = dict[str, Any]
@@ -80,10 +83,11 @@ class Context:
 
 @record
 class Call:
-    """A request to an action. `request`: its members, of the kinds that the action declares; what was not given is not
+    """A request to `action`. `request`: its members, of the kinds that the action declares; what was not given is not
     there, and what is required is. `found`: the queue that it is about; None where the action is about none."""
 
     service: Service
+    action: Action
     request: Json
     context: Context
     found: Standing | None = None
@@ -99,6 +103,21 @@ class Call:
     def queue(self) -> SqsQueue:
         return self.standing.queue
 
+    def current(self) -> Standing:
+        """The queue, read again. It may be another by now. Raises QueueGone, SqsError."""
+        standing = self.service.sqs_queues.current(self.queue.name)
+        self.demand(standing.queue)
+        return standing
+
+    def change(self, change_of: Callable[[Standing], Change]) -> None:
+        """Changes the queue, as it is then. Raises QueueGone, SqsError, InvalidField."""
+
+        def allowed(standing: Standing) -> Change:
+            self.demand(standing.queue)
+            return change_of(standing)
+
+        self.service.sqs_queues.change(self.queue.name, allowed)
+
     @property
     def topic(self) -> Topic:
         """The queue's topic as the catalogue has it, which knows at once what this instance changes. Raises
@@ -107,6 +126,29 @@ class Call:
         if topic.id != self.queue.topic_id:
             raise TopicNotFound(f"topic '{topic.name}' was made again")
         return topic
+
+    def demand(self, queue: SqsQueue) -> None:
+        """Raises SqsError unless the caller has the action's right on this queue."""
+        self.demand_at(queue.name, queue.topic, queue.group, queue.owns_topic)
+
+    def demand_absent(self, name: str) -> None:
+        """The same of a queue that does not exist: what a queue of this name would have. Whoever has no right to that
+        does not learn whether it exists."""
+        self.demand_at(name, own_name(name), own_name(name), owns_topic=True)
+
+    def demand_anywhere(self) -> None:
+        """Raises SqsError unless the caller has the action's right on something."""
+        if not may_somewhere(self.action.right):
+            raise denied(f"perform sqs:{self.action.name}")
+
+    def demand_at(self, name: str, topic: str, group: str, owns_topic: bool) -> None:
+        is_whole = self.action.right == "produce" or (owns_topic and self.action.with_topic)
+        if not may(Need(self.action.right, topic, None if is_whole else group)):
+            raise denied(f"perform sqs:{self.action.name} on queue {quoted(name)}")
+
+    def is_shown(self, queue: SqsQueue) -> bool:
+        """Whether the caller may know of the queue."""
+        return may(Need("read", queue.topic, queue.group))
 
 
 Handler = Callable[[Call], Json]
@@ -120,13 +162,15 @@ def present(answer: Json) -> Json:
 
 
 class Action(NamedTuple):
-    """`right`: what the caller needs, where access control is on."""
+    """`right`: what the caller needs, where access control is on. An action that is about no queue looks itself whether
+    the caller has it. `with_topic`: it makes, changes or deletes the topic of an own queue, too."""
 
     name: str
-    right: Right
+    right: Verb
     members: Structure
     required: Sequence[str]
     run: Handler
+    with_topic: bool = False
 
     @property
     def is_on_queue(self) -> bool:
@@ -137,12 +181,12 @@ class Actions(dict[str, Action]):
     """Actions that belong together, by name."""
 
     def action(
-        self, name: str, right: Right, members: Members, required: Sequence[str] = ()
+        self, name: str, right: Verb, members: Members, required: Sequence[str] = (), with_topic: bool = False
     ) -> Callable[[Handler], Handler]:
         """Declares the action that the function carries out."""
 
         def register(run: Handler) -> Handler:
-            self[name] = Action(name, right, Structure(members), required, run)
+            self[name] = Action(name, right, Structure(members), required, run, with_topic)
             return run
 
         return register

@@ -6,19 +6,22 @@ Requests to `/` that name none are left to the routes of HTTP."""
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import unquote
 
 from chalicelib import wiring
+from chalicelib.access.callers import WrongSignature, called_by
 from chalicelib.admin.sqs_queues import QueueGone, Standing
+from chalicelib.api import Api
 from chalicelib.base.deadline import one_call
-from chalicelib.base.errors import DecantError
+from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.runtime import system
 from chalicelib.protocols.answering import Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
-from chalicelib.protocols.sqs import json_wire, query_wire
+from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
 from chalicelib.protocols.sqs.action import Action, Call, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.errors import NO_QUEUE, SqsError, missing, of_service
@@ -35,7 +38,12 @@ REGION_DEFAULT = "us-east-1"
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)/?")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
 _PREFIX = re.compile("(/[!-.0-~]+)*")
-_NO_KEYS = "This stage demands credentials, and has no access keys for SQS yet."
+_NO_KEYS = "This stage lets callers in by IAM. Clients of SQS need one with DECANT_ACCESS=tokens."
+_BAD_KEY = "The security token included in the request is invalid."
+_BAD_SIGNATURE = (
+    "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key"
+    " and signing method. Consult the service documentation for details."
+)
 
 
 class Wire(Protocol):
@@ -84,21 +92,35 @@ def _refusal(wrong: DecantError | SqsError, wire: Wire, request_id: str) -> Resp
 
 
 def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs) -> Json:
+    """Who may not call learns nothing, not even whether the request is well-formed."""
     api = wiring.api()
-    if not api.is_open:
-        raise SqsError("AccessDenied", _NO_KEYS)
-    action = wire.demand_action()
-    members = wire.members(action)
     runtime = api.service.env.runtime
-    with in_time(runtime, left_ms), one_call(runtime.uptime()):
-        call = Call(api.service, members, _context(request))
+    with in_time(runtime, left_ms), one_call(runtime.uptime()), _admitted(api, request):
+        action = wire.demand_action()
+        call = Call(api.service, action, wire.members(action), _context(request, api.is_open))
         try:
-            return _run_on_queue(action, call, queue_name) if action.is_on_queue else _run(action, call)
+            return _run_on_queue(call, queue_name) if action.is_on_queue else _run(call)
         except QueueGone:
             raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
-def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
+def _admitted(api: Api, request: Request) -> AbstractContextManager[None]:
+    """Runs a call of whoever signed the request. Raises SqsError."""
+    if api.is_open:
+        return nullcontext()
+    if not api.takes_tokens:
+        raise SqsError("AccessDenied", _NO_KEYS)
+    signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now())
+    try:
+        token = api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
+    except Unauthenticated:
+        raise SqsError("InvalidClientTokenId", _BAD_KEY) from None
+    except WrongSignature:
+        raise SqsError("SignatureDoesNotMatch", _BAD_SIGNATURE) from None
+    return called_by(token)
+
+
+def _run_on_queue(call: Call, queue_name: str) -> Json:
     """The queue is the last part of `QueueUrl`, or of the path. It comes before all other members."""
     queue_name = call.request.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
     if not queue_name:
@@ -106,23 +128,29 @@ def _run_on_queue(action: Action, call: Call, queue_name: str) -> Json:
 
     def run(found: Standing) -> Json:
         note(topic=found.queue.topic, group=found.queue.group)
-        return _run(action, replace(call, found=found))
+        call.demand(found.queue)
+        return _run(replace(call, found=found))
 
-    return call.service.sqs_queues.serve(queue_name, run)
+    try:
+        return call.service.sqs_queues.serve(queue_name, run)
+    except QueueGone:
+        call.demand_absent(queue_name)
+        raise
 
 
-def _run(action: Action, call: Call) -> Json:
-    for member in action.required:
+def _run(call: Call) -> Json:
+    for member in call.action.required:
         if member not in call.request:
             raise missing(member)
-    return action.run(call)
+    return call.action.run(call)
 
 
-def _context(request: Request) -> Context:
+def _context(request: Request, is_open: bool) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = Origin.of(request)
-    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
+    own = key_id if is_open and re.fullmatch(ACCOUNT_PATTERN, key_id) else None
+    account = own or wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers)

@@ -120,6 +120,10 @@ def _is_fault(error: DecantError) -> bool:
     return PROBLEMS[error.code][0] >= _FAULT
 
 
+def denied(what: str) -> SqsError:
+    return SqsError("AccessDenied", f"The access key is not allowed to {what}.")
+
+
 def missing(parameter: str) -> SqsError:
     return SqsError("MissingParameter", f"The request must contain the parameter {parameter}.")
 

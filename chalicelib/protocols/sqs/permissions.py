@@ -107,5 +107,5 @@ def _changed(call: Call, change: Callable[[Statements], Statements]) -> Json:
             )
         return Change({**queue.attributes, POLICY: text}, queue.tags, {}, {})
 
-    call.service.sqs_queues.change(call.queue.name, changed)
+    call.change(changed)
     return {}

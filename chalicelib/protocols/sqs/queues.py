@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from chalicelib.access.callers import is_limited
 from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
 from chalicelib.base.errors import InvalidField, TopicNotFound
 from chalicelib.base.limits import PAGE_MAX, QUEUES_DEFAULT
 from chalicelib.catalogue.group import EARLIEST, LATEST, NOW
-from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay
+from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
 from chalicelib.protocols.sqs import queue_attributes as attributes
 from chalicelib.protocols.sqs import queue_tags, redrive_policies
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
@@ -26,26 +27,35 @@ _BAD_FIFO_NAME = (
     "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo"
     f" suffix and be 1 to {NAME_CHARS_MAX} in length."
 )
-_UNLIKE_TOPICS = re.compile("[-_]")
-"""How names of queues may begin, and those of topics and groups may not."""
 
 
 # -- made and found ---------------------------------------------------------------------------------------------------
 
 
 @QUEUES.action(
-    "CreateQueue", "admin", {"QueueName": TEXT, "Attributes": TEXT_MAP, "tags": TEXT_MAP}, required=("QueueName",)
+    "CreateQueue",
+    "admin",
+    {"QueueName": TEXT, "Attributes": TEXT_MAP, "tags": TEXT_MAP},
+    required=("QueueName",),
+    with_topic=True,
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
+    call.demand_at(name, *_place(name, tags), owns_topic=queue_tags.TOPIC not in tags)
     given = call.request.get("Attributes", {})
     values = attributes.parsed(given, _is_fifo(name, given))
     attributes.demand_together(values)
     queue_tags.demand_new(tags, name)
     standing = _existing(call, name) or _made(call, _new(call, name, values, tags), values)
     if standing:
+        call.demand(standing.queue)
         _demand_same(standing, values, tags)
     return {"QueueUrl": call.context.url(name)}
+
+
+def _place(name: str, tags: queue_tags.Tags) -> tuple[str, str]:
+    """The names of the queue's topic and group."""
+    return tags.get(queue_tags.TOPIC, own_name(name)), tags.get(queue_tags.GROUP, own_name(name))
 
 
 def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
@@ -61,21 +71,21 @@ def _is_fifo(name: str, given: Mapping[str, str]) -> bool:
 
 
 def _new(call: Call, name: str, values: attributes.Values, tags: queue_tags.Tags) -> NewQueue:
-    own = f"q.{name}" if _UNLIKE_TOPICS.match(name) else name
-    topic = tags.get(queue_tags.TOPIC)
+    topic, group = _place(name, tags)
+    owns_topic = queue_tags.TOPIC not in tags
     queues = queue_tags.queues_of(tags, _queues(name, values))
-    made = None if topic else {**attributes.new_topic_settings(values), "queues": queues}
-    has_delay = keeps_delay(name, owns_topic=topic is None)
-    redriven = redrive_policies.group_settings(call, name, topic or own, values.get(redrive_policies.REDRIVE))
+    made = {**attributes.new_topic_settings(values), "queues": queues} if owns_topic else None
+    has_delay = keeps_delay(name, owns_topic)
+    redriven = redrive_policies.group_settings(call, name, topic, values.get(redrive_policies.REDRIVE))
     return NewQueue(
         name,
-        topic or own,
+        topic,
         made,
-        tags.get(queue_tags.GROUP, own),
+        group,
         {**attributes.group_settings(values, has_delay), **queue_tags.group_settings(tags), **redriven},
         _kept(attributes.of_record(values, has_delay)),
         tags,
-        tags.get(queue_tags.START, LATEST) if topic else EARLIEST,
+        EARLIEST if owns_topic else tags.get(queue_tags.START, LATEST),
     )
 
 
@@ -124,11 +134,18 @@ def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags
 
 @QUEUES.action("GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",))
 def get_queue_url(call: Call) -> Json:
-    return {"QueueUrl": call.context.url(call.service.sqs_queues.named(call.request["QueueName"]).name)}
+    name = call.request["QueueName"]
+    try:
+        call.demand(call.service.sqs_queues.named(name))
+    except QueueGone:
+        call.demand_absent(name)
+        raise
+    return {"QueueUrl": call.context.url(name)}
 
 
 @QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
 def list_queues(call: Call) -> Json:
+    call.demand_anywhere()
     prefix, most, token = (call.request.get(name) for name in ("QueueNamePrefix", "MaxResults", "NextToken"))
     if most is not None and not 1 <= most <= PAGE_MAX:
         raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
@@ -136,22 +153,23 @@ def list_queues(call: Call) -> Json:
         after = place_of(token, NAME_PATTERN) if token else ""
     except InvalidField:
         raise bad_value(token, "NextToken", "It is not from a previous page.") from None
-    queues, rest = call.service.sqs_queues.page(prefix or "", most or PAGE_MAX, after)
+    is_wanted = call.is_shown if is_limited() else None
+    queues, rest = call.service.sqs_queues.page(prefix or "", most or PAGE_MAX, after, is_wanted)
     return {"QueueUrls": [call.context.url(queue.name) for queue in queues], "NextToken": rest if most else None}
 
 
 # -- ended ------------------------------------------------------------------------------------------------------------
 
 
-@QUEUES.action("DeleteQueue", "admin", _ON_QUEUE)
+@QUEUES.action("DeleteQueue", "admin", _ON_QUEUE, with_topic=True)
 def delete_queue(call: Call) -> Json:
-    call.service.sqs_queues.delete(call.standing.queue.name)
+    call.service.sqs_queues.delete(call.queue.name, call.demand)
     return {}
 
 
 @QUEUES.action("PurgeQueue", "admin", _ON_QUEUE)
 def purge_queue(call: Call) -> Json:
-    standing = call.service.sqs_queues.current(call.standing.queue.name)
+    standing = call.current()
     call.service.admin.groups.reset(standing.topic, standing.group.name, NOW)
     call.service.sqs_queues.forget(standing.queue.name)  # sends count its purges
     return {}
@@ -162,11 +180,11 @@ def purge_queue(call: Call) -> Json:
 
 @QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
 def get_queue_attributes(call: Call) -> Json:
-    standing = call.service.sqs_queues.current(call.standing.queue.name)
+    standing = call.current()
     names = attributes.wanted(call.request.get("AttributeNames", []))
     known = {
         **attributes.settable(standing),
-        **attributes.read_only(standing, call.context.arn(call.standing.queue.name)),
+        **attributes.read_only(standing, call.context.arn(call.queue.name)),
         **(_counts(call, standing) if names & {*attributes.COUNTS} else {}),
     }
     if redrive_policies.REDRIVE in known:
@@ -180,11 +198,13 @@ def _counts(call: Call, standing: Standing) -> dict[str, str]:
     return attributes.counts(details, service.delays.messages.counts(topic, purged_at_ms=details.group.purged_at_ms))
 
 
-@QUEUES.action("SetQueueAttributes", "admin", {**_ON_QUEUE, "Attributes": TEXT_MAP}, required=("Attributes",))
+@QUEUES.action(
+    "SetQueueAttributes", "admin", {**_ON_QUEUE, "Attributes": TEXT_MAP}, required=("Attributes",), with_topic=True
+)
 def set_queue_attributes(call: Call) -> Json:
     if not call.request["Attributes"]:
         raise missing("Attributes")
-    values = attributes.parsed(call.request["Attributes"], call.standing.queue.is_fifo)
+    values = attributes.parsed(call.request["Attributes"], call.queue.is_fifo)
 
     def change(standing: Standing) -> Change:
         queue, group, topic = standing.queue, standing.group, standing.topic
@@ -196,7 +216,7 @@ def set_queue_attributes(call: Call) -> Json:
         new_group = _new_ones({**attributes.group_settings(values, queue.keeps_delay), **redriven}, group)
         return Change(held, queue.tags, new_group, _new_ones(attributes.topic_settings(values), topic))
 
-    call.service.sqs_queues.change(call.standing.queue.name, change)
+    call.change(change)
     return {}
 
 
@@ -224,10 +244,10 @@ def _retagged(call: Call, new_tags: Callable[[SqsQueue], dict[str, str]]) -> Jso
         tags = new_tags(queue)
         return Change(queue.attributes, tags, queue_tags.group_settings(tags, queue.tags), {})
 
-    call.service.sqs_queues.change(call.standing.queue.name, change)
+    call.change(change)
     return {}
 
 
 @QUEUES.action("ListQueueTags", "read", _ON_QUEUE)
 def list_queue_tags(call: Call) -> Json:
-    return {"Tags": call.service.sqs_queues.current(call.standing.queue.name).queue.tags}
+    return {"Tags": call.current().queue.tags}

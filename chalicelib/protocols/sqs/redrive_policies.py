@@ -11,22 +11,23 @@ from typing import Any
 
 import orjson
 
+from chalicelib.access.callers import may
+from chalicelib.access.rights import Need
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.base.errors import InvalidField
+from chalicelib.base.fields import quoted
 from chalicelib.base.limits import ATTEMPTS_MAX, PAGE_MAX
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.catalogue.group import ENDLESS, Group
-from chalicelib.catalogue.sqs_queue import NAME_PATTERN, SqsQueue, is_fifo
+from chalicelib.catalogue.sqs_queue import NAME_PATTERN, OWN_PREFIX, SqsQueue, is_fifo, own_name
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json
-from chalicelib.protocols.sqs.errors import SqsError, bad_value
+from chalicelib.protocols.sqs.errors import SqsError, bad_value, denied
 from chalicelib.store.paging import place_of
 
 REDRIVES = Actions()
 
 REDRIVE, ALLOW = "RedrivePolicy", "RedriveAllowPolicy"
 _TARGET, _COUNT = "deadLetterTargetArn", "maxReceiveCount"
-_OWN_PREFIX = "q."
-"""Of the topics of queues whose names no topic can have."""
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -59,7 +60,7 @@ def of_group(group: Group) -> str | None:
     """The policy that the group's settings are; None: there is none."""
     if group.dead_topic is None or group.max_attempts == ENDLESS:
         return None
-    return _text(group.dead_topic.removeprefix(_OWN_PREFIX), group.max_attempts)
+    return _text(group.dead_topic.removeprefix(OWN_PREFIX), group.max_attempts)
 
 
 def shown(call: Call, text: str) -> str:
@@ -91,6 +92,8 @@ def group_settings(call: Call, name: str, topic: str, text: str | None) -> dict[
     if not text:
         return {"max_attempts": ENDLESS, "dead_letters": DeadLetterTopic({})}
     policy = orjson.loads(text)
+    if not may(Need("produce", own_name(policy[_TARGET]))):  # before it hears anything of the target
+        raise denied(f"let messages move to queue {quoted(policy[_TARGET])}, to which it may not send")
     try:
         target = call.service.sqs_queues.current(policy[_TARGET])
     except QueueGone:
@@ -128,8 +131,8 @@ def list_dead_letter_source_queues(call: Call) -> Json:
     except InvalidField:
         raise bad_value(token, "NextToken", "It is not from a previous page.") from None
     target = call.standing.topic.name
-    sources, rest = call.service.sqs_queues.selected(
-        lambda queue: _is_source(call, queue, target), most or PAGE_MAX, after
+    sources, rest = call.service.sqs_queues.page(
+        "", most or PAGE_MAX, after, lambda queue: call.is_shown(queue) and _is_source(call, queue, target)
     )
     return {"queueUrls": [call.context.url(queue.name) for queue in sources], "NextToken": rest if most else None}
 
@@ -137,7 +140,7 @@ def list_dead_letter_source_queues(call: Call) -> Json:
 def _is_source(call: Call, queue: SqsQueue, target: str) -> bool:
     """Whether its messages move to this topic when they are dead. Only of those that say so the group is read."""
     policy = queue.attributes.get(REDRIVE)
-    if not policy or orjson.loads(policy)[_TARGET] != target.removeprefix(_OWN_PREFIX):
+    if not policy or orjson.loads(policy)[_TARGET] != target.removeprefix(OWN_PREFIX):
         return False
     try:
         return call.service.sqs_queues.current(queue.name).group.dead_topic == target

@@ -1,0 +1,325 @@
+"""Who may do what over SQS: every action with every right, and that a refusal tells nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from chalicelib import wiring
+from chalicelib.access.rights import VERBS
+from chalicelib.api import Api
+from chalicelib.api.admission import Demand
+from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.protocols.sqs.actions import ACTIONS
+from tests.sqs.client import Sqs
+from tests.sqs.query_client import QuerySqs
+from tests.sqs.signing import sign
+from tests.support.client import ALL_RIGHTS, Answer, Client, Json
+
+
+class Keyed(Client):
+    """A client of a stage that demands tokens; it signs its requests with the access key of one."""
+
+    def __init__(self, insider: Client, *rights: Json, seed: int = 9) -> None:
+        super().__init__(insider.store, insider.clock, seed, demand=Demand(requests=True))
+        self.pair: Json = insider.api.make_token({"name": "a", "rights": [*rights] or [ALL_RIGHTS]})
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
+    ) -> Answer:
+        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        host = headers.pop("host")
+        credentials = {"key_id": self.pair["access_key_id"], "secret": self.pair["secret_access_key"]}
+        signed = sign(method, f"http://{host}{target}", raw or b"", self.clock.ms, **credentials, **headers)
+        return super().ask(method, path, raw=raw or b"", query=query, **signed.headers)
+
+
+@pytest.fixture
+def insider() -> Iterator[Client]:
+    """A client that needs no key, of a table with the queue `orders`, and `billing`, which reads the same topic."""
+    client = Client()
+    furnish(client)
+    yield client
+    wiring.use(None)
+
+
+def furnish(client: Client) -> None:
+    sqs = Sqs(client)
+    sqs.CreateQueue(QueueName="orders")
+    sqs.CreateQueue(QueueName="billing", tags={"decant:topic": "orders"})
+
+
+def outcome(answer: Answer) -> str | None:
+    """None: the caller was let in."""
+    return answer.headers["x-amzn-query-error"].split(";")[0] if answer.status == 403 else None
+
+
+# -- actions x rights -------------------------------------------------------------------------------------------------
+
+ENTRIES = [{"Id": "a", "MessageBody": "a", "ReceiptHandle": "a", "VisibilityTimeout": 1}]
+MEMBERS: dict[str, Json] = {
+    "CreateQueue": {},
+    "GetQueueUrl": {},
+    "ListQueues": {},
+    "DeleteQueue": {},
+    "PurgeQueue": {},
+    "GetQueueAttributes": {"AttributeNames": ["All"]},
+    "SetQueueAttributes": {"Attributes": {"VisibilityTimeout": "7"}},
+    "TagQueue": {"Tags": {"a": "b"}},
+    "UntagQueue": {"TagKeys": ["a"]},
+    "ListQueueTags": {},
+    "AddPermission": {"Label": "a", "AWSAccountIds": ["123456789012"], "Actions": ["*"]},
+    "RemovePermission": {"Label": "a"},
+    "SendMessage": {"MessageBody": "a"},
+    "SendMessageBatch": {"Entries": ENTRIES},
+    "ReceiveMessage": {},
+    "DeleteMessage": {"ReceiptHandle": "a"},
+    "DeleteMessageBatch": {"Entries": ENTRIES},
+    "ChangeMessageVisibility": {"ReceiptHandle": "a", "VisibilityTimeout": 1},
+    "ChangeMessageVisibilityBatch": {"Entries": ENTRIES},
+    "ListDeadLetterSourceQueues": {},
+}
+SENDS = {"SendMessage", "SendMessageBatch"}
+ON_TOPICS = {"CreateQueue", "DeleteQueue", "SetQueueAttributes"}
+"""What these do to a queue with a topic of its own, they do to the topic."""
+
+QUEUES = {"orders": {}, "billing": {"decant:topic": "orders"}}
+"""Each with the tags by which it is made; its group has its name."""
+
+
+def request(action: str, queue: str) -> Json:
+    members = MEMBERS[action]
+    if action == "CreateQueue":
+        return {"QueueName": queue, "tags": QUEUES.get(queue, {})}
+    named = {"GetQueueUrl": {"QueueName": queue}, "ListQueues": {}}
+    return {**named.get(action, {"QueueUrl": f"http://sqs.test/000000000000/{queue}"}), **members}
+
+
+def rights_of(queue: str) -> dict[str, list[Json]]:
+    return {
+        "all": [ALL_RIGHTS],
+        "in its topic": [{**ALL_RIGHTS, "topics": "ord*"}],
+        "in its group": [{**ALL_RIGHTS, "topics": "orders", "groups": queue}],
+        "elsewhere": [{**ALL_RIGHTS, "topics": "refunds"}],
+        "in another group": [{**ALL_RIGHTS, "groups": "shipping"}],
+        "denied in its topic": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "orders", "deny": True}],
+        "denied in its group": [ALL_RIGHTS, {**ALL_RIGHTS, "groups": f"{queue[:3]}*", "deny": True}],
+        "denied elsewhere": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "refunds", "deny": True}],
+        **{f"only {verb}": [{"operations": [verb], "topics": "*"}] for verb in VERBS},
+        **{f"all but {verb}": [ALL_RIGHTS, {"operations": [verb], "topics": "*", "deny": True}] for verb in VERBS},
+    }
+
+
+def is_allowed(action: str, rights: str, queue: str) -> bool:
+    """What the page on access says, in words of its own."""
+    verb = ACTIONS[action].right
+    if rights.startswith("only "):
+        return rights == f"only {verb}"
+    if rights.startswith("all but "):
+        return rights != f"all but {verb}"
+    if action == "ListQueues":
+        return True
+    is_about_group = action not in SENDS and not (queue == "orders" and action in ON_TOPICS)
+    return {
+        "all": True,
+        "in its topic": True,
+        "in its group": is_about_group or action in SENDS,
+        "elsewhere": False,
+        "in another group": action in SENDS,
+        "denied in its topic": False,
+        "denied in its group": False,
+        "denied elsewhere": True,
+    }[rights]
+
+
+def test_every_action_is_tried() -> None:
+    assert MEMBERS.keys() == ACTIONS.keys()
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+@pytest.mark.parametrize("rights", rights_of(""))
+def test_an_action_needs_its_right_in_its_place(insider: Client, rights: str, queue: str) -> None:
+    sqs = Sqs(Keyed(insider, *rights_of(queue)[rights]))
+    refused = {action for action in ACTIONS if not is_allowed(action, rights, queue)}
+    before = repr(insider.store._items)
+    for action in refused:
+        assert outcome(sqs.ask(action, **request(action, queue))) == "AccessDenied", action
+    assert repr(insider.store._items) == before, "a refused call changes nothing"
+    for action in sorted(ACTIONS.keys() - refused, key=lambda name: name == "DeleteQueue"):
+        assert outcome(sqs.ask(action, **request(action, queue))) is None, action
+
+
+# -- what a refusal tells ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [action for action in ACTIONS if action != "ListQueues"])
+def test_what_one_may_not_touch_is_denied_whether_it_is_there_or_not(insider: Client, action: str) -> None:
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "refunds"}))
+    refusals = {
+        (refused.code, refused.message.replace(f"'{name}'", "?"))
+        for name in ("orders", "billing", "absent", "not a name")
+        for refused in [sqs.refused(action, **request(action, name))]
+    }
+    assert refusals == {("AccessDenied", f"The access key is not allowed to perform sqs:{action} on queue ?.")}
+
+
+def test_a_queue_that_is_not_there_is_so_to_who_might_make_it(insider: Client) -> None:
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "*refunds"}))
+    for name in ("refunds", "_refunds"):
+        for action in ("SendMessage", "ReceiveMessage", "GetQueueUrl", "DeleteQueue"):
+            assert sqs.refused(action, **request(action, name)).code == "NonExistentQueue"
+        sqs.CreateQueue(QueueName=name)
+        sqs.SendMessage(**request("SendMessage", name))
+
+
+def test_a_queue_of_another_place_is_not_given_away(insider: Client) -> None:
+    """Its name is that of a place where the caller may do everything."""
+    Sqs(insider).CreateQueue(QueueName="refunds", tags={"decant:topic": "orders"})
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "refunds"}))
+    for action in ACTIONS.keys() - {"ListQueues"}:
+        refused = sqs.refused(action, **request(action, "refunds"))
+        assert (refused.code, "orders" in refused.message) == ("AccessDenied", False), action
+
+
+def test_who_subscribes_a_queue_needs_the_right_where_it_reads(insider: Client) -> None:
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "orders", "groups": "audit*"}))
+    tags = {"decant:topic": "orders"}
+    assert sqs.refused("CreateQueue", QueueName="copies", tags=tags).code == "AccessDenied"
+    assert sqs.refused("CreateQueue", QueueName="audit", tags={"decant:topic": "secret"}).code == "AccessDenied"
+    assert sqs.refused("CreateQueue", QueueName="audit").code == "AccessDenied"
+    sqs.CreateQueue(QueueName="audit", tags=tags)
+    sqs.CreateQueue(QueueName="copies", tags={**tags, "decant:group": "audit-2"})
+    assert sqs.ReceiveMessage(QueueUrl="copies") == {}
+
+
+def policy(target: str) -> Json:
+    return {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:::{target}", "maxReceiveCount": 1})}
+
+
+def test_messages_move_where_one_may_send(insider: Client) -> None:
+    Sqs(insider).CreateQueue(QueueName="dead")
+    own = {**ALL_RIGHTS, "topics": "mine*"}
+    sqs = Sqs(Keyed(insider, own))
+    sqs.CreateQueue(QueueName="mine")
+    for target in ("dead", "absent"):
+        for action, named in (("CreateQueue", {"QueueName": "mine-2"}), ("SetQueueAttributes", {"QueueUrl": "mine"})):
+            refused = sqs.refused(action, **named, Attributes=policy(target))
+            may_not = f"let messages move to queue '{target}', to which it may not send"
+            assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
+    sender = Sqs(Keyed(insider, own, {"operations": ["produce"], "topics": "dead"}))
+    sender.SetQueueAttributes(QueueUrl="mine", Attributes=policy("dead"))
+
+
+def test_lists_show_the_queues_that_the_caller_may_read(insider: Client) -> None:
+    inside = Sqs(insider)
+    for number in range(5):
+        name = f"refunds-{number}"
+        inside.CreateQueue(QueueName=name)
+        inside.CreateQueue(QueueName=f"z{name}", tags={"decant:topic": name}, Attributes=policy("orders"))
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "refunds*", "groups": "*-3"}))
+    assert names(sqs.ListQueues()["QueueUrls"]) == ["refunds-3", "zrefunds-3"]
+    first = sqs.ListQueues(MaxResults=1)
+    assert names(first["QueueUrls"]) == ["refunds-3"]
+    second = sqs.ListQueues(MaxResults=1, NextToken=first["NextToken"])
+    assert (names(second["QueueUrls"]), "NextToken" in second) == (["zrefunds-3"], False)
+    assert sqs.ListQueues(QueueNamePrefix="refunds-2") == {}
+    reader = Sqs(Keyed(insider, {"operations": ["read"], "topics": "*", "groups": "*2"}, {**READ, "topics": "orders"}))
+    assert names(reader.ListDeadLetterSourceQueues(QueueUrl="orders")["queueUrls"]) == ["zrefunds-2"]
+    assert sqs.refused("ListDeadLetterSourceQueues", QueueUrl="orders").code == "AccessDenied"
+    assert Sqs(Keyed(insider, {**ALL_RIGHTS, "operations": ["admin"]})).refused("ListQueues").code == "AccessDenied"
+
+
+READ = {"operations": ["read"]}
+
+
+def names(urls: list[str]) -> list[str]:
+    return [url.rpartition("/")[2] for url in urls]
+
+
+@pytest.mark.parametrize("action", ["DeleteQueue", "PurgeQueue", "SetQueueAttributes", "TagQueue", "ListQueueTags"])
+def test_a_queue_that_was_made_again_elsewhere_needs_the_right_there(insider: Client, action: str) -> None:
+    """Though this instance still knows the one before."""
+    keyed = Keyed(insider, {**ALL_RIGHTS, "topics": "orders"})
+    sqs, inside = Sqs(keyed), Sqs(insider)
+    assert sqs.ReceiveMessage(QueueUrl="billing") == {}
+    inside.DeleteQueue(QueueUrl="billing")
+    inside.CreateQueue(QueueName="secret")
+    inside.CreateQueue(QueueName="billing", tags={"decant:topic": "secret"})
+    assert sqs.refused(action, **request(action, "billing")).code == "AccessDenied"
+    assert inside.ListQueueTags(QueueUrl="billing") == {"Tags": {"decant:topic": "secret"}}
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[Sqs, QuerySqs])
+def guarded(insider: Client, request: pytest.FixtureRequest) -> Sqs:
+    """In both encodings, with a key that may do everything."""
+    made: Sqs = request.param(Keyed(insider))
+    return made
+
+
+def said(sqs: Sqs) -> str | None:
+    """What becomes of a request that is signed with the key that the client has."""
+    return outcome(sqs.ask("SendMessage", **request("SendMessage", "orders")))
+
+
+def test_whoever_signs_is_let_in(guarded: Sqs) -> None:
+    sent = guarded.SendMessage(QueueUrl="orders", MessageBody="grüß & <>")
+    [received] = guarded.ReceiveMessage(QueueUrl="orders", MaxNumberOfMessages=10)["Messages"]
+    assert (received["MessageId"], received["Body"]) == (sent["MessageId"], "grüß & <>")
+
+
+def test_a_request_without_a_signature_learns_nothing(insider: Client) -> None:
+    client = Client(insider.store, insider.clock, demand=Demand(requests=True))
+    for sqs in (Sqs(client), QuerySqs(client)):
+        for action in (*ACTIONS, "Fly"):
+            assert sqs.refused(action, **MEMBERS.get(action, {})).code == "MissingAuthenticationToken"
+    assert Sqs(client).ask("SendMessage", raw=b"{").status == 403
+
+
+def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs) -> None:
+    pair = guarded.client.pair
+    guarded.client.pair = {**pair, "secret_access_key": "a" * 40}
+    assert said(guarded) == "SignatureDoesNotMatch"
+    for key_id in ("AKIDEXAMPLE", "DCTK" + 16 * "A"):
+        guarded.client.pair = {**pair, "access_key_id": key_id}
+        refused = guarded.refused("ListQueues")
+        text = "The security token included in the request is invalid."
+        told = (refused.status, refused.shape, refused.code, refused.message)
+        assert told == (403, "UnrecognizedClientException", "InvalidClientTokenId", text)
+
+
+def test_a_key_ends_with_its_token(guarded: Sqs, insider: Client) -> None:
+    token_id = guarded.client.pair["token_id"]
+    assert said(guarded) is None
+    insider.api.delete_token(token_id)
+    insider.clock.ms += METADATA_AGE_MS_MAX
+    assert said(guarded) is None
+    insider.clock.ms += 1
+    assert said(guarded) == "InvalidClientTokenId"
+
+
+def test_a_rotated_secret_signs_beside_the_new_one_until_it_ends(guarded: Sqs, insider: Client) -> None:
+    old = guarded.client.pair
+    new = insider.api.rotate_token(old["token_id"], {"old_valid_ms": 60_000})
+    assert said(guarded) is None
+    guarded.client.pair = new
+    assert said(guarded) is None
+    insider.clock.ms += 60_000
+    assert said(guarded) is None
+    guarded.client.pair = old
+    assert said(guarded) == "SignatureDoesNotMatch"
+
+
+def test_a_stage_of_iam_refuses_all(insider: Client) -> None:
+    """Whom IAM let in has signed for another service."""
+    keyed = Keyed(insider)
+    keyed.api = Api(keyed.api.service, Demand(iam=True))
+    refused = Sqs(keyed).refused("ListQueues")
+    assert (refused.status, refused.code) == (403, "AccessDenied")
+    assert "DECANT_ACCESS=tokens" in refused.message
