@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,13 +11,11 @@ import pytest
 from chalicelib import wiring
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.query_wire import FORM_BYTES_MAX, PARAMETERS_MAX
-from tests.sqs.client import Sqs, queue
+from tests.sqs.client import queue
 from tests.sqs.query_client import NAMESPACE, QuerySqs
 from tests.support.client import Answer, Client
 from tests.support.troubled_store import TroubledStore, unavailable
 
-RECORDED = json.loads(Path(__file__).with_name("recorded_botocore.json").read_text())
-"""What botocore 1.31.80, the last one in this protocol, has sent: the members that it was given, and the form."""
 VOID = {
     *("AddPermission", "ChangeMessageVisibility", "DeleteMessage", "DeleteQueue", "PurgeQueue", "RemovePermission"),
     *("SetQueueAttributes", "TagQueue", "UntagQueue"),
@@ -42,21 +38,6 @@ def code_and_text(answer: Answer) -> tuple[int, str, str]:
 
 
 # -- both encodings ---------------------------------------------------------------------------------------------------
-
-
-def test_what_an_old_sdk_sends_means_what_it_was_given() -> None:
-    """Two services that are alike, one of which is asked in JSON."""
-    by_json, by_query = Sqs(Client()), QuerySqs(Client())
-    for each in RECORDED:
-        name, path, told = each["action"], each["path"], {"host": "sqs.test", "authorization": CREDENTIAL}
-        in_json = by_json.ask(name, path, headers=told, **each["members"])
-        in_xml = by_query.translated(by_query.send(each["body"], path, **told))
-        assert (in_xml.status, in_xml.json) == (in_json.status, in_json.json), each
-
-
-CREDENTIAL = (
-    "AWS4-HMAC-SHA256 Credential=123456789012/20260101/us-east-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
-)
 
 
 @pytest.mark.parametrize("name", ACTIONS)
