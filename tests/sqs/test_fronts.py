@@ -125,6 +125,7 @@ def test_the_path_on_a_custom_domain_is_signed_as_it_is_called(client: Client) -
     without_base = as_sent("POST", "", "/000000000000/orders")
     assert is_proved(events.rest(with_base, base="/mq"))
     assert is_proved(events.http_api(without_base, "prod", "example.org"))
+    assert is_proved({**events.http_api_1(without_base), "path": without_base.path})
     status, made = answered(client, events.http_api(sent("CreateQueue", QueueName="orders"), "prod", "example.org"))
     assert (status, made) == (200, {"QueueUrl": "https://example.org/000000000000/orders"})
 

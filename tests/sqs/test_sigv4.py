@@ -302,7 +302,7 @@ def altered(request: Request) -> Iterator[Request]:
         yield from (request._replace(**{part: text}) for text in flipped(getattr(request, part)))
     body = request.body.decode("latin-1")
     yield from (request._replace(body=text.encode("latin-1")) for text in [*flipped(body), body[:-1], body + " "])
-    for name in ("host", "x-amz-date", "x-amz-target", "content-type", "authorization"):
+    for name in ("host", "x-amz-date", "x-amz-target", "content-type", "content-length", "authorization"):
         yield from (changed(request, **{name: text}) for text in flipped(request.headers[name]))
 
 
@@ -310,6 +310,7 @@ def test_no_character_of_what_is_signed_can_be_another() -> None:
     request = sign(
         url="https://sqs.test:8443/123456789012/orders?b=1&a=%C3%BC",
         body=b"\0\xff",
+        content_length="2",
         content_type=JSON_TYPE,
         x_amz_target="AmazonSQS.SendMessage",
     )
@@ -324,6 +325,20 @@ def _is_accepted(request: Request) -> bool:
         return is_proved(request)
     except SqsError:
         return False
+
+
+def test_characters_that_utf_8_does_not_have_are_no_question_marks() -> None:
+    request = sign("GET", "https://sqs.test/?a=%3F", x_amz_meta="?")
+    assert is_proved(request)
+    lone = "\ud800"
+    for other in (
+        changed(request, x_amz_meta=lone),
+        request._replace(path=lone),
+        request._replace(raw_query=f"a={lone}"),
+        request._replace(raw_query=None, query=[("a", lone)]),
+        request._replace(method=lone),
+    ):
+        assert not is_proved(other)
 
 
 TYPICAL = typical()
