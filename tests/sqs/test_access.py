@@ -14,6 +14,7 @@ from chalicelib.access.rights import VERBS
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.protocols.sqs import query_wire
 from chalicelib.protocols.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs
 from tests.sqs.query_client import QuerySqs
@@ -280,6 +281,13 @@ def test_a_request_without_a_signature_learns_nothing(insider: Client) -> None:
         for action in (*ACTIONS, "Fly"):
             assert sqs.refused(action, **MEMBERS.get(action, {})).code == "MissingAuthenticationToken"
     assert Sqs(client).ask("SendMessage", raw=b"{").status == 403
+
+
+def test_the_form_of_a_stranger_is_not_read(insider: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can have millions of characters to decode."""
+    client = Client(insider.store, insider.clock, demand=Demand(requests=True))
+    monkeypatch.setattr(query_wire, "parse_qsl", None)
+    assert QuerySqs(client).refused("ListQueues").code == "MissingAuthenticationToken"
 
 
 def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs) -> None:

@@ -9,7 +9,7 @@ import base64
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 from xml.sax.saxutils import escape
 
 from chalicelib.base.fields import encodable, quoted
@@ -30,6 +30,7 @@ PARAMETERS_MAX = 2_000
 _NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 _DEPTH_MAX = 6
 """`SendMessageBatchRequestEntry.1.MessageAttribute.1.Value.DataType`: nothing is named in more parts."""
+_ACTION = re.compile(b"&Action=([A-Za-z]*)")
 _PLACE = re.compile("[0-9]{1,6}")
 _INTEGER = re.compile("[+-]?[0-9]{1,20}")
 
@@ -73,20 +74,21 @@ class _Node:
 
 
 class QueryWire:
-    """A request. `action`: the name that it gives; empty if it gives none. `wrong`: why its form cannot be read."""
+    """A request. `action`: the name that it gives; empty if it gives none. Its form is read when the action is
+    demanded: whoever may not call is not worth that time."""
 
-    def __init__(self, pairs: Pairs, wrong: SqsError | None) -> None:
-        self._form, self._wrong = _Node(), wrong
-        for name, value in pairs:
-            self._add(name, value)
-        self.action = self._given("Action") or ""
+    def __init__(self, raw: bytes) -> None:
+        """`raw`: each parameter behind an `&`."""
+        found = _ACTION.search(raw)
+        self.action = found[1].decode() if found else ""
+        self._raw, self._form = raw, _Node()
 
     def _add(self, name: str, value: str) -> None:
         node = self._form
         for part in name.split(".", _DEPTH_MAX):
             node = node.parts.setdefault(part, _Node())
         if node.text not in (None, value):
-            self._wrong = SqsError("InvalidParameterValue", f"The parameter {quoted(name)} is given more than once.")
+            raise SqsError("InvalidParameterValue", f"The parameter {quoted(name)} is given more than once.")
         node.text = value
 
     def _given(self, name: str) -> str | None:
@@ -94,11 +96,12 @@ class QueryWire:
 
     def demand_action(self) -> Action:
         """Raises SqsError."""
-        if self._wrong:
-            raise self._wrong
+        for name, value in _pairs(self._raw[1:]):
+            self._add(name, value)
         version = self._given("Version")
         if version not in (None, VERSION):
             raise SqsError("NoSuchVersion", f"The requested version {quoted(version)} is not valid.")
+        self.action = self._given("Action") or ""
         if not self.action:
             raise SqsError("MissingAction", missing("Action").message)
         return named(self.action)
@@ -128,33 +131,21 @@ class QueryWire:
 
 def wire_of(request: Request, names_queue: bool) -> QueryWire | None:
     """None: the request is none in this protocol. What is sent to a queue is, whatever it says."""
-    try:
-        pairs, wrong = _pairs(request), None
-        is_own = any(name in ("Action", "Version") for name, _ in pairs)
-    except SqsError as error:
-        pairs, wrong = [], error
-        is_own = b"Action=" in request.body or any(name == "Action" for name, _ in request.query)
-    return QueryWire(pairs, wrong) if names_queue or is_own else None
-
-
-def _pairs(request: Request) -> Pairs:
-    """Raises SqsError."""
+    query = urlencode(request.query, errors="surrogatepass") if request.raw_query is None else request.raw_query
     body = request.body if request.method == "POST" else b""
-    if len(body) > FORM_BYTES_MAX:
-        raise SqsError("InvalidParameterValue", f"The request has more than {FORM_BYTES_MAX} bytes.")
-    query = request.query if request.raw_query is None else _parsed(request.raw_query)
-    try:
-        return [*query, *_parsed(body.decode())]
-    except UnicodeDecodeError:
-        raise SqsError("InvalidParameterValue", "The request is not in UTF-8.") from None
+    raw = b"".join(b"&" + part for part in (query.encode(errors="surrogatepass"), body) if part)
+    is_own = names_queue or b"&Action=" in raw or b"&Version=" in raw
+    return QueryWire(raw) if is_own else None
 
 
-def _parsed(form: str) -> Pairs:
+def _pairs(form: bytes) -> Pairs:
     """Raises SqsError."""
-    if form.count("&") >= PARAMETERS_MAX:
+    if len(form) > FORM_BYTES_MAX:
+        raise SqsError("InvalidParameterValue", f"The request has more than {FORM_BYTES_MAX} bytes.")
+    if form.count(b"&") >= PARAMETERS_MAX:
         raise SqsError("InvalidParameterValue", f"The request has more than {PARAMETERS_MAX} parameters.")
     try:
-        return parse_qsl(form, keep_blank_values=True, errors="strict")
+        return parse_qsl(form.decode(), keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
         raise SqsError("InvalidParameterValue", "The request is not in UTF-8.") from None
 
