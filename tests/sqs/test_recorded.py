@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,13 @@ import pytest
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from chalicelib import wiring
+from chalicelib.protocols.sqs.sigv4 import signed
+from local.server import request_of
 from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client
 
 FOLDER = Path(__file__).parent / "recorded"
-OTHER_SDKS = sorted(path.stem for path in FOLDER.iterdir() if path.stem != "boto3")
+SDKS = sorted(path.stem for path in FOLDER.iterdir())
 
 REFUSED = {
     ("GetQueueUrl", "AWS.SimpleQueueService.NonExistentQueue"),
@@ -32,13 +35,18 @@ SERVICE = boto3.client("sqs", region_name="us-east-1").meta.service_model
 _HANDLE = re.compile(r"\bMz[\w-]{60,}")
 
 
+def recorded(sdk: str) -> list[Any]:
+    requests: list[Any] = json.loads((FOLDER / f"{sdk}.json").read_text())
+    return requests
+
+
 @cache
 def answers(sdk: str) -> list[tuple[str, str, Any]]:
     """The name of each action, the code of its error, and its answer in JSON. Handles were of another deployment: in
     their order, they become those that are received here."""
-    client, text = Client(), (FOLDER / f"{sdk}.json").read_text()
-    theirs, own, found = dict.fromkeys(_HANDLE.findall(text)), list[str](), []
-    for sent in json.loads(text):
+    client, requests = Client(), recorded(sdk)
+    theirs, own, found = dict.fromkeys(_HANDLE.findall(str(requests))), list[str](), []
+    for sent in requests:
         body, target = sent["body"], sent["headers"].get("x-amz-target", "")
         for handle, received in zip(theirs, own, strict=False):
             body = body.replace(handle, received)
@@ -51,7 +59,18 @@ def answers(sdk: str) -> list[tuple[str, str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("sdk", OTHER_SDKS)
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_signature_is_that_of_its_secret(sdk: str) -> None:
+    for sent in recorded(sdk):
+        made_at = datetime.strptime(sent["headers"]["x-amz-date"], "%Y%m%dT%H%M%S%z")
+        request = request_of(sent["method"], sent["target"], sent["headers"], sent["body"].encode())
+        found = signed(request, "us-east-1", int(made_at.timestamp() * 1000))
+        assert found.access_key_id == "AKIDEXAMPLE"
+        assert found.is_proved_by("a-secret-key")
+        assert not found.is_proved_by("another-secret-key")
+
+
+@pytest.mark.parametrize("sdk", [sdk for sdk in SDKS if sdk != "boto3"])
 def test_every_sdk_gets_the_same_answers(sdk: str) -> None:
     assert answers(sdk) == answers("boto3")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from chalicelib.protocols.sqs.errors import SqsError
 from chalicelib.protocols.sqs.sigv4 import signed
 from tests.sqs.signing import KEY_ID, NOW_MS, REGION, SECRET, sign
 
-RECORDED = json.loads(Path(__file__).with_name("recorded_botocore.json").read_text())
 JSON_TYPE, FORM_TYPE = "application/x-amz-json-1.0", "application/x-www-form-urlencoded; charset=utf-8"
 MINUTE_MS = 60_000
 
@@ -52,14 +49,6 @@ def authorization(request: Request, old: str, new: str) -> Request:
 
 
 # -- what is accepted -------------------------------------------------------------------------------------------------
-
-
-def test_every_action_in_both_encodings_is_proved() -> None:
-    for call in RECORDED:
-        body = json.dumps(call["members"]).encode()
-        assert is_proved(sign(body=body, content_type=JSON_TYPE, x_amz_target=f"AmazonSQS.{call['action']}"))
-        form = call["body"].encode()
-        assert is_proved(sign(url=f"https://sqs.test{call['path']}", body=form, content_type=FORM_TYPE))
 
 
 @pytest.mark.parametrize(
