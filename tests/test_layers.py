@@ -65,6 +65,7 @@ TECHNOLOGIES = {
     "time": (
         "chalicelib.base.runtime",
         *("chalicelib.store.dynamodb.signing", "chalicelib.protocols.sqs.sigv4"),  # to spell dates alone
+        "chalicelib.protocols.mqhttp.signatures",  # to read them
         "local",
     ),
     "datetime": (),

@@ -82,7 +82,7 @@ class Api:
         is_free = authorization is None and not self._demand.invocations if is_invoked else False
         if is_free or not self._demand.requests:
             return nullcontext()
-        return admitted(self.service, operation, names, authorization)
+        return admitted(self.service, operation, names, partial(self.service.access.callers.bearer, authorization))
 
     def outbox_item(self, topic_name: str, message: Json) -> Item:
         """The message as an item: the transaction that stores it sends the message."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple
 
@@ -27,16 +27,20 @@ class Demand(NamedTuple):
 NOBODY = Demand()
 
 
+Holder = Callable[[str | None], Token]
+"""The token of whoever calls. It is told which topic the call will look up, to be read in the same round trip."""
+
+
 def admitted(
-    service: Service, operation: Operation, names: Sequence[str], authorization: str | None
+    service: Service, operation: Operation, names: Sequence[str], holder: Holder
 ) -> AbstractContextManager[None]:
-    """Runs a call of whoever shows this `Authorization`. `names`: those in the path. Raises Unauthenticated, or
-    Forbidden, which tells nothing of what exists."""
+    """Runs a call of whoever holds the token. `names`: those in the path. Raises what `holder` raises, and Forbidden,
+    which tells nothing of what exists."""
     if operation.right == "anyone":
         return nullcontext()
     named = dict(zip(operation.path_names, map(str, names), strict=True))
     topic_name = named.get("topic")
-    token = service.access.callers.bearer(authorization, topic_name if operation.is_frequent else None)
+    token = holder(topic_name if operation.is_frequent else None)
     if "correlation_id" in named:
         _demand_for_request(service, token, operation.right, named["correlation_id"])
     else:

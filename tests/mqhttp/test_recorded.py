@@ -4,13 +4,16 @@ keys `AKIDEXAMPLE` and `a-secret-key`. The receipt handles are of another deploy
 from __future__ import annotations
 
 import json
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chalicelib import wiring
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.protocols.doors import respond
+from chalicelib.protocols.mqhttp.signatures import signed
 from local.server import request_of
 from tests.mqhttp.client import elements_of, properties_of, root_of
 from tests.support.client import Answer, Client
@@ -66,6 +69,21 @@ def test_each_request_is_understood(client: Client, sdk: str) -> None:
             assert (answer.status, codes) == (404, {expected}), call
         else:
             assert answer.status == expected, (call, answer)
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+@pytest.mark.parametrize("raw_query", [True, False], ids=["as sent", "as a front tells it"])
+def test_each_signature_is_right(sdk: str, raw_query: bool) -> None:
+    for sent in recorded(sdk):
+        request = request_of(sent["method"], sent["target"], sent["headers"], sent["body"].encode())
+        told = request if raw_query else request._replace(query=sorted(request.query), raw_query=None)
+        signature = signed(told, sent_at_ms(sent))
+        assert signature.access_key_id == "AKIDEXAMPLE"
+        assert [signature.is_proved_by(secret) for secret in ("a-secret-key", "another")] == [True, False]
+
+
+def sent_at_ms(sent: Any) -> int:
+    return int(parsedate_to_datetime(sent["headers"]["date"]).timestamp()) * SECOND_MS
 
 
 @pytest.mark.parametrize("sdk", SDKS)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from chalicelib.api.admission import Demand
 from tests.mqhttp.client import Mq, Refused, message, receipt_handles, refusal_in
 from tests.support.client import Client, Group
 from tests.support.troubled_store import TroubledStore, broken, unavailable
@@ -26,12 +25,6 @@ def test_without_the_version_a_request_is_for_the_routes(mq: Mq, client: Client,
 
 def test_nothing_of_the_door_is_in_the_document(client: Client) -> None:
     assert "x-mq" not in json.dumps(client.get("/openapi.json").json).lower()
-
-
-@pytest.mark.parametrize("demand", [Demand(requests=True), Demand(iam=True)])
-def test_a_stage_that_lets_callers_in_by_other_means_refuses_all(demand: Demand) -> None:
-    refused = Mq(Client(demand=demand)).refused("GET", query={"x": "y"})
-    assert (refused.status, refused.code) == (403, "AccessDenied")
 
 
 BILLING = {"consumer": "billing"}

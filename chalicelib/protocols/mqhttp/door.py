@@ -7,12 +7,17 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import unquote
 
 from chalicelib import wiring
+from chalicelib.access.callers import WrongSignature, called_by
+from chalicelib.access.token import Token
+from chalicelib.api import Api
+from chalicelib.api.admission import admitted
 from chalicelib.api.operation import Operation
-from chalicelib.base.errors import DecantError
+from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
@@ -21,6 +26,7 @@ from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.mqhttp.calls import CALLS, ORDER
 from chalicelib.protocols.mqhttp.errors import HandlesFailed, MqError, of_service, wrong
+from chalicelib.protocols.mqhttp.signatures import signed
 from chalicelib.protocols.mqhttp.xml_wire import MEDIA_TYPE, document, element, elements
 from chalicelib.protocols.xml_text import sendable
 
@@ -44,7 +50,11 @@ _ROOTS = {"POST": "Message", "DELETE": "ReceiptHandles"}
 _UNREADABLE = "\ufffd"
 """Stands in a decoded query for what is not UTF-8."""
 _REQUEST_ID_BYTES = 12
-_NO_KEYS = "This stage demands credentials, and has no access keys for MQ over HTTP yet."
+_NO_KEYS = "This stage lets callers in by IAM. Clients of MQ over HTTP need one with DECANT_ACCESS=tokens."
+_BAD_KEY = "The AccessKey Id you provided is not valid."
+_BAD_SIGNATURE = (
+    "The request signature we calculated does not match the signature you provided. Check your key and signing method."
+)
 
 
 def respond(request: Request, left_ms: LeftMs) -> Response:
@@ -67,21 +77,47 @@ def respond(request: Request, left_ms: LeftMs) -> Response:
 def _carried_out(
     request: Request, operation: Operation | None, named: Mapping[str, str], left_ms: LeftMs
 ) -> tuple[int, str]:
+    """Who may not call learns nothing but the paths and the methods that there are."""
     api = wiring.api()
-    if not api.is_open:
-        raise MqError("AccessDenied", _NO_KEYS)
-    parameters = _parameters(request)
-    if operation is None:
-        trans = ", ".join(f"'{name}'" for name in _NAMES[request.method] if name)
-        raise wrong(f"parameter 'trans' must be one of {trans}, or missing; it is {quoted(parameters['trans'])}")
-    _demand_whole(request)
-    if "group" in operation.path_names and not named["group"]:
-        raise wrong("parameter 'consumer' must be given")
-    data = _data(request, parameters)
-    names = [named[kind] for kind in operation.path_names]
-    trace = {name: request.headers.get(name) for name in operation.headers}
-    with in_time(api.service.env.runtime, left_ms):
+    with in_time(api.service.env.runtime, left_ms), _admitted(api, request, operation, named):
+        parameters = _parameters(request)
+        if operation is None:
+            trans = ", ".join(f"'{name}'" for name in _NAMES[request.method] if name)
+            raise wrong(f"parameter 'trans' must be one of {trans}, or missing; it is {quoted(parameters['trans'])}")
+        _demand_whole(request)
+        if "group" in operation.path_names and not named["group"]:
+            raise wrong("parameter 'consumer' must be given")
+        data = _data(request, parameters)
+        names = _names(operation, named)
+        trace = {name: request.headers.get(name) for name in operation.headers}
         return operation.call(api.service, names, data, **trace)
+
+
+def _admitted(
+    api: Api, request: Request, operation: Operation | None, named: Mapping[str, str]
+) -> AbstractContextManager[None]:
+    """Runs a call of whoever signed the request. Raises MqError, Forbidden."""
+    if api.is_open:
+        return nullcontext()
+    if not api.takes_tokens:
+        raise MqError("AccessDenied", _NO_KEYS)
+    signature = signed(request, api.service.env.runtime.now())
+
+    def signer(topic_name: str | None) -> Token:
+        try:
+            return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by, topic_name)
+        except Unauthenticated:
+            raise MqError("InvalidAccessKeyId", _BAD_KEY) from None
+        except WrongSignature:
+            raise MqError("SignatureDoesNotMatch", _BAD_SIGNATURE) from None
+
+    if operation is None:
+        return called_by(signer(None))
+    return admitted(api.service, operation, _names(operation, named), signer)
+
+
+def _names(operation: Operation, named: Mapping[str, str]) -> list[str]:
+    return [named[kind] for kind in operation.path_names]
 
 
 # -- the request ------------------------------------------------------------------------------------------------------
