@@ -138,7 +138,7 @@ class Claimer:
             indexes = [index for index in lease.owed if lease.start + index in offsets]
             spans = [lease.offsets[run.start : run.stop] for run in runs(indexes)]
             if spans and len(change.tokens) + len(spans) <= TAKEOVERS_MAX:
-                new = [parked(self._runtime, span, due, lease.attempt - 1) for span in spans]
+                new = [parked(self._runtime, span, due, lease.attempt - 1, lease.first_at_ms) for span in spans]
                 change += cursor_writes.move(lease, indexes, new) + cursor_writes.lasts_as_seen(lease)
         with suppress(Refused, StoreUnavailable):
             if change:
@@ -220,7 +220,8 @@ class Claimer:
                 fitting = self._fitting(view, picked, segments)
         asked_ms = view.ask.invisible_ms
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
-        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, bool(view.group.ordered))
+        noted_ms, is_alone = now if view.ask.notes_first else None, bool(view.group.ordered)
+        taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, is_alone, noted_ms)
         taken += self._for_order(view, picked, riding)
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         if picked.is_last(view.group):

@@ -149,13 +149,19 @@ def take(
     deadline: int,
     is_exact: bool,
     is_alone: bool = False,
+    noted_ms: int | None = None,
 ) -> Change:
     """The claim as a change of the cursor. `is_exact`: takes exactly the messages read, even if others have moved on.
-    `is_alone`: only if there was no other claim since."""
+    `is_alone`: only if there was no other claim since. `noted_ms`: when messages are first delivered of which that is
+    not noted; None: it stays so."""
     made = Change()
     for lease in {lease.token: lease for lease, _ in picked.takeovers}.values():
         taken = [run for owner, run in picked.takeovers if owner is lease]
-        new = [Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1) for run in taken]
+        first_at_ms = noted_ms if lease.first_at_ms is None else lease.first_at_ms
+        new = [
+            Lease(tokens.split(), lease.start + run.start, len(run), deadline, lease.attempt + 1, (), first_at_ms)
+            for run in taken
+        ]
         indexes = [index for run in taken for index in run]
         made += cursor_writes.move(lease, indexes, new, picked.has_witnesses) + cursor_writes.lasts_as_seen(lease)
     if picked.is_capped_closely or is_alone:
@@ -168,7 +174,7 @@ def take(
         if picked.fresh == len(picked.passed):
             made += cursor_writes.pass_by(picked.fresh, hint)
         else:
-            made += cursor_writes.claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed)
+            made += cursor_writes.claim(tokens.fresh, picked.fresh, hint, deadline, picked.passed, noted_ms)
         made += cursor_writes.stays_at(cursor) if is_exact else Change()
     return made
 

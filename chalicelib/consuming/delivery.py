@@ -45,6 +45,8 @@ class Delivery(Answer):
     attempt: int = required(integer(1))
     invisible_until_ms: int = required(LEASE_END)
     receipt: str = required(RECEIPT)
+    first_at_ms: int = 0
+    """When the message was delivered for the first time, if that is noted, or else now. Not in JSON."""
 
     def in_topic(self, name: str) -> dict[str, Any]:
         """The message and its lease as clients see them."""
@@ -91,7 +93,7 @@ class Deliverer:
         if view.group.ordered and not has_missing:
             present = self._in_order(view, present, missing)
         own = ((message, leases[message.offset], receipts[message.offset]) for message in present)
-        return [Delivery(stored, lease.attempt, lease.deadline, receipt) for stored, lease, receipt in own], has_missing
+        return [_delivery(*each, now) for each in own], has_missing
 
     def _in_order(self, view: QueueView, stored: Sequence[Stored], held_up: Collection[int]) -> list[Stored]:
         """The messages that an ordered group can deliver: none past an unsettled one of its queue, or of its key."""
@@ -172,11 +174,16 @@ class Deliverer:
 
     def _receipts_of(self, view: QueueView, lease: Lease, taken_at_ms: int) -> dict[int, str]:
         """By offset."""
-        cursor, about = view.cursor, (lease.count, lease.attempt, taken_at_ms)
+        cursor, about = view.cursor, (lease.count, lease.attempt, taken_at_ms, lease.first_at_ms)
         place = (cursor.consumer, view.queue, cursor.epoch, lease.token, 0, lease.start)
         first = Receipt(view.topic.id, view.group.id, *place, *about)
         offsets = lease.owed_offsets
         return dict(zip(offsets, self._receipts.sign_each(first, offsets), strict=True))
+
+
+def _delivery(stored: Stored, lease: Lease, receipt: str, now: int) -> Delivery:
+    first_at_ms = now if lease.first_at_ms is None else lease.first_at_ms
+    return Delivery(stored, lease.attempt, lease.deadline, receipt, first_at_ms)
 
 
 def _offsets(stored: Sequence[Stored]) -> set[int]:

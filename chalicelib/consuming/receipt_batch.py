@@ -335,7 +335,9 @@ def _moved(receipts: Iterable[Receipt], to: Mapping[int, Lease]) -> Moved:
 def assume(known: Cursor, receipts: Sequence[tuple[str, Receipt]]) -> Cursor:
     """The cached cursor, or one made of the receipts: unchanged since their pop."""
     issued = {
-        receipt.token: Lease(receipt.token, receipt.start, receipt.count, UNKNOWN_MS, receipt.attempt)
+        receipt.token: Lease(
+            receipt.token, receipt.start, receipt.count, UNKNOWN_MS, receipt.attempt, (), receipt.first_at_ms
+        )
         for _, receipt in receipts
         if receipt.epoch == known.epoch and receipt.token not in known.leases
     }

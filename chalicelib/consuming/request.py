@@ -51,6 +51,8 @@ class Pop:
     ack: tuple[str, ...] = optional({**_ACK, "default": []}, _receipts)
     zone: str | None = optional(ZONE)
     fill: bool = optional(flag(default=False))
+    notes_first: bool = False
+    """Whether its leases note when their messages were first delivered. JSON does not show that."""
 
     @property
     def attempt_token(self) -> str | None:

@@ -94,7 +94,7 @@ class Settler:
         due_ms = self._runtime.now() + (group.backoff_ms.wait_ms(lease.attempt) if delay_ms is None else delay_ms)
         if lease.attempt >= group.max_attempts:  # they could not be buried, and perhaps can be then
             self._agenda.appoint(REVIVE, keys.subject(topic.name, group.name), due_ms)
-        return parked(self._runtime, offsets, due_ms, lease.attempt)
+        return parked(self._runtime, offsets, due_ms, lease.attempt, lease.first_at_ms)
 
     def give_back(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:
         """Undoes a delivery that did not take place: the messages are ready again, and it does not count."""
@@ -103,7 +103,7 @@ class Settler:
             batch.settle_by = BY_RECEIPT  # and not a later delivery
 
         def undelivered(lease: Lease, offsets: range) -> Lease:
-            return parked(self._runtime, offsets, self._runtime.now(), lease.attempt - 1)
+            return parked(self._runtime, offsets, self._runtime.now(), lease.attempt - 1, lease.first_at_ms)
 
         return failed + self._move(topic, group_name, batches, lambda batch: batch.moves(undelivered))
 
@@ -147,9 +147,9 @@ class Settler:
 
         def longer(lease: Lease, offsets: range) -> Lease:
             if lease.parked:
-                return parked(self._runtime, offsets, deadline, lease.attempt)
+                return parked(self._runtime, offsets, deadline, lease.attempt, lease.first_at_ms)
             made.add(token := lease.token[:TOKEN_CHARS] + self._runtime.name(SPLIT_CHARS))
-            return Lease(token, offsets.start, len(offsets), deadline, lease.attempt)
+            return Lease(token, offsets.start, len(offsets), deadline, lease.attempt, (), lease.first_at_ms)
 
         def plan(batch: ReceiptBatch) -> Plan:
             names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
@@ -171,7 +171,7 @@ class Settler:
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
         index = receipt.offset - lease.start
         moved = replace(receipt, token=lease.token, index=index, count=lease.count, attempt=lease.attempt)
-        return self._receipts.sign(moved)
+        return self._receipts.sign(replace(moved, first_at_ms=lease.first_at_ms))
 
     def _move(self, topic: Topic, group_name: str, batches: Sequence[ReceiptBatch], planner: Planner) -> list[Failure]:
         """Returns the receipts whose messages did not move."""

@@ -81,13 +81,21 @@ def create(cursor: Cursor) -> Write:
     return Write(cursor.key, (writes.Absent(("epoch",)),), effects, landed=lambda before: before is not None)
 
 
-def claim(token: str, count: int, segment: int | None, deadline: int, passed: Collection[int] = ()) -> Change:
+def claim(
+    token: str,
+    count: int,
+    segment: int | None,
+    deadline: int,
+    passed: Collection[int] = (),
+    first_at_ms: int | None = None,
+) -> Change:
     """Takes `count` messages from the current `next` on, which `not_beyond` bounds. `passed`: indexes of those that the
-    filter rejects, settled at once."""
-    marks = [mark(ACKED, passed)] if passed else []
+    filter rejects, settled at once. `first_at_ms`: now, if that is to be noted."""
+    marks = (mark(ACKED, passed),) if passed else ()
+    _start, *taken = Lease(token, 0, count, deadline, 1, marks, first_at_ms).listed()
     leased = Change(
         guards=(writes.SizeBelow(("leases",), LEASES_MAX), writes.Absent(("leases", token))),
-        effects=(writes.Append(("leases", token), [count, deadline, 1, *marks], onto=("next",)),),
+        effects=(writes.Append(("leases", token), taken, onto=("next",)),),
         tokens=(token,),
     )
     return leased + pass_by(count, segment)
@@ -154,10 +162,11 @@ def move(old: Lease, indexes: Sequence[int], new: Sequence[Lease], has_witness: 
 
 def prolong(lease: Lease, deadline: int) -> Change:
     """Sets the deadline of a lease in place. A late repeat finds another deadline than it saw, and changes nothing."""
+    longer = replace(lease, deadline=deadline)
     return Change(
         guards=(*_fence(lease), *lasts_as_seen(lease).guards),
-        effects=(writes.Set(lease.lasting, deadline),),
-        prolonged=(replace(lease, deadline=deadline),),
+        effects=(writes.Set(lease.lasting, deadline), *(writes.Set(lease.aging, age) for age in longer.age)),
+        prolonged=(longer,),
     )
 
 

@@ -1,9 +1,11 @@
 """A lease: the messages of one queue that one pop took, and what has become of each since.
 
-It is stored in its cursor, under its token, as the list `[start, count, deadline, attempt, mark...]`. It covers the
-offsets from `start` to `start + count`, and *owes* those that no mark names. Marks are appended and never changed, so
-marking needs no compare-and-swap: if two marks name one message, the first in the list counts. A mark is binary: one
-letter, then the set of indexes as a little-endian bit mask.
+It is stored in its cursor, under its token, as the list `[start, count, deadline, attempt, age?, mark...]`. It covers
+the offsets from `start` to `start + count`, and *owes* those that no mark names. `age` is a number: the time from the
+first delivery of its messages to `deadline`, in half the bytes of an instant. It is there if a pop wanted it noted.
+
+Marks are appended and never changed, so marking needs no compare-and-swap: if two marks name one message, the first in
+the list counts. A mark is binary: one letter, then the set of indexes as a little-endian bit mask.
 
     a   acked through this lease: settled
     m   moved: nacked, extended into another lease, or taken over after the deadline; of a set-aside lease also a
@@ -102,21 +104,31 @@ def _indexes(mask: int) -> Iterator[int]:
 
 @record
 class Lease:
+    """`first_at_ms`: when its messages were first delivered, if that is noted."""
+
     token: str
     start: int
     count: int
     deadline: int
     attempt: int
     marks: tuple[bytes, ...] = ()
+    first_at_ms: int | None = None
 
     @staticmethod
     @lru_cache(_LEASES_KEPT_MAX)
-    def of(token: str, start: int, count: int, deadline: int, attempt: int, *marks: bytes) -> Lease:
+    def of(token: str, start: int, count: int, deadline: int, attempt: int, *more: Any) -> Lease:
         """`listed` gives what follows the token."""
-        return Lease(token, start, count, deadline, attempt, marks)
+        if more and isinstance(more[0], int):
+            return Lease(token, start, count, deadline, attempt, more[1:], deadline - more[0])
+        return Lease(token, start, count, deadline, attempt, more)
 
     def listed(self) -> list[Any]:
-        return [self.start, self.count, self.deadline, self.attempt, *self.marks]
+        return [self.start, self.count, self.deadline, self.attempt, *self.age, *self.marks]
+
+    @property
+    def age(self) -> tuple[int, ...]:
+        """From the first delivery to the deadline; empty if that is not noted."""
+        return () if self.first_at_ms is None else (self.deadline - self.first_at_ms,)
 
     @property
     def path(self) -> Path:
@@ -125,12 +137,17 @@ class Lease:
     @property
     def size(self) -> int:
         """Elements of the list: it grows with every mark, so it is the lease's version."""
-        return 4 + len(self.marks)
+        return 4 + len(self.age) + len(self.marks)
 
     @property
     def lasting(self) -> Path:
         """The path of its deadline."""
         return (*self.path, 2)
+
+    @property
+    def aging(self) -> Path:
+        """The path of its age, if it has one."""
+        return (*self.path, 4)
 
     @property
     def parked(self) -> bool:
@@ -195,9 +212,10 @@ def delivery(token: str, attempt: int) -> tuple[str, int]:
     return token[:TOKEN_CHARS], attempt
 
 
-def parked(runtime: Runtime, offsets: range, due: int, attempt: int) -> Lease:
-    """`attempt`: the deliveries so far. The token is new."""
-    return Lease(_parked_token(runtime), offsets.start, len(offsets), due, attempt)
+def parked(runtime: Runtime, offsets: range, due: int, attempt: int, first_at_ms: int | None = None) -> Lease:
+    """`attempt`: the deliveries so far. `first_at_ms`: of the first of them, if there was one. The token is new."""
+    noted_ms = first_at_ms if attempt else None
+    return Lease(_parked_token(runtime), offsets.start, len(offsets), due, attempt, first_at_ms=noted_ms)
 
 
 def set_aside(runtime: Runtime, offsets: Sequence[int]) -> Lease:

@@ -4,7 +4,8 @@ A receipt names a message in a lease: topic and group by incarnation, in a broad
 empty), the queue, the cursor's epoch, the token, the message's index in the lease and its offset, the lease's `count`
 of messages and its attempt, so that acking a whole lease needs no read. It has no deadline: any change of that makes a
 new token, and a write checks only token and start. It says when the message was taken, which is stored with the reply
-to a request. Text with colons, signed as `catalogue.signing_key` says.
+to a request; and, of a lease that notes it, when the message was first delivered. Text with colons, signed as
+`catalogue.signing_key` says.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from chalicelib.base.records import record
 from chalicelib.catalogue.signing_key import SigningKey, checked, signed
 
 _VERSION = "3"
+_NOTED = "4"
+"""The version of receipts with `first_at_ms`."""
 _DOMAIN = b"receipt"
 _LEASES_KEPT_MAX = 1_024
 """Leases whose receipts are read at a time: the receipts of a lease are mostly shown together."""
@@ -23,7 +26,8 @@ _LEASES_KEPT_MAX = 1_024
 
 @record
 class Receipt:
-    """`taken_at_ms`: 0 for a pop with an `attempt_id`, whose repeats return the same receipts at another time."""
+    """`taken_at_ms`: 0 for a pop with an `attempt_id`, whose repeats return the same receipts at another time.
+    `first_at_ms`: as the lease has it."""
 
     topic_id: str
     group_id: str
@@ -36,6 +40,7 @@ class Receipt:
     count: int
     attempt: int
     taken_at_ms: int = 0
+    first_at_ms: int | None = None
 
     @property
     def start(self) -> int:
@@ -48,8 +53,9 @@ def sign(receipt: Receipt, key: bytes) -> str:
 
 def sign_each(first: Receipt, offsets: Iterable[int], key: bytes) -> list[str]:
     """The receipts of these messages of the same lease. What they share is spelled once."""
-    shared = (_VERSION, first.topic_id, first.group_id, first.consumer, first.queue, first.epoch, first.token)
-    before, after = ":".join(map(str, shared)), f"{first.count}:{first.attempt}:{first.taken_at_ms}"
+    version, noted = (_VERSION, "") if first.first_at_ms is None else (_NOTED, f":{first.first_at_ms}")
+    shared = (version, first.topic_id, first.group_id, first.consumer, first.queue, first.epoch, first.token)
+    before, after = ":".join(map(str, shared)), f"{first.count}:{first.attempt}:{first.taken_at_ms}{noted}"
     start = first.start
     return [signed(_DOMAIN, f"{before}:{offset - start}:{offset}:{after}".encode(), key) for offset in offsets]
 
@@ -59,7 +65,8 @@ def read(text: str, *keys: bytes) -> Receipt | None:
     content = checked(_DOMAIN, text, *keys)
     if content is None:
         return None
-    shared, *numbers = content.rsplit(b":", 5)
+    is_noted = content.startswith(_NOTED.encode())
+    shared, *numbers = content.rsplit(b":", 5 + is_noted)
     lease = _lease(shared)
     return lease and Receipt(*lease, *map(int, numbers))
 
@@ -68,7 +75,7 @@ def read(text: str, *keys: bytes) -> Receipt | None:
 def _lease(shared: bytes) -> tuple[str, str, str, int, int, str] | None:
     """What the receipts of a lease begin with."""
     version, *told = shared.decode().split(":")
-    if version != _VERSION:
+    if version not in (_VERSION, _NOTED):
         return None
     topic_id, group_id, consumer, queue, epoch, token = told
     return topic_id, group_id, consumer, int(queue), int(epoch), token

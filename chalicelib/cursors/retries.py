@@ -155,7 +155,9 @@ class Retries:
 
     def _renewed(self, retries: Iterable[Lease]) -> list[Lease]:
         """These leases of a page under new tokens."""
-        return [parked(self._runtime, retry.offsets, retry.deadline, retry.attempt) for retry in retries]
+        return [
+            parked(self._runtime, retry.offsets, retry.deadline, retry.attempt, retry.first_at_ms) for retry in retries
+        ]
 
     def forget(self, cursor: Cursor) -> None:
         """Removes the cursor's pages, which a reset made unreachable. Only saves cost."""

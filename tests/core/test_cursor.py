@@ -41,6 +41,8 @@ class History:
         self.tokens = 0
         self.delivered: set[tuple[str, int]] = set()
         """Tokens and offsets of which someone holds a receipt."""
+        self.firsts: dict[int, int] = {}
+        """When each message was first delivered, where that is noted."""
         self.sent: list[tuple[Write, set[int]]] = []
         """Writes that a late repeat may bring back, with the offsets that each may take from their owners."""
 
@@ -83,9 +85,9 @@ class History:
         seen, before = self.sight(), self.fates()
         looked_at = self.now - self.chance.choice((0, 0, 4, 600))  # what was parked then may be due by now
         picked = pick(seen, GROUP, self.chance.randint(seen.next, END), self.chance.choice((1, 3, 8)), looked_at)
-        change = take(
-            picked, seen, [], Tokens(self.token(), self.token), self.now + self.chance.choice((5, 500)), False
-        )
+        until_ms, noted_ms = self.now + self.chance.choice((5, 500)), self.chance.choice((None, self.now))
+        tokens = Tokens(self.token(), self.token)
+        change = take(picked, seen, [], tokens, until_ms, is_exact=False, noted_ms=noted_ms)
         change += steps.prune(seen, self.now) + steps.popped(None, self.now)
         live = {token for token, lease in self.cursor.leases.items() if lease.deadline > self.now}
         if change.tokens and self.apply(steps.write(seen, change), picked.offsets(seen)):
@@ -115,7 +117,7 @@ class History:
             return
         prefix, deadline = self.chance.choice(("", "~")), self.now + self.chance.choice((0, 3, 50, 500))
         new = [
-            Lease(self.token(prefix), lease.start + run.start, len(run), deadline, lease.attempt)
+            Lease(self.token(prefix), lease.start + run.start, len(run), deadline, lease.attempt, (), lease.first_at_ms)
             for run in runs(indexes)
         ]
         change = steps.move(lease, indexes, new)
@@ -187,6 +189,10 @@ class History:
         fates = self.fates()
         owed = [offset for offset, fate in fates.items() if fate != SETTLED and not fate.startswith("~")]
         assert self.cursor.committed(ordered=False) == min([self.cursor.next, *owed])
+        for lease in self.cursor.owing:
+            for offset in lease.owed_offsets:
+                if lease.first_at_ms is not None or offset in self.firsts:
+                    assert self.firsts.setdefault(offset, lease.first_at_ms or 0) == lease.first_at_ms
         for token, offset in self.delivered:
             if fates[offset] == token:
                 assert self.cursor.standing(token, self.cursor.leases[token].start, offset) is Standing.OWED

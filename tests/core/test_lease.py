@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -63,9 +64,9 @@ def test_a_later_mark_never_changes_a_fate(marks: list[bytes], letter: bytes, in
     assert set(before.owed) - set(after.owed) == set(before.owed) & indexes
 
 
-@given(MARKS, st.sampled_from(["token", "~token"]))
-def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str) -> None:
-    made = lease(*marks, token=token)
+@given(MARKS, st.sampled_from(["token", "~token"]), st.none() | st.integers(0, 2_000))
+def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str, first_at_ms: int | None) -> None:
+    made = replace(lease(*marks, token=token), first_at_ms=first_at_ms)
     assert Lease.of(token, *made.listed()) == made
     assert made.size == len(made.listed())
     assert made.parked == token.startswith("~")

@@ -16,7 +16,9 @@ ALPHABET = string.ascii_letters + string.digits + "-_"
 NAMES = st.text(ALPHABET, min_size=1, max_size=12)
 NUMBERS = st.integers(0, 10**15)
 RECEIPTS = st.builds(
-    Receipt, NAMES, NAMES, NAMES | st.just(""), NUMBERS, NUMBERS, NAMES, NUMBERS, NUMBERS, NUMBERS, NUMBERS
+    Receipt,
+    *(NAMES, NAMES, NAMES | st.just(""), NUMBERS, NUMBERS, NAMES),
+    *(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.none() | NUMBERS),
 )
 
 

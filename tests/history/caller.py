@@ -30,7 +30,8 @@ class Record(Protocol):
 
 class Caller:
     """`now`: the one clock, in ms, by which all callers' facts are compared. `asks_for_topic`: its instance finds out
-    by itself what the topic is like by now, as one behind HTTP does."""
+    by itself what the topic is like by now, as one behind HTTP does. `notes_first`: its pops ask when messages were
+    delivered for the first time."""
 
     def __init__(
         self,
@@ -39,10 +40,12 @@ class Caller:
         record: Record,
         now: Callable[[], int],
         asks_for_topic: bool = False,
+        notes_first: bool = False,
     ) -> None:
         self._service = service
         self._known = topic
         self._asks_for_topic = asks_for_topic
+        self._notes_first = notes_first
         self._record = record
         self._now = now
         self._attempts: dict[str, int] = {}
@@ -109,15 +112,16 @@ class Caller:
         if ask.attempt_id:
             self._attempts.setdefault(ask.attempt_id, began)
         acks = self._asked("ack", group, riding)
-        popped = self._popped(group, ask)
+        popped = self._popped(group, replace(ask, notes_first=self._notes_first))
         if popped is None:
             self._given_up(acks)
             return None
         self._answered(acks, {failure.receipt: failure.code for failure in popped.failed})
         first = self._attempts[ask.attempt_id] if ask.attempt_id else began
         got = self._delivered(group, popped, began, first, first + ask.invisible_ms if ask.invisible_ms else 0)
-        for delivered in got:
+        for delivered, delivery in zip(got, popped.deliveries, strict=True):
             delivered.zone = ask.zone
+            delivered.told_first_ms = delivery.first_at_ms if self._notes_first else 0
         self._record.begin(got)
         if ask.attempt_id:
             receipts = [delivered.receipt for delivered in got]

@@ -14,6 +14,7 @@ from tests.history import (
     alarms,
     deaths,
     expiry,
+    firsts,
     lateness,
     moves,
     naming,
@@ -657,6 +658,10 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
                 yield f"{group} {place}: attempt {first.attempt}, then {second.attempt}"
 
 
+def _the_first_delivery_stays_the_first(case: Case) -> Iterator[str]:
+    yield from firsts.the_first_delivery_stays_the_first(case, SKEW_MS)
+
+
 def _attempts_stay_within_the_maximum(case: Case) -> Iterator[str]:
     for (group, place), deliveries in case.delivered.items():
         rules = case.history.rules.get(group)
@@ -878,6 +883,7 @@ CHECKS = (
     _receipts_of_a_delivery_end_with_it,
     _a_group_accepts_only_its_own_receipts,
     _attempts_count_up,
+    _the_first_delivery_stays_the_first,
     _attempts_stay_within_the_maximum,
     _dead_letters_were_tried_and_stay_dead,
     _a_dead_message_is_in_one_place,

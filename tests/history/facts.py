@@ -78,6 +78,8 @@ class Delivered:
     reply_by_ms: int = 0
     zone: str | None = None
     """That the pop named."""
+    told_first_ms: int = 0
+    """When the message was delivered for the first time, as this pop was told. 0: it did not ask."""
 
 
 @dataclass(slots=True)

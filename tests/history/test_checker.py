@@ -392,3 +392,15 @@ def test_a_message_is_not_delivered_when_its_ttl_is_over(began_ms: int, is_wrong
 def test_a_group_that_is_drained_has_nothing_left(left: int) -> None:
     wrong = {"a_drained_group_has_nothing_left"} if left else set()
     assert broken(history(delivered("r", 100, 900), left={"g": left})) == wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "is_wrong"),
+    [((100, 100), False), ((90, 90), False), ((100, 800), True), ((800, 800), True), ((-600, -600), True)],
+)
+def test_the_first_delivery_stays_the_first(told: tuple[int, int], is_wrong: bool) -> None:
+    leases = [delivered("r1", 100, 200), delivered("r2", 900, 2_000, attempt=2)]
+    for lease, first_ms in zip(leases, told, strict=True):
+        lease.first_ms = lease.answered_ms = lease.at_ms
+        lease.told_first_ms = first_ms
+    assert ("the_first_delivery_stays_the_first" in broken(history(*leases))) == is_wrong

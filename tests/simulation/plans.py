@@ -73,6 +73,8 @@ class Plan:
     """What receipts name."""
     meddlers: int = 0
     """Callers who settle by receipts of others, and by old ones."""
+    notes_first: bool = False
+    """Whether pops ask when messages were delivered for the first time."""
     burials: float = 0.03
     """The share of what is delivered that consumers bury."""
     redrives: int = 0
@@ -170,7 +172,8 @@ class Plan:
         settle_by = random.choice(("receipt", "receipt", "receipt", "receipt", "delivery", "message"))
         if settle_by != "receipt" or random.random() < 0.1:
             plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
-        return replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
+        plan = replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
+        return replace(plan, notes_first=random.random() < 0.5)
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)

@@ -264,7 +264,8 @@ class World:
         return self._store.lose(key)
 
     def caller(self, service: Service) -> Caller:
-        return Caller(service, self._topic, self.history, lambda: self._scheduler.now, self._changes)
+        known = (self._topic, self.history, lambda: self._scheduler.now)
+        return Caller(service, *known, self._changes, self._plan.notes_first)
 
     def transactor(self, service: Service) -> TransactionCaller:
         return TransactionCaller(service, self._topic, self.history, lambda: self._scheduler.now)

@@ -30,13 +30,13 @@ def topic(name: str = "orders", topic_id: str = TOPIC) -> Item:
 
 
 def cursor(topic: str = TOPIC) -> Item:
-    lease = [3, 2, 99, 1, b"a\x01"]
+    lease, with_age = [3, 2, 99, 1, b"a\x01"], [5, 1, 99, 1, 30_000, b"m\x01"]
     place = {"pk": f"group#{topic}#billing", "sk": "cursor#bbbbbbbb#000"}
     return {
         **place,
         "epoch": 1,
         "next": [7],
-        "leases": {"tokentok": lease},
+        "leases": {"tokentok": lease, "tokentwo": with_age},
         "dead": 0,
         "claims": 4,
         "pages": {"p": [9, 2, 1]},

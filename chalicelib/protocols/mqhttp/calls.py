@@ -116,8 +116,7 @@ class AskedByTag(Asked):
 @CALLS.operation("GET", SUBSCRIPTION, "consume", {}, AskedByTag, is_frequent=True)
 def mq_consume(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Outcome:
     popped = _popped(service, topic, group_name, request)
-    now = service.env.runtime.now()
-    shown = [_delivered(delivery, now) for delivery in popped.deliveries]
+    shown = [_delivered(delivery) for delivery in popped.deliveries]
     while not fits(text := messages_text(shown)) and len(shown) > 1:  # the pop has measured JSON, which is shorter
         shown, others = shown[: len(shown) // 2], shown[len(shown) // 2 :]
         service.consuming.settler.give_back(topic, group_name, [each.handle for each in others])
@@ -125,7 +124,7 @@ def mq_consume(service: Service, topic: Topic, group_name: str, request: AskedBy
 
 
 def _popped(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Popped:
-    ask = Pop(max_messages=request.numOfMessages, wait_ms=request.wait_ms, fill=True)
+    ask = Pop(max_messages=request.numOfMessages, wait_ms=request.wait_ms, fill=True, notes_first=True)
     wanted = _filter(request.tag)
     while True:
         try:
@@ -169,9 +168,10 @@ def _received(group: Group) -> str:
     return f"group '{group.name}' receives {what}"
 
 
-def _delivered(delivery: Delivery, now: int) -> Shown:
+def _delivered(delivery: Delivery) -> Shown:
     stored = delivery.stored
-    times = (stored.message.sent_at_ms or stored.stored_at_ms, delivery.invisible_until_ms, now, delivery.attempt)
+    published_at_ms = stored.message.sent_at_ms or stored.stored_at_ms
+    times = (published_at_ms, delivery.invisible_until_ms, delivery.first_at_ms, delivery.attempt)
     return Shown(stored.message, stored.message_id, delivery.receipt, *times)
 
 

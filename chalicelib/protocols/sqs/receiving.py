@@ -80,7 +80,7 @@ def _asked(call: Call) -> Pop:
         raise bad_value(wait_seconds, "WaitTimeSeconds", f"Must be >= 0 and <= {WAIT_SECONDS_MAX}, if provided.")
     invisible_ms = None if seconds is None else seconds * SECOND_MS
     waits = {"max_messages": count, "invisible_ms": invisible_ms, "wait_ms": wait_seconds * SECOND_MS}
-    return Pop(**waits, attempt_id=_attempt_id(call), fill=True)
+    return Pop(**waits, attempt_id=_attempt_id(call), fill=True, notes_first=True)
 
 
 def _attempt_id(call: Call) -> str | None:
@@ -125,7 +125,7 @@ def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) 
         "SentTimestamp": _first_sent(properties) or str(stored.message.sent_at_ms or stored.stored_at_ms),
         "ApproximateReceiveCount": str(delivery.attempt + received_before(stored.message)),
         "DeadLetterQueueSourceArn": _source_arn(call, properties.get(SOURCE, "")),
-        "ApproximateFirstReceiveTimestamp": str(call.service.env.runtime.now()),
+        "ApproximateFirstReceiveTimestamp": str(delivery.first_at_ms),
         "MessageGroupId": properties.get(GROUP),
         **(_of_fifo(delivery) if call.queue.is_fifo else {}),
         TRACE_HEADER: properties.get(TRACE),

@@ -97,7 +97,13 @@ def _cursor(key: Key, item: Attributes) -> dict[str, Any]:
 
 def _lease(token: str, value: object) -> dict[str, Any]:
     listed = as_list(value, "leases")
-    return {"token": token, **_four(listed), "marks": [as_binary(mark, "leases") for mark in listed[4:]]}
+    marks = listed[5:] if _has_age(listed) else listed[4:]
+    return {"token": token, **_four(listed), "marks": [as_binary(mark, "leases") for mark in marks]}
+
+
+def _has_age(listed: list[Any]) -> bool:
+    """Whether it notes when its messages were first delivered, which no job asks for."""
+    return len(listed) > 4 and isinstance(listed[4], dict) and "N" in listed[4]
 
 
 def _four(listed: list[Any]) -> dict[str, Any]:
