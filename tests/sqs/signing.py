@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
@@ -44,3 +45,26 @@ def sign(
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+def changed(request: Request, **headers: str | None) -> Request:
+    """With these headers; None takes one away."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    kept = {name: value for name, value in {**request.headers, **named}.items() if value is not None}
+    return request._replace(headers=kept)
+
+
+def flipped(text: str) -> Iterator[str]:
+    """With one bit of each character another."""
+    for place, char in enumerate(text):
+        yield text[:place] + chr(ord(char) ^ 1) + text[place + 1 :]
+
+
+def altered(request: Request) -> Iterator[Request]:
+    """Each in one character of what is signed, or of the signature."""
+    for part in ("method", "path", "raw_query"):
+        yield from (request._replace(**{part: text}) for text in flipped(getattr(request, part)))
+    body = request.body.decode("latin-1")
+    yield from (request._replace(body=text.encode("latin-1")) for text in [*flipped(body), body[:-1], body + " "])
+    for name in ("host", "x-amz-date", "x-amz-target", "content-type", "content-length", "authorization"):
+        yield from (changed(request, **{name: text}) for text in flipped(request.headers[name]))

@@ -14,11 +14,12 @@ from chalicelib.access.rights import VERBS
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.protocols.doors import respond
 from chalicelib.protocols.sqs import query_wire
 from chalicelib.protocols.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs
 from tests.sqs.query_client import QuerySqs
-from tests.sqs.signing import sign
+from tests.sqs.signing import altered, changed, sign
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
 
 
@@ -300,6 +301,41 @@ def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(guarded: Sqs) ->
         text = "The security token included in the request is invalid."
         told = (refused.status, refused.shape, refused.code, refused.message)
         assert told == (403, "UnrecognizedClientException", "InvalidClientTokenId", text)
+
+
+def test_nothing_is_done_for_an_altered_request(insider: Client) -> None:
+    keyed = Keyed(insider)
+    own: Json = {"key_id": keyed.pair["access_key_id"], "secret": keyed.pair["secret_access_key"]}
+    body, kind = b'{"MessageBody":"a"}', {"content_type": "application/x-amz-json-1.0", "content_length": "19"}
+    target = {"x_amz_target": "AmazonSQS.SendMessage"}
+    request = sign("POST", "http://sqs.test/000000000000/orders?a=1", body, keyed.clock.ms, **own, **kind, **target)
+    wiring.use(keyed.api)
+    before = repr(insider.store._items)
+    others = [
+        *altered(request),
+        request._replace(raw_query="a=1&X-Amz-Signature=0"),
+        request._replace(raw_query="a=1&a=1"),
+        request._replace(prefix="/api"),
+        changed(request, authorization=f"Bearer {keyed.pair['token']}"),
+        changed(request, x_amz_target=None),
+        changed(request, x_mq_version="2015-06-06"),
+        changed(request, host="sqs.test, sqs.test"),
+    ]
+    for other in others:
+        assert 400 <= respond(other).status < 500, other
+    assert repr(insider.store._items) == before
+    keyed.clock.ms += 15 * 60_000
+    assert respond(request).status == 200
+    keyed.clock.ms += 1_000
+    assert respond(request).status == 403
+
+
+def test_a_key_of_aws_is_no_key_here(guarded: Sqs) -> None:
+    """That of a role comes with a session token."""
+    guarded.client.pair = {"access_key_id": "ASIAIOSFODNN7EXAMPLE", "secret_access_key": "a" * 40}
+    headers = {"x_amz_security_token": "a token"}
+    answer = guarded.ask("ListQueues", headers=headers)
+    assert outcome(answer) == "InvalidClientTokenId"
 
 
 def test_a_key_ends_with_its_token(guarded: Sqs, insider: Client) -> None:

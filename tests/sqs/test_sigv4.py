@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from chalicelib.protocols.http.respond import Request
 from chalicelib.protocols.sqs.errors import SqsError
 from chalicelib.protocols.sqs.sigv4 import signed
-from tests.sqs.signing import KEY_ID, NOW_MS, REGION, SECRET, sign
+from tests.sqs.signing import KEY_ID, NOW_MS, REGION, SECRET, altered, changed, sign
 
 JSON_TYPE, FORM_TYPE = "application/x-amz-json-1.0", "application/x-www-form-urlencoded; charset=utf-8"
 MINUTE_MS = 60_000
@@ -28,13 +27,6 @@ def refused(request: Request, at_ms: int = NOW_MS, region: str | None = REGION) 
     with pytest.raises(SqsError) as caught:
         signed(request, region, at_ms)
     return caught.value.kind, caught.value.message
-
-
-def changed(request: Request, **headers: str | None) -> Request:
-    """With these headers; None takes one away."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    kept = {name: value for name, value in {**request.headers, **named}.items() if value is not None}
-    return request._replace(headers=kept)
 
 
 def typical(**more: str) -> Request:
@@ -277,22 +269,6 @@ def test_another_secret_proves_nothing() -> None:
 
 
 # -- what is altered --------------------------------------------------------------------------------------------------
-
-
-def flipped(text: str) -> Iterator[str]:
-    """With one bit of each character another."""
-    for place, char in enumerate(text):
-        yield text[:place] + chr(ord(char) ^ 1) + text[place + 1 :]
-
-
-def altered(request: Request) -> Iterator[Request]:
-    """Each in one character of what is signed, or of the signature."""
-    for part in ("method", "path", "raw_query"):
-        yield from (request._replace(**{part: text}) for text in flipped(getattr(request, part)))
-    body = request.body.decode("latin-1")
-    yield from (request._replace(body=text.encode("latin-1")) for text in [*flipped(body), body[:-1], body + " "])
-    for name in ("host", "x-amz-date", "x-amz-target", "content-type", "content-length", "authorization"):
-        yield from (changed(request, **{name: text}) for text in flipped(request.headers[name]))
 
 
 def test_no_character_of_what_is_signed_can_be_another() -> None:
