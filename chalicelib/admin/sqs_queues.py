@@ -13,6 +13,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
+from chalicelib.access.callers import may
+from chalicelib.access.rights import Need
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
@@ -288,15 +290,15 @@ class SqsQueues:
     # -- deleted ------------------------------------------------------------------------------------------------------
 
     def delete(self, name: str, demand: Callable[[SqsQueue], None] = lambda _: None) -> None:
-        """Deletes the queue with its group, and the topic if it was made for a queue and has no other group; then what
-        they leave, as far as time and the store allow. `demand` raises what it will if the queue must stay. Raises
-        QueueGone."""
+        """Deletes the queue with its group, and the topic if it was made for a queue, has no other group, and the
+        caller may delete it; then what they leave, as far as time and the store allow. `demand` raises what it will if
+        the queue must stay. Raises QueueGone."""
         standing = deleted = self.current(name)
         demand(deleted.queue)
         while standing.queue.id == deleted.queue.id:
-            is_last = standing.topic.for_sqs and self._names(standing) == [standing.group.name]
+            with_topic = self._ends_topic(standing)
             try:
-                self._write_together(self._removal(standing, is_last))
+                self._write_together(self._removal(standing, with_topic))
             except Refused:  # another caller has changed or deleted it since it was read, or has added a group
                 try:
                     standing = self.current(name)
@@ -305,8 +307,13 @@ class SqsQueues:
             else:
                 self.forget(name)
                 self._catalogue.forget(standing.topic.name)
-                self._clear(standing, is_last)
+                self._clear(standing, with_topic)
                 return
+
+    def _ends_topic(self, standing: Standing) -> bool:
+        topic = standing.topic
+        is_last = topic.for_sqs and self._names(standing) == [standing.group.name]
+        return is_last and may(Need("admin", topic.name))
 
     def _removal(self, standing: Standing, with_topic: bool) -> list[Write]:
         topic = standing.topic

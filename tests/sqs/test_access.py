@@ -198,6 +198,12 @@ def test_who_subscribes_a_queue_needs_the_right_where_it_reads(insider: Client) 
     assert sqs.ReceiveMessage(QueueUrl="copies") == {}
 
 
+def test_a_topic_stays_if_its_last_queue_goes_by_who_may_not_delete_it(insider: Client) -> None:
+    Sqs(insider).DeleteQueue(QueueUrl="orders")
+    Sqs(Keyed(insider, {**ALL_RIGHTS, "groups": "billing"})).DeleteQueue(QueueUrl="billing")
+    assert insider.get("/topics/orders").json["groups"] == []
+
+
 def policy(target: str) -> Json:
     return {"RedrivePolicy": json.dumps({"deadLetterTargetArn": f"arn:aws:sqs:::{target}", "maxReceiveCount": 1})}
 
