@@ -99,8 +99,8 @@ def over_mq(api: Function, method: str, raw: bytes | None, *query: tuple[str, st
     return invocation.result["statusCode"], invocation.result["body"]
 
 
-@pytest.mark.parametrize("body", ["grüß", "&" * BODY_BYTES_MAX], ids=["small", "large"])
-def test_clients_of_mq_are_served(api: Function, body: str) -> None:
+def test_the_largest_body_fits_an_answer_over_mq(api: Function) -> None:
+    body = "&" * BODY_BYTES_MAX
     asked(api, events.url(Sent("PUT", "/topics/mq")))
     asked(api, events.url(Sent("PUT", "/topics/mq/groups/billing")))
     sent = json.dumps({"messages": [{"body": body}]})
@@ -108,7 +108,7 @@ def test_clients_of_mq_are_served(api: Function, body: str) -> None:
     status, taken = over_mq(api, "GET", None, ("consumer", "billing"))
     assert status == 200
     text = re.findall("<MessageBody>(.*)</MessageBody>", taken)[0]
-    assert (base64.b64decode(text).decode() if "encoding:base64" in taken else text) == body
+    assert base64.b64decode(text).decode() == body
     handle = re.findall("<ReceiptHandle>.*</ReceiptHandle>", taken)[0]
     acked = over_mq(api, "DELETE", f"<ReceiptHandles>{handle}</ReceiptHandles>".encode(), ("consumer", "billing"))
     assert acked == (204, "")

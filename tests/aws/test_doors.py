@@ -1,0 +1,108 @@
+"""Clients of other services, unchanged, against what is deployed, with access keys, through its function URL."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from mq_http_sdk.mq_client import MQClient
+from mq_http_sdk.mq_exception import MQServerException
+from mq_http_sdk.mq_producer import TopicMessage
+
+from tests.support.deployment import Deployment
+from tests.support.ministack import REGION
+
+RIGHTS = [{"operations": ["produce", "consume", "read", "admin"], "topics": "*"}]
+Key = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def key(deployed: Deployment) -> Key:
+    status, token = deployed.call("POST", "/tokens", {"name": "doors", "rights": RIGHTS})
+    assert status == 201
+    return token
+
+
+@pytest.fixture
+def url(deployed: Deployment, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The function URL under the host that it has in AWS, which clients sign: it is found at the emulator."""
+    host = f"{deployed.function_url.rsplit('/', 1)[1]}.lambda-url.{REGION}.on.aws"
+    at, resolve = urlsplit(deployed.ministack.endpoint), socket.getaddrinfo
+    monkeypatch.setattr(
+        socket,
+        "getaddrinfo",
+        lambda name, port, *more, **options: (
+            resolve(at.hostname, at.port, *more, **options) if name == host else resolve(name, port, *more, **options)
+        ),
+    )
+    return f"http://{host}"
+
+
+def options(url: str, key: Key) -> Any:
+    return {
+        "endpoint_url": url,
+        "region_name": REGION,
+        "aws_access_key_id": key["access_key_id"],
+        "aws_secret_access_key": key["secret_access_key"],
+    }
+
+
+def test_the_client_of_boto3_sends_receives_and_deletes(url: str, key: Key) -> None:
+    sqs = boto3.client("sqs", **options(url, key))
+    queue = sqs.create_queue(QueueName="by-client")["QueueUrl"]
+    assert queue == f"{url}/000000000000/by-client".replace("http:", "https:")
+    attributes = {"b": {"DataType": "Binary", "BinaryValue": b"\0\xff"}}
+    sent = sqs.send_message(QueueUrl=queue, MessageBody="grüß", MessageAttributes=attributes)
+    [message] = sqs.receive_message(QueueUrl=queue, MessageAttributeNames=["All"], WaitTimeSeconds=5)["Messages"]
+    assert (message["MessageId"], message["Body"]) == (sent["MessageId"], "grüß")
+    assert message["MessageAttributes"] == attributes
+    sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    numbers = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["All"])["Attributes"]
+    assert (numbers["ApproximateNumberOfMessages"], numbers["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
+
+
+def test_the_resource_of_boto3_sends_receives_and_deletes(url: str, key: Key) -> None:
+    queue = boto3.resource("sqs", **options(url, key)).create_queue(QueueName="by-resource")
+    sent = [{"Id": str(number), "MessageBody": f"body {number}"} for number in range(10)]
+    assert len(queue.send_messages(Entries=sent)["Successful"]) == 10
+    messages = queue.receive_messages(MaxNumberOfMessages=10, WaitTimeSeconds=5)
+    assert sorted(message.body for message in messages) == [each["MessageBody"] for each in sent]
+    for message in messages:
+        message.delete()
+    queue.reload()
+    assert queue.attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
+
+
+@contextlib.contextmanager
+def mq_client(url: str, key: Key) -> Iterator[Any]:
+    client = MQClient(url, key["access_key_id"], key["secret_access_key"])
+    yield client
+    client.close_connection()
+
+
+def test_the_sdk_of_mq_publishes_consumes_and_acks(deployed: Deployment, url: str, key: Key) -> None:
+    for path in ("/topics/by-mq", "/topics/by-mq/groups/GID_all"):
+        assert deployed.call("PUT", path)[0] == 201
+    with mq_client(url, key) as mq:
+        sent = mq.get_producer("MQ_INST_1", "by-mq").publish_message(TopicMessage("grüß", "paid"))
+        consumer = mq.get_consumer("MQ_INST_1", "by-mq", "GID_all", "paid||due")
+        [taken] = consumer.consume_message(16, 5)
+        assert (taken.message_id, taken.message_body, taken.message_tag) == (sent.message_id, "grüß", "paid")
+        consumer.ack_message([taken.receipt_handle])
+        with pytest.raises(MQServerException, match="MessageNotExist") as nothing:
+            consumer.consume_message(16)
+        assert nothing.value.req_id
+
+
+def test_another_secret_is_refused_by_both_doors(url: str, key: Key) -> None:
+    wrong = {**key, "secret_access_key": "x" * 40}
+    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+        boto3.client("sqs", **options(url, wrong)).list_queues()
+    with mq_client(url, wrong) as mq, pytest.raises(MQServerException, match="SignatureDoesNotMatch"):
+        mq.get_producer("", "by-mq").publish_message(TopicMessage("a"))
