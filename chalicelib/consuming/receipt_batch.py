@@ -68,6 +68,14 @@ class Failure(Answer):
     code: str = required(string(enum=[LEASE_LOST, RECEIPT_INVALID]))
 
 
+class CursorFull(StoreUnavailable):
+    """A cursor has as many leases and retries under way as it can hold."""
+
+    @property
+    def code(self) -> str:
+        return StoreUnavailable.__name__
+
+
 class Seen(Enum):
     """The state of a cursor as this call has read it."""
 
@@ -260,9 +268,7 @@ class ReceiptBatch:
         if owed and len(self.cursor.inert) > cursor_writes.INERT_MAX:
             return Plan(cursor_writes.prune(self.cursor, 0, (), cursor_writes.PRUNED_ALONE_MAX))
         if owed and self.is_seen and len(self.cursor.leases) >= LEASES_MAX + cursor_writes.LEASES_ROOM:
-            raise StoreUnavailable(
-                f"queue {self.cursor.queue} has as many leases and retries under way as a cursor can hold"
-            )
+            raise CursorFull(f"queue {self.cursor.queue} has as many leases and retries under way as a cursor can hold")
         change = Change()
         moved: Moved = {}
         for lease, receipts in owed:

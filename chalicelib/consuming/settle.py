@@ -12,7 +12,7 @@ from chalicelib.base.records import record
 from chalicelib.base.schema import string
 from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
-from chalicelib.catalogue.group import BY_RECEIPT, Group
+from chalicelib.catalogue.group import BY_RECEIPT, ENDLESS, Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import late_acks
 from chalicelib.consuming.events import Events
@@ -154,7 +154,7 @@ class Settler:
         def plan(batch: ReceiptBatch) -> Plan:
             names_lease = self._rule(topic, group_name, batch.group_id, age_ms_max=None) == BY_RECEIPT
             planned = batch.moves(longer) if names_lease else batch.extends(deadline, longer)
-            if planned.change and batch.ends_sooner(deadline):  # and this may be the last attempt
+            if planned.change and batch.ends_sooner(deadline) and self._may_be_last(topic, group_name, batch):
                 self._agenda.appoint(REVIVE, keys.subject(topic.name, group_name), deadline)
             return planned
 
@@ -167,6 +167,12 @@ class Settler:
         ]
         self.events.settled("extended", topic, group_name, batches, failed, until=deadline)
         return extended, failed
+
+    def _may_be_last(self, topic: Topic, group_name: str, batch: ReceiptBatch) -> bool:
+        """Whether a delivery may be the last of its message. If there was no end of attempts five seconds ago, whoever
+        has set one since has made an appointment, which lasts for minutes."""
+        known = self._catalogue.seen_group(topic, group_name, METADATA_AGE_MS_MAX)
+        return known is None or known.id != batch.group_id or known.max_attempts != ENDLESS
 
     def _moved_receipt(self, receipt: Receipt, lease: Lease) -> str:
         index = receipt.offset - lease.start

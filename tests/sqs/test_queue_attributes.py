@@ -59,10 +59,10 @@ def test_only_the_named_attributes_are_shown(made: Sqs) -> None:
         "QueueArn": DEFAULTS["QueueArn"],
     }
     assert made.GetQueueAttributes(QueueUrl="orders") == {}
-    assert get(made, "Policy", "FifoQueue", "RedrivePolicy") == {}
+    assert get(made, "Policy", "RedrivePolicy") == {}
 
 
-@pytest.mark.parametrize("name", ["not-existing", "", "all"])
+@pytest.mark.parametrize("name", ["not-existing", "", "all", "FifoQueue", "DeduplicationScope"])
 def test_an_unknown_attribute_is_named(made: Sqs, name: str) -> None:
     refused = made.refused("GetQueueAttributes", QueueUrl="orders", AttributeNames=["QueueArn", name])
     assert (refused.code, refused.message) == ("InvalidAttributeName", f"Unknown Attribute {name}.")
@@ -119,6 +119,16 @@ def test_policies_are_kept_as_they_are_and_taken_away_by_nothing(made: Sqs, name
     assert get(made, name) == {name: policy}
     put(made, **{name: ""})
     assert get(made, name) == {}
+
+
+@pytest.mark.parametrize("name", ["Policy", "RedriveAllowPolicy"])
+def test_policies_are_compared_as_json(sqs: Sqs, name: str) -> None:
+    policy = {"redrivePermission": "denyAll", "sourceQueueArns": []}
+    for text in (json.dumps(policy), json.dumps(dict(reversed(policy.items())), indent=2)):
+        sqs.CreateQueue(QueueName="orders", Attributes={name: text})
+    for text in ('{"redrivePermission": "allowAll"}', ""):
+        refused = sqs.refused("CreateQueue", QueueName="orders", Attributes={name: text})
+        assert refused.shape == "QueueNameExists"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.base.limits import LEASES_MAX
+from chalicelib.cursors import cursor_writes
 from tests.sqs.client import Refused, Sqs, queue
 from tests.sqs.query_client import QuerySqs
 from tests.support.client import Client, Group, Topic
@@ -272,6 +274,22 @@ def test_a_batch_changes_each_by_its_own_timeout(sqs: Sqs, sent: str, clock: Clo
     for passed_ms, message in ((10_000, first), (40_000, second)):
         clock.sleep(passed_ms)
         assert [each["MessageId"] for each in receive(sqs, sent, VisibilityTimeout=100)] == [message["MessageId"]]
+
+
+def test_a_queue_of_which_very_much_was_changed_alone_is_throttled(
+    sqs: Sqs, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for body in "bcd":
+        sqs.SendMessage(QueueUrl=sent, MessageBody=body)
+    alone, *others = [each["ReceiptHandle"] for each in receive(sqs, sent, MaxNumberOfMessages=4)]
+    monkeypatch.setattr(cursor_writes, "LEASES_ROOM", 2 - LEASES_MAX)
+    for handles, refused in (([alone], []), (others, ["RequestThrottled"] * 3)):
+        entries = [
+            {"Id": own[-9:], "ReceiptHandle": own, "VisibilityTimeout": 60 + at} for at, own in enumerate(handles)
+        ]
+        answer = sqs.ChangeMessageVisibilityBatch(QueueUrl=sent, Entries=entries)
+        assert [each["Code"] for each in answer.get("Failed", [])] == refused
+    sqs.DeleteMessage(QueueUrl=sent, ReceiptHandle=alone)
 
 
 BATCHES = {

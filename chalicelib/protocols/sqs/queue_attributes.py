@@ -167,6 +167,12 @@ def parsed(given: Mapping[str, str], is_fifo: bool) -> dict[str, str]:
     return {name: _ALL[name].parse(name, text) for name, text in values.items()}
 
 
+def are_same(name: str, text: str, kept: str) -> bool:
+    """Whether two values of an attribute, as they are kept, say the same: of policies, as JSON."""
+    is_json = name in (POLICY, ALLOW) and text and kept
+    return text == kept or bool(is_json and orjson.loads(text) == orjson.loads(kept))
+
+
 def demand_together(held: Values) -> None:
     """Raises SqsError unless one queue can have these of its record."""
     if held.get(THROUGHPUT) == PER_GROUP and held.get(SCOPE) != BY_GROUP:
@@ -249,10 +255,10 @@ def counts(details: GroupDetails, waiting: Iterable[int]) -> dict[str, str]:
     return {name: str(count) for name, count in shown.items()}
 
 
-def wanted(names: Collection[str]) -> set[str]:
+def wanted(names: Collection[str], is_fifo: bool) -> set[str]:
     """The attributes that a request names. Raises SqsError."""
     stripped = [name.strip() for name in names]
-    known = {*_ALL, *_READ_ONLY, FIFO}
+    known = {*_SETTABLE, *_READ_ONLY} | ({*_OF_FIFO, FIFO} if is_fifo else set())
     for name in stripped:
         if name not in known | {ALL}:
             raise _unknown(name)

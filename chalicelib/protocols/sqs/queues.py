@@ -127,7 +127,7 @@ def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags
     queue_tags.demand_same(tags, standing.queue.tags)
     existing = attributes.settable(standing)
     for name, text in values.items():
-        if text != existing.get(name, ""):
+        if not attributes.are_same(name, text, existing.get(name, "")):
             about = f"the same name and a different value for attribute {name}"
             raise SqsError("QueueNameExists", f"A queue already exists with {about}")
 
@@ -181,7 +181,7 @@ def purge_queue(call: Call) -> Json:
 @QUEUES.action("GetQueueAttributes", "read", {**_ON_QUEUE, "AttributeNames": TEXTS})
 def get_queue_attributes(call: Call) -> Json:
     standing = call.current()
-    names = attributes.wanted(call.request.get("AttributeNames", []))
+    names = attributes.wanted(call.request.get("AttributeNames", []), call.standing.queue.is_fifo)
     known = {
         **attributes.settable(standing),
         **attributes.read_only(standing, call.context.arn(call.queue.name)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.base.limits import INVISIBLE_MS_MAX, SECOND_MS
-from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, Failure
+from chalicelib.consuming.receipt_batch import RECEIPT_INVALID, CursorFull, Failure
 from chalicelib.cursors.cursor import read_again
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, List, Members, Structure
 from chalicelib.protocols.sqs.batches import Batch, demand_batch
@@ -110,6 +110,8 @@ def change_message_visibility_batch(call: Call) -> Json:
     return batch.answer(error or {} for error in _changed(call, batch.valid))
 
 
+_CURSOR_FULL = "CursorFull"
+
 Change = tuple[str, int]
 """A receipt handle, and the seconds from now for which its message is to stay invisible."""
 
@@ -136,7 +138,10 @@ def _changed(call: Call, changes: Sequence[Change]) -> list[SqsError | None]:
     codes: dict[Change, str] = {}
     for seconds in dict.fromkeys(seconds for _, seconds in changes):
         handles = [handle for handle, own in changes if own == seconds]
-        _, failed = call.service.consuming.extend(topic, group, handles, seconds * SECOND_MS)
+        try:
+            _, failed = call.service.consuming.extend(topic, group, handles, seconds * SECOND_MS)
+        except CursorFull:  # perhaps some are changed: a repeat finds them so
+            failed = [Failure(handle, _CURSOR_FULL) for handle in handles]
         codes |= {(failure.receipt, seconds): failure.code for failure in failed}
     if changes:
         call.service.consuming.waiters.stored(topic.id)  # some may be due sooner than a waiting receive knows
@@ -148,6 +153,8 @@ def _not_changed(call: Call, handle: str, code: str | None) -> SqsError | None:
         return None
     if code == RECEIPT_INVALID:
         return SqsError("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
+    if code == _CURSOR_FULL:
+        return SqsError("RequestThrottled", "Too many messages of the queue were changed alone: delete some first.")
     if call.queue.is_fifo and _is_owed(call, handle):
         return _expired(handle)
     reason = "Message does not exist or is not available for visibility timeout change."
