@@ -3,83 +3,123 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.mqhttp.client import Mq, properties_of
 from tests.sqs.client import Sqs
-from tests.support.client import Client, Group, Topic
+from tests.support.client import Client, Topic
 
-Seen = tuple[str, str | None, dict[str, str]]
-"""Body, tag and properties."""
+DOORS = ("json", "sqs", "mq")
+each_sender, each_receiver = pytest.mark.parametrize("sender", DOORS), pytest.mark.parametrize("receiver", DOORS)
+
+FIFO = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+BODY, TAG, KEY, PROPERTIES = "grüß \r\n <&>\"']]>", "paid", "customer-7", {"region": "eu"}
+
+
+class Seen(NamedTuple):
+    body: str
+    tag: str | None
+    key: str | None
+    properties: dict[str, str]
+    sent_at_ms: int
 
 
 class Doors:
-    """One topic: the queue `orders` of SQS, and a group for each of the other doors."""
+    """One topic, which is the queue `name` of SQS, with a group for each of the other doors."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, **attributes: str) -> None:
         self.client = Client()
-        self.sqs, self.mq = Sqs(self.client), Mq(self.client)
-        self.url = self.sqs.CreateQueue(QueueName="orders")["QueueUrl"]
-        self.topic = Topic(self.client, "orders")
-        self.topic.group("over-json")
-        self.topic.group("over-mq")
+        self.sqs, self.mq = Sqs(self.client), Mq(self.client, name)
+        self.url = self.sqs.CreateQueue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        self.topic = Topic(self.client, name)
+        self.groups = {door: self.topic.group(f"over-{door}") for door in ("json", "mq")}
 
-    def send_json(self, body: str) -> None:
-        self.topic.produce(body, tag="paid", properties={"region": "eu"})
+    @property
+    def now_ms(self) -> int:
+        return self.client.clock.ms
 
-    def send_sqs(self, body: str) -> None:
-        texts = {"region": "eu", "decant.tag": "paid"}
+    def send(self, door: str, key: str | None = None, delay_ms: int = 0) -> None:
+        {"json": self._send_json, "sqs": self._send_sqs, "mq": self._send_mq}[door](key, delay_ms)
+
+    def _send_json(self, key: str | None, delay_ms: int) -> None:
+        self.topic.produce(BODY, tag=TAG, key=key, properties=PROPERTIES, delay_ms=delay_ms)
+
+    def _send_sqs(self, key: str | None, delay_ms: int) -> None:
+        texts = {**PROPERTIES, "decant.tag": TAG}
         attributes = {name: {"DataType": "String", "StringValue": text} for name, text in texts.items()}
-        self.sqs.SendMessage(QueueUrl=self.url, MessageBody=body, MessageAttributes=attributes)
+        about = {"MessageGroupId": key} if key else {"DelaySeconds": delay_ms // 1000}
+        self.sqs.SendMessage(QueueUrl=self.url, MessageBody=BODY, MessageAttributes=attributes, **about)
 
-    def send_mq(self, body: str) -> None:
-        self.mq.publish(body, "paid", region="eu")
+    def _send_mq(self, key: str | None, delay_ms: int) -> None:
+        known = {"__SHARDINGKEY": key, "__STARTDELIVERTIME": self.now_ms + delay_ms if delay_ms else None}
+        self.mq.publish(BODY, TAG, **PROPERTIES, **{name: value for name, value in known.items() if value})
 
-    def received_json(self) -> Seen:
-        taken = Group(self.client, self.topic, "over-json").take_one()
-        return taken["body"], taken["tag"], taken["properties"]
+    def received(self, door: str) -> list[Seen]:
+        return {"json": self._over_json, "sqs": self._over_sqs, "mq": self._over_mq}[door]()
 
-    def received_sqs(self) -> Seen:
-        [taken] = self.sqs.ReceiveMessage(QueueUrl=self.url, MessageAttributeNames=["All"])["Messages"]
-        texts = {name: value["StringValue"] for name, value in taken.get("MessageAttributes", {}).items()}
-        return taken["Body"], texts.pop("decant.tag", None), texts
+    def _over_json(self) -> list[Seen]:
+        return [self._of_json(each) for each in self.groups["json"].pop()["messages"]]
 
-    def received_mq(self) -> Seen:
-        [taken] = self.mq.consume("over-mq")
-        return taken["MessageBody"], taken.get("MessageTag"), properties_of(taken)
+    def _of_json(self, message: Any) -> Seen:
+        shown = {name: text for name, text in message["properties"].items() if not name.startswith("sqs:")}
+        sent_at_ms = message.get("sent_at_ms", message["stored_at_ms"])
+        return Seen(message["body"], message["tag"], message["key"], shown, sent_at_ms)
+
+    def _over_sqs(self) -> list[Seen]:
+        asked = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+        received = self.sqs.ReceiveMessage(QueueUrl=self.url, **asked).get("Messages", [])
+        return [self._of_sqs(each) for each in received]
+
+    def _of_sqs(self, message: Any) -> Seen:
+        texts = {name: value["StringValue"] for name, value in message.get("MessageAttributes", {}).items()}
+        tag, about = texts.pop("decant.tag", None), message["Attributes"]
+        return Seen(message["Body"], tag, about.get("MessageGroupId"), texts, int(about["SentTimestamp"]))
+
+    def _over_mq(self) -> list[Seen]:
+        return [self._of_mq(each) for each in self.mq.consume("over-mq")]
+
+    def _of_mq(self, message: Any) -> Seen:
+        properties = properties_of(message)
+        key = properties.pop("__SHARDINGKEY", None)
+        return Seen(message["MessageBody"], message.get("MessageTag"), key, properties, int(message["PublishTime"]))
 
 
-@pytest.mark.parametrize("receive", [Doors.received_json, Doors.received_sqs, Doors.received_mq])
-@pytest.mark.parametrize("send", [Doors.send_json, Doors.send_sqs, Doors.send_mq])
-def test_a_message_is_the_same_at_every_door(
-    send: Callable[[Doors, str], None], receive: Callable[[Doors], Seen]
-) -> None:
-    doors, body = Doors(), "grüß \r\n <&>\"']]>"
-    send(doors, body)
-    assert receive(doors) == (body, "paid", {"region": "eu"})
+@each_sender
+@each_receiver
+def test_a_message_is_the_same_at_every_door(sender: str, receiver: str) -> None:
+    doors = Doors("orders.fifo", **FIFO)
+    doors.send(sender, KEY)
+    assert doors.received(receiver) == [Seen(BODY, TAG, KEY, PROPERTIES, doors.now_ms)]
+
+
+@each_sender
+@each_receiver
+def test_a_message_waits_before_every_door(sender: str, receiver: str) -> None:
+    doors = Doors("orders")
+    sent_at_ms = doors.now_ms
+    doors.send(sender, delay_ms=60_000)
+    doors.client.clock.sleep(59_999)
+    assert doors.received(receiver) == []
+    doors.client.clock.sleep(1)
+    due = {"__STARTDELIVERTIME": str(doors.now_ms)} if receiver == "mq" else {}
+    assert doors.received(receiver) == [Seen(BODY, TAG, None, {**PROPERTIES, **due}, sent_at_ms)]
 
 
 def test_bytes_go_out_in_base64_where_a_door_has_none() -> None:
-    doors, data = Doors(), base64.b64encode(bytes(range(256))).decode()
+    doors, data = Doors("orders"), base64.b64encode(bytes(range(256))).decode()
     doors.topic.produce({"body_base64": data})
-    assert doors.received_sqs() == (data, None, {"decant.encoding": "base64"})
-    assert doors.received_mq() == (data, None, {"encoding": "base64"})
+    for door, name in (("sqs", "decant.encoding"), ("mq", "encoding")):
+        [seen] = doors.received(door)
+        assert (seen.body, seen.properties) == (data, {name: "base64"})
 
 
-def test_what_one_door_alone_knows_stays_behind_it() -> None:
-    doors = Doors()
-    number: Any = {"n": {"DataType": "Number.int", "StringValue": "1"}}
-    doors.sqs.SendMessage(QueueUrl=doors.url, MessageBody="a", MessageAttributes=number, MessageGroupId="g")
-    assert doors.received_mq() == ("a", None, {"n": "1"})
-    taken = Group(doors.client, doors.topic, "over-json").take_one()
-    assert taken["properties"].keys() == {"n", "sqs:types", "sqs:group"}
-
-
-def test_a_key_is_the_sharding_key_of_mq() -> None:
-    doors = Doors()
-    doors.topic.produce("a", key="k")
-    assert doors.received_mq() == ("a", None, {"__SHARDINGKEY": "k"})
-    assert doors.received_sqs() == ("a", None, {})
+def test_attributes_of_sqs_are_texts_elsewhere() -> None:
+    doors = Doors("orders")
+    number, data = {"DataType": "Number.int", "StringValue": "1"}, {"DataType": "Binary", "BinaryValue": "AP8="}
+    about: Any = {"MessageGroupId": "g", "MessageAttributes": {"n": number, "b": data}}
+    doors.sqs.SendMessage(QueueUrl=doors.url, MessageBody="a", **about)
+    for door in ("json", "mq"):
+        [seen] = doors.received(door)
+        assert (seen.key, seen.properties) == (None, {"n": "1", "b": "AP8="})
