@@ -29,7 +29,7 @@ environment:
   DECANT_TABLE                name of the table, which is created if it is missing (default decant)
   DECANT_STORE                'memory', 'moto' (an emulation of DynamoDB, in memory), or 'dynamodb', which uses AWS
                               when no endpoint is set
-  ACCESS                      'on' demands tokens, and prints a first one (default off)
+  ACCESS                      'on' demands tokens, and prints a first one and its access key (default off)
   LOG                         1 logs a line to stderr for each request, json one to stdout that says more
 """
 
@@ -47,7 +47,9 @@ DynamoDB endpoint{access}: {endpoint}
 """
 
 SHOWN_ONCE = """tokens are needed; this is the first, it may do everything, and is shown this once:
-  TOKEN={}
+  TOKEN={token}
+Its access key, for clients of SQS and of MQ over HTTP:
+  export AWS_ACCESS_KEY_ID={access_key_id} AWS_SECRET_ACCESS_KEY={secret_access_key}
 """
 SHOWN_BEFORE = """tokens are needed, and the table has some:
   TOKEN=
@@ -110,7 +112,7 @@ def first_token() -> str:
     """What to say of the tokens that are needed. A table that is kept has had its first."""
     if wiring.api().service.access.tokens.page(1, None)[0]:
         return SHOWN_BEFORE
-    return SHOWN_ONCE.format(wiring.first_token("first", [ALL_RIGHTS])["token"])
+    return SHOWN_ONCE.format(**wiring.first_token("first", [ALL_RIGHTS]))
 
 
 def port_of(text: str, name: str = "PORT") -> int:

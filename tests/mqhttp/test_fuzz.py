@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from xml.sax.saxutils import escape
@@ -9,11 +10,15 @@ from xml.sax.saxutils import escape
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from chalicelib.api.admission import Demand
 from tests.mqhttp.client import Mq, elements_of, refusal_in, root_of
-from tests.support.client import Answer, Client
+from tests.mqhttp.keyed import Keyed
+from tests.support.client import ALL_RIGHTS, Answer, Client
 
 HANDLE = "a handle"
 """Stands for one of a message that was taken just now."""
+DATE = "Thu, 01 Jan 2026 00:00:00 GMT"
+"""When the clock of a test starts."""
 
 TEXTS = st.sampled_from([HANDLE, "a", "KEYS:k|a:b|", "__TransCheckT:10", "__STARTDELIVERTIME:9", "|", ":", "é", ""])
 texts = TEXTS | st.text(max_size=20)
@@ -37,8 +42,8 @@ queries = st.dictionaries(
     max_size=5,
 )
 headers = st.dictionaries(
-    st.sampled_from(["host", "content-md5", "user-agent", "traceparent", "x-forwarded-proto", "authorization"]),
-    st.text(max_size=20) | st.sampled_from(["mq-nodejs-sdk/1.0.4", "MQ id:c2ln"]),
+    st.sampled_from(["host", "content-md5", "user-agent", "traceparent", "x-forwarded-proto", "authorization", "date"]),
+    st.text(max_size=20) | st.sampled_from(["mq-nodejs-sdk/1.0.4", "MQ id:c2ln", DATE]),
     max_size=3,
 )
 paths = st.sampled_from(["/topics/orders/messages"] * 5 + ["/topics/none/messages", "/topics/%ff/messages", "/", ""])
@@ -49,6 +54,17 @@ def client() -> Client:
     client = Client()
     client.topic("orders").group("billing", invisible_ms=0)
     return client
+
+
+@cache
+def guarded() -> Client:
+    """It demands signatures, and gets what is none."""
+    return Client(client().store, client().clock, demand=Demand(requests=True))
+
+
+@cache
+def keyed() -> Client:
+    return Keyed(client(), {**ALL_RIGHTS, "topics": "orders"})
 
 
 def handle() -> str:
@@ -67,15 +83,20 @@ def judged(answer: Answer) -> None:
         assert list(root_of(answer, "Message" if answer.status == 201 else "Messages"))
 
 
-@example("POST", "/topics/orders/messages", b"<Message><MessageBody>\xed\xa0\x80</MessageBody></Message>", {}, {})
-@example("GET", "/topics/orders/messages", b"", {"consumer": "billing", "tag": "\uffff"}, {})
+@example(
+    "POST", "/topics/orders/messages", b"<Message><MessageBody>\xed\xa0\x80</MessageBody></Message>", {}, {}, client
+)
+@example("GET", "/topics/orders/messages", b"", {"consumer": "billing", "tag": "\uffff"}, {}, client)
 @given(
     method=st.sampled_from(["POST", "GET", "DELETE"]) | st.sampled_from(["PUT", "HEAD", "post", "\ud800"]),
     path=paths | st.text(max_size=20),
     raw=bodies | st.binary(max_size=40) | st.just(b""),
     query=queries,
     sent=headers,
+    asked=st.sampled_from([client, guarded, keyed]),
 )
-def test_no_request_is_a_defect(method: str, path: str, raw: bytes, query: Any, sent: dict[str, str]) -> None:
+def test_no_request_is_a_defect(
+    method: str, path: str, raw: bytes, query: Any, sent: dict[str, str], asked: Callable[[], Client]
+) -> None:
     raw = raw.replace(HANDLE.encode(), handle().encode())
-    judged(Mq(client()).ask(method, raw, query, path=path or "/", **sent))
+    judged(Mq(asked()).ask(method, raw, query, path=path or "/", **sent))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 
@@ -18,26 +16,10 @@ from chalicelib.protocols.doors import respond
 from chalicelib.protocols.sqs import query_wire
 from chalicelib.protocols.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs
+from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs
 from tests.sqs.signing import altered, changed, sign
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
-
-
-class Keyed(Client):
-    """A client of a stage that demands tokens; it signs its requests with the access key of one."""
-
-    def __init__(self, insider: Client, *rights: Json, seed: int = 9) -> None:
-        super().__init__(insider.store, insider.clock, seed, demand=Demand(requests=True))
-        self.pair: Json = insider.api.make_token({"name": "a", "rights": [*rights] or [ALL_RIGHTS]})
-
-    def ask(
-        self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, query: Any = (), **headers: str
-    ) -> Answer:
-        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
-        host = headers.pop("host")
-        credentials = {"key_id": self.pair["access_key_id"], "secret": self.pair["secret_access_key"]}
-        signed = sign(method, f"http://{host}{target}", raw or b"", self.clock.ms, **credentials, **headers)
-        return super().ask(method, path, raw=raw or b"", query=query, **signed.headers)
 
 
 @pytest.fixture

@@ -11,13 +11,15 @@ from xml.etree import ElementTree
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from chalicelib.api.admission import Demand
 from chalicelib.protocols.sqs.action import Blob, Integer, Kind, List, Map, Structure
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.store.paging import token_of
 from tests.sqs.client import Sqs, refusal_in
+from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs, form
 from tests.store.strict import StrictStore
-from tests.support.client import Answer, Client
+from tests.support.client import ALL_RIGHTS, Answer, Client
 from tests.support.events import JUNK, replaced
 
 Json = dict[str, Any]
@@ -46,6 +48,12 @@ KNOWN = [
 @cache
 def client() -> Client:
     return Client(StrictStore())
+
+
+@cache
+def guarded(insider: Client) -> Client:
+    """A client with a key for one topic."""
+    return Keyed(insider, {**ALL_RIGHTS, "topics": QUEUES[0]})
 
 
 def furnished() -> tuple[Sqs, str]:
@@ -101,14 +109,16 @@ def judged_xml(answer: Answer) -> None:
     ElementTree.fromstring(answer.raw)  # noqa: S314 - of our own
 
 
-@example(("ListQueues", {"QueueNamePrefix": "a", "NextToken": token_of("orders")}))
-@example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}))
-@example(("DeleteMessage", {"QueueUrl": "orders", "ReceiptHandle": "\ud800"}))
-@example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}))
-@given(requests())
-def test_no_request_to_an_action_is_a_defect(request: tuple[str, Json]) -> None:
+@example(("ListQueues", {"QueueNamePrefix": "a", "NextToken": token_of("orders")}), True)
+@example(("SendMessage", {"QueueUrl": "orders", "MessageBody": "\ud800"}), True)
+@example(("DeleteMessage", {"QueueUrl": "orders", "ReceiptHandle": "\ud800"}), True)
+@example(("ReceiveMessage", {"QueueUrl": "orders", "MaxNumberOfMessages": 10**400}), True)
+@given(requests(), st.booleans())
+def test_no_request_to_an_action_is_a_defect(request: tuple[str, Json], has_key: bool) -> None:
     name, members = request
     sqs, handle = furnished()
+    if has_key:
+        sqs = Sqs(guarded(client()))
     judged(sqs.ask(name, raw=json.dumps(members).replace(HANDLE, handle).encode()))
 
 
@@ -161,6 +171,10 @@ def test_no_form_is_a_defect(pairs: list[tuple[str, str]], action: str, method: 
         st.sampled_from(["host", "authorization", "x-forwarded-proto", "x-amzn-trace-id", "content-type"]),
         st.text(st.characters(), max_size=20) | st.just("Credential=123456789012/20260101/us-east-1/sqs/aws4_request"),
     ),
+    demand=st.sampled_from([Demand(), Demand(requests=True)]),
 )
-def test_no_raw_request_is_a_defect(target: str, path: str, raw: bytes, headers: dict[str, str]) -> None:
-    judged(Sqs(client()).ask(target, path if path.startswith("/") else "/" + path, raw, headers))
+def test_no_raw_request_is_a_defect(
+    target: str, path: str, raw: bytes, headers: dict[str, str], demand: Demand
+) -> None:
+    asked = Client(client().store, client().clock, demand=demand)
+    judged(Sqs(asked).ask(target, path if path.startswith("/") else "/" + path, raw, headers))
