@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,18 @@ def authorization(request: Request, old: str, new: str) -> Request:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_any_path_and_query_is_proved(method: str, place: str) -> None:
     assert is_proved(sign(method, f"https://sqs.test:8443{place}"))
+
+
+SEGMENTS = st.text(min_size=1).filter(lambda text: text not in (".", ".."))
+PAIRS = st.lists(st.tuples(st.text(), st.text()), max_size=4)
+VALUES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=20)
+
+
+@given(st.lists(SEGMENTS, max_size=3), PAIRS, VALUES, st.binary())
+def test_whatever_is_signed_is_proved(segments: list[str], pairs: Any, value: str, body: bytes) -> None:
+    path = "".join(f"/{quote(segment, safe='')}" for segment in segments)
+    query = urlencode(pairs, quote_via=quote, safe="")
+    assert is_proved(sign(url=f"https://sqs.test{path}?{query}".rstrip("?"), body=body, x_amz_meta=value))
 
 
 def test_a_query_is_the_same_in_any_order_and_spelling() -> None:
