@@ -9,8 +9,10 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from chalicelib.access.callers import may
+from chalicelib.access.rights import Need
 from chalicelib.admin.deletion import Deletion
-from chalicelib.base.errors import InvalidField, StoreUnavailable, TopicNotFound
+from chalicelib.base.errors import Forbidden, InvalidField, StoreUnavailable, TopicNotFound
 from chalicelib.base.fields import quoted, shown
 from chalicelib.base.limits import CLOCKS_APART_MS, GROUP_DETAILS_MAX, PURGE_MS
 from chalicelib.base.records import record
@@ -120,11 +122,16 @@ class Groups:
         return made
 
     def _demand_dead_topic(self, topic: Topic, given: Mapping[str, Any]) -> None:
-        """Raises InvalidField for a topic that dead messages cannot move to."""
+        """Raises InvalidField for a topic that dead messages cannot move to, and Forbidden for one to which the caller
+        may not send."""
         name = given["dead_letters"].topic if given.get("dead_letters") else None
         if name == topic.name:
             raise InvalidField(f"field 'dead_letters.topic' must be another topic than the group's own, {quoted(name)}")
         if name is not None:
+            if not may(Need("produce", name)):
+                raise Forbidden(
+                    f"the token has no right to 'produce' for topic {quoted(name)}, to let messages move there"
+                )
             try:
                 self._catalogue.current_topic(name)
             except TopicNotFound:

@@ -114,7 +114,8 @@ def list_groups(service: Service, topic: Topic, request: Page) -> Json:
 def put_group(service: Service, topic: Topic, group_name: str, settings: Json) -> tuple[int, Json]:
     """Create or change a group.
 
-    Changes the settings that are given, and only those."""
+    Changes the settings that are given, and only those. With `dead_letters`, it also needs the right to `produce` for
+    that topic."""
     if "push" in settings:
         service.pushing.demand_reachable(settings["push"])
     group, is_new = service.admin.groups.put(topic, group_name, settings)

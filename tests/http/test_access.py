@@ -343,6 +343,20 @@ def test_a_request_is_judged_by_the_topic_that_its_id_tells(client: Client) -> N
 PLACES = ("orders", "secret")
 
 
+def test_dead_messages_move_only_where_one_may_send(client: Client) -> None:
+    refusals = {
+        (answer.problem, answer.raw.replace(name.encode(), b"?"))
+        for name in ("secret", "absent")
+        for answer in [client.put("/topics/orders/groups/billing", dead_letters={"topic": name})]
+    }
+    assert {problem for problem, _ in refusals} == {FORBIDDEN}
+    assert len(refusals) == 1, "it tells nothing of what exists"
+    client.token = client.make_token(
+        {**ALL_RIGHTS, "topics": "orders"}, {"operations": ["produce"], "topics": "secret"}
+    )
+    assert client.put("/topics/orders/groups/billing", dead_letters={"topic": "secret"}).status == 200
+
+
 def test_who_makes_a_topic_again_needs_the_right_for_its_name_only(client: Client) -> None:
     assert client.put("/topics/orders").status == 200
     assert client.delete("/topics/orders").status == 204

@@ -264,6 +264,13 @@ def test_whoever_signs_is_let_in(guarded: Sqs) -> None:
     assert (received["MessageId"], received["Body"]) == (sent["MessageId"], "grüß & <>")
 
 
+def test_a_receiver_hears_which_key_has_sent_a_message(guarded: Sqs, insider: Client) -> None:
+    sender = Keyed(insider)
+    Sqs(sender).SendMessage(QueueUrl="orders", MessageBody="a")
+    [received] = guarded.ReceiveMessage(QueueUrl="orders", AttributeNames=["All"])["Messages"]
+    assert received["Attributes"]["SenderId"] == sender.pair["access_key_id"]
+
+
 def test_a_request_without_a_signature_learns_nothing(insider: Client) -> None:
     client = Client(insider.store, insider.clock, demand=Demand(requests=True))
     for sqs in (Sqs(client), QuerySqs(client)):

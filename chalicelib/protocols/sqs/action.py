@@ -65,7 +65,8 @@ TEXT_MAP = Map(TEXT)
 @record
 class Context:
     """Where a request came in, and from whom. `prefix`: what stands before the door's own paths, such as the stage.
-    `headers`: by their names in lower case."""
+    `headers`: by their names in lower case. `signer`: the access key id that has signed the request; None where keys
+    are not looked at."""
 
     scheme: str
     host: str
@@ -73,6 +74,7 @@ class Context:
     account: str
     region: str
     headers: Mapping[str, str]
+    signer: str | None
 
     def url(self, queue_name: str) -> str:
         return f"{self.scheme}://{self.host}{self.prefix}/{self.account}/{queue_name}"

@@ -153,4 +153,4 @@ def _context(request: Request, is_open: bool) -> Context:
     own = key_id if is_open and re.fullmatch(ACCOUNT_PATTERN, key_id) else None
     account = own or wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
-    return Context(scheme, host, prefix, account, region, headers)
+    return Context(scheme, host, prefix, account, region, headers, None if is_open else key_id)

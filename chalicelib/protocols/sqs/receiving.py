@@ -22,6 +22,7 @@ from chalicelib.protocols.sqs.queue_attributes import VISIBILITY_SECONDS_MAX, WA
 from chalicelib.protocols.sqs.sending import (
     DEDUPLICATION,
     GROUP,
+    SENDER,
     TRACE,
     TRACE_HEADER,
     demand_id,
@@ -121,7 +122,7 @@ def _body(message: Message) -> tuple[str, Attributes]:
 def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
     stored, properties = delivery.stored, delivery.stored.message.properties
     known = {
-        "SenderId": call.context.account,
+        "SenderId": properties.get(SENDER) or call.context.account,
         "SentTimestamp": _first_sent(properties) or str(stored.message.sent_at_ms or stored.stored_at_ms),
         "ApproximateReceiveCount": str(delivery.attempt + received_before(stored.message)),
         "DeadLetterQueueSourceArn": _source_arn(call, properties.get(SOURCE, "")),

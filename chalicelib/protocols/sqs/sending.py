@@ -35,7 +35,7 @@ SENDING = Actions()
 BATCH_BYTES_MAX = MIB
 """All messages of a batch: as much as one may have."""
 TRACE_HEADER = "AWSTraceHeader"
-GROUP, DEDUPLICATION, TRACE = "sqs:group", "sqs:dedup", "sqs:trace"
+GROUP, DEDUPLICATION, TRACE, SENDER = "sqs:group", "sqs:dedup", "sqs:trace", "sqs:sender"
 """Properties of the door."""
 
 _GROUP_ID, _DEDUPLICATION_ID = "MessageGroupId", "MessageDeduplicationId"
@@ -159,9 +159,9 @@ def _delay_seconds(call: Call, given: Json) -> int:
 
 
 def _own_properties(call: Call, given: Json, system: Attributes) -> dict[str, str]:
-    """The deduplication id; the group id, which a standard queue keeps and shows; and the trace that the message or its
-    request has."""
-    own: dict[str, str] = {}
+    """Who sent it; the deduplication id; the group id, which a standard queue keeps and shows; and the trace that the
+    message or its request has."""
+    own: dict[str, str] = {SENDER: call.context.signer} if call.context.signer else {}
     if call.queue.is_fifo:
         own[DEDUPLICATION] = _fifo_ids(call.queue, given)
     elif _GROUP_ID in given:
