@@ -1,4 +1,4 @@
-"""docs/doors.md lists the actions of SQS: those that are served, and those that are not."""
+"""docs/doors.md lists the actions of SQS: those that are served, those that are not, and the right that each needs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,24 @@ from chalicelib.protocols.sqs.actions import ACTIONS
 PAGE = Path(__file__).parents[2] / "docs/doors.md"
 
 
+def _rows(section: str) -> list[list[str]]:
+    """The cells of those that begin with a name."""
+    text = PAGE.read_text().split(f"\n### {section}\n")[1].split("\n### ")[0]
+    return [row.split("|")[1:-1] for row in text.splitlines() if row.startswith("| `")]
+
+
 def _listed() -> tuple[list[str], list[str]]:
     """The names in the table of actions: served, not served."""
-    section = PAGE.read_text().split("\n### Actions\n")[1].split("\n### ")[0]
     served, refused = [], []
-    for row in section.splitlines():
-        if row.startswith("| `"):
-            _, names, meaning, _ = row.split("|")
-            (refused if "not served" in meaning else served).extend(re.findall("`(.*?)`", names))
+    for names, meaning in _rows("Actions"):
+        (refused if "not served" in meaning else served).extend(re.findall("`(.*?)`", names))
     return served, refused
+
+
+def test_the_page_says_which_right_each_action_needs() -> None:
+    rows = [row for row in _rows("Access") if len(row) == 3]
+    told = {name: right.strip(" `") for names, right, _ in rows for name in re.findall("`(.*?)`", names)}
+    assert told == {name: action.right for name, action in ACTIONS.items()}
 
 
 def test_the_page_lists_each_action_that_is_served_once() -> None:

@@ -104,13 +104,13 @@ def _targets(request: Request) -> Iterable[str]:
 
 def _spellings(pairs: Sequence[tuple[str, str]]) -> Iterable[str]:
     """The query, which the front does not tell as it was sent, in each order and encoding of the SDKs."""
-    orders = [pairs, *(sorted(pairs, key=lambda pair: _place(pair[0], order)) for order in _ORDERS)]
-    spelt = ("&".join(f"{name}={encode(value)}" for name, value in order) for order in orders for encode in _ENCODINGS)
-    return dict.fromkeys(spelt)
+    encoded = dict.fromkeys(tuple((name, encode(value)) for name, value in pairs) for encode in _ENCODINGS)
+    ordered = (each for given in encoded for each in (given, *(_in_order(given, order) for order in _ORDERS)))
+    return dict.fromkeys("&".join(f"{name}={value}" for name, value in each) for each in ordered)
 
 
-def _place(name: str, order: Sequence[str]) -> int:
-    return order.index(name) if name in order else len(order)
+def _in_order(pairs: Sequence[tuple[str, str]], order: Sequence[str]) -> Sequence[tuple[str, str]]:
+    return sorted(pairs, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
 
 
 def _encoded(text: str) -> bytes:
