@@ -23,6 +23,8 @@ BIN := $(VENV)/bin
 DYNOXIDE := @dynoxide/linux-x64
 DYNOXIDE_VERSION := 1.2.1
 EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
+MQ_SDK := .emulators/mq-sdk
+MQ_SDK_VERSION := 1.0.4
 ELASTICMQ := .emulators/elasticmq
 S3A := .emulators/s3a
 MOTO_TESTS := .emulators/moto-sqs
@@ -73,7 +75,7 @@ pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and wri
 	@test -n "$(EXPORT)" || { echo "decant: no full export in $(EXPORT_TO); run make export, or set EXPORT=" >&2; exit 64; }
 	@$(BIN)/python -m spark.jobs.pipeline --export "$(EXPORT)" --tables "$(TABLES)" --out "$(REPORT)"
 
-emulators: $(EMULATOR) ## install the DynamoDB emulator that tests and benchmarks run against
+emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and benchmarks run against, and the SDK of MQ for Node
 
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
 
@@ -105,6 +107,9 @@ $(ELASTICMQ) $(S3A):
 
 $(EMULATOR):
 	npm install --prefix .emulators --no-save --no-audit --no-fund --loglevel=error $(DYNOXIDE)@$(DYNOXIDE_VERSION)
+
+$(MQ_SDK):
+	npm install --prefix $@ --no-save --no-audit --no-fund --loglevel=error @aliyunmq/mq-http-sdk@$(MQ_SDK_VERSION)
 
 # Of the installed version; only those of SQS.
 $(MOTO_TESTS): requirements-dev.txt | $(VENV)/.dev

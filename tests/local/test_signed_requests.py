@@ -1,11 +1,15 @@
-"""boto3 and `mq_http_sdk`, unchanged, against `ACCESS=on python -m local`: with the key that it prints, and others."""
+"""boto3, Celery and both SDKs of MQ, unchanged, against `ACCESS=on python -m local`: with the key that it prints, and
+others."""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -16,11 +20,16 @@ from mq_http_sdk.mq_client import MQClient
 from mq_http_sdk.mq_exception import MQServerException
 from mq_http_sdk.mq_producer import TopicMessage
 
-from tests.local.serving import Running, running
+from tests.local.serving import Running, environment, running
 from tests.sqs.query_client import form
 from tests.sqs.signing import sign
+from tests.support.emulators import ROOT, absent
 
 Pair = tuple[str, str]
+
+HERE = Path(__file__).parent
+NODE_MODULES = ROOT / ".emulators/mq-sdk/node_modules"
+ANOTHER_PROGRAM_SECONDS_MAX = 30
 
 PRODUCE = {"operations": ["produce"], "topics": "orders"}
 
@@ -33,10 +42,11 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def pair(server: Running) -> Pair:
-    """The access key that the server prints. Its topic and its group exist."""
+    """The access key that the server prints. Two topics exist, with a group each."""
     token = f"Bearer {printed(server, 'TOKEN')}"
-    for path in ("/topics/orders", "/topics/orders/groups/billing"):
-        assert server.ask("PUT", path, "{}", authorization=token)[0] == 201
+    for topic in ("orders", "over-node"):
+        for path in (f"/topics/{topic}", f"/topics/{topic}/groups/billing"):
+            assert server.ask("PUT", path, "{}", authorization=token)[0] == 201
     return printed(server, "AWS_ACCESS_KEY_ID"), printed(server, "AWS_SECRET_ACCESS_KEY")
 
 
@@ -74,7 +84,7 @@ def test_boto3_works_with_the_key_that_is_printed(server: Running, pair: Pair) -
     [message] = client.receive_message(QueueUrl=url, WaitTimeSeconds=5)["Messages"]
     client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
     assert message["Body"] == "grüß"
-    assert client.list_queues()["QueueUrls"] == [url]
+    assert client.list_queues(QueueNamePrefix="j")["QueueUrls"] == [url]
 
 
 def test_boto3_hears_what_is_wrong_with_its_key(server: Running, pair: Pair, producer: Pair) -> None:
@@ -83,6 +93,29 @@ def test_boto3_hears_what_is_wrong_with_its_key(server: Running, pair: Pair, pro
     limited = sqs(server, producer)
     assert code_of(limited.list_queues) == "AccessDenied"
     assert code_of(limited.send_message, QueueUrl="http://x/1/refunds", MessageBody="a") == "AccessDenied"
+
+
+def printed_by(*command: Path | str, **settings: str) -> str:
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment(**settings),
+        capture_output=True,
+        text=True,
+        timeout=ANOTHER_PROGRAM_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_celery_carries_out_tasks_at_once_later_and_again(server: Running, pair: Pair) -> None:
+    broker = f"sqs://{pair[0]}:{pair[1]}@127.0.0.1:{server.port}//"
+    said = printed_by(sys.executable, "-m", "tests.local.celery_tasks", BROKER=broker)
+    assert said.splitlines()[-1] == "[3, 7, 11, 15]"
+    client = sqs(server, pair)
+    url = client.get_queue_url(QueueName="celery")["QueueUrl"]
+    left = client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert (left["ApproximateNumberOfMessages"], left["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
 
 
 def test_a_signed_form_is_let_in(server: Running, pair: Pair, producer: Pair) -> None:
@@ -122,3 +155,17 @@ def test_the_sdk_of_mq_hears_what_is_wrong_with_its_key(
         mq.get_consumer("", "orders", "billing").consume_message()
     mq.close_connection()
     assert (caught.value.type, bool(caught.value.req_id)) == (code, True)
+
+
+def test_the_sdk_of_mq_for_node_works_with_the_key(server: Running, pair: Pair, producer: Pair) -> None:
+    if not NODE_MODULES.exists():
+        absent("the SDK of MQ for Node is not here: `make emulators` installs it")
+    at = f"http://127.0.0.1:{server.port}"
+    said = printed_by("node", HERE / "mq_client.cjs", at, *pair, producer[1], NODE_PATH=str(NODE_MODULES))
+    assert json.loads(said) == {
+        "isThatSent": True,
+        "taken": ["grüß <&>", "paid", "k"],
+        "acked": 204,
+        "nothing": "MessageNotExist",
+        "refused": "SignatureDoesNotMatch",
+    }
