@@ -1,8 +1,9 @@
-"""The space left in a response: the bytes of its bodies, and its length as JSON as Lambda counts it."""
+"""The space left in a response: the bytes of its bodies, and its length as Lambda counts it, which carries it as a
+string in JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import orjson
@@ -19,18 +20,29 @@ class Carried(Protocol):
     def message(self) -> Message: ...
 
 
+def json_bytes_of(message: Message) -> int:
+    """The fields of its producer in a response in JSON."""
+    return carried_bytes(orjson.dumps(message.content()))
+
+
 @record
 class Space:
+    """`measure`: how long a message is in the response, without what the service adds. `growth`: how many times as long
+    as in JSON it can be."""
+
     body_bytes: int = RESPONSE_BODY_BYTES_MAX
     json_bytes: int = RESPONSE_JSON_BYTES_MAX
+    measure: Callable[[Message], int] = json_bytes_of
+    growth: int = 1
 
     @property
     def is_whole(self) -> bool:
-        return self == Space()
+        return (self.body_bytes, self.json_bytes) == (RESPONSE_BODY_BYTES_MAX, RESPONSE_JSON_BYTES_MAX)
 
     def holds(self, wire_bytes: int, count: int) -> bool:
         """Whether `count` messages of this total size certainly fit: they are longer as JSON than as bodies."""
-        return wire_bytes + count * MESSAGE_OVERHEAD_BYTES <= min(self.body_bytes, self.json_bytes)
+        most_bytes = self.growth * wire_bytes + count * MESSAGE_OVERHEAD_BYTES
+        return most_bytes <= min(self.body_bytes, self.json_bytes)
 
     def after(self, messages: Iterable[Carried]) -> Space:
         space = self
@@ -50,5 +62,6 @@ class Space:
         return count
 
     def _after(self, stored: Carried) -> Space:
-        json_bytes = carried_bytes(orjson.dumps(stored.message.content())) + MESSAGE_OVERHEAD_BYTES
-        return Space(self.body_bytes - stored.message.body_bytes, self.json_bytes - json_bytes)
+        message, left_bytes = stored.message, self.json_bytes - MESSAGE_OVERHEAD_BYTES
+        sizes = (self.body_bytes - message.body_bytes, left_bytes - self.measure(message))
+        return Space(*sizes, self.measure, self.growth)

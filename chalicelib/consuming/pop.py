@@ -10,7 +10,6 @@ from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailabl
 from chalicelib.base.fields import Label
 from chalicelib.base.limits import PASSED_AT_ONCE_MAX, SECOND_MS
 from chalicelib.base.records import mutable
-from chalicelib.base.response_size import Space
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -165,7 +164,7 @@ class Popper:
 
     def _repeated(self, group_view: GroupView) -> Popped | None:
         """The messages that an earlier call with this `attempt_id` leased and still holds."""
-        space = Space()
+        space = group_view.ask.space
         deliveries: list[Delivery] = []
         for view in group_view.queues:  # concurrent calls may have leased from two queues
             if held := self._claimer.held(view):
@@ -182,7 +181,7 @@ class Popper:
             return Popped(is_paused=True)
         now, until_ms = self._runtime.now(), self._runtime.uptime() + FILL_MS
         waiting, trouble = self._waiting(group_view, acks, now)
-        got, space = Popped(trouble=trouble), Space()
+        got, space = Popped(trouble=trouble), group_view.ask.space
         while waiting:
             queue = self._choose(waiting, acks, now)
             del waiting[queue]

@@ -8,6 +8,7 @@ from typing import ClassVar
 from chalicelib.base import base64url, limits
 from chalicelib.base.fields import Label, check, optional
 from chalicelib.base.records import record
+from chalicelib.base.response_size import Space
 from chalicelib.base.schema import batch, flag, instant, integer, string
 from chalicelib.catalogue.zones import ZONE
 
@@ -53,6 +54,8 @@ class Pop:
     fill: bool = optional(flag(default=False))
     notes_first: bool = False
     """Whether its leases note when their messages were first delivered. JSON does not show that."""
+    space: Space = Space()
+    """What the response can hold."""
 
     @property
     def attempt_token(self) -> str | None:

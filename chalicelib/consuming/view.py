@@ -178,6 +178,10 @@ class GroupView:
     at_ms: int
     """When the pop began to read it."""
 
+    @property
+    def ask(self) -> Pop:
+        return self.queues[0].ask
+
     def due(self, besides: Collection[int] = ()) -> list[int]:
         """The queues with due delayed messages, the earliest first."""
         due = [(ms, queue) for queue, ms in enumerate(self.waits) if ms is not None and ms <= self.at_ms]

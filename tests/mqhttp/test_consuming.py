@@ -147,7 +147,7 @@ def test_messages_for_which_an_answer_has_no_room_come_with_the_next(mq: Mq, top
         assert len(json.dumps(answer.raw.decode())) < LAMBDA_BYTES_MAX
         assert answer.raw.count(b"<ConsumedTimes>1</ConsumedTimes>") == answer.raw.count(b"<Message>")
         counts.append(answer.raw.count(b"<Message>"))
-    assert counts == [8, 8]
+    assert counts == [12, 4]
     assert group.totals() == (0, 16, 0, 0)
 
 

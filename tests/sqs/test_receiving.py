@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import LEASES_MAX
+from chalicelib.base.limits import LEASES_MAX, MIB
 from chalicelib.cursors import cursor_writes
 from tests.sqs.client import Refused, Sqs, queue
-from tests.sqs.query_client import QuerySqs
+from tests.sqs.query_client import QuerySqs, form
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 
@@ -31,6 +33,10 @@ def sent(sqs: Sqs, url: str) -> str:
     """The URL of a queue with one message."""
     sqs.SendMessage(QueueUrl=url, MessageBody="a")
     return url
+
+
+def text_of(value: str) -> Json:
+    return {"DataType": "String", "StringValue": value}
 
 
 BETWEEN = "Reason: Must be between 1 and 10, if provided."
@@ -122,6 +128,49 @@ def test_a_queue_with_too_much_in_flight_is_over_its_limit(client: Client, sqs: 
 def test_a_paused_group_gives_nothing(client: Client, sqs: Sqs, sent: str) -> None:
     Group(client, Topic(client, "orders"), "orders").change(paused=True)
     assert receive(sqs, sent) == []
+
+
+LAMBDA_BYTES_MAX = 6 * MIB
+
+
+def receive_by_function(sqs: Sqs, url: str) -> list[Json]:
+    """Ten messages at most, in an answer that Lambda can carry, as a string in JSON."""
+    asked = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
+    answer = (
+        sqs.send(form("ReceiveMessage", asked)) if isinstance(sqs, QuerySqs) else sqs.ask("ReceiveMessage", **asked)
+    )
+    assert len(json.dumps(answer.raw.decode())) < LAMBDA_BYTES_MAX
+    messages: list[Json] = (sqs.translated(answer) if isinstance(sqs, QuerySqs) else answer).json["Messages"]
+    return messages
+
+
+@pytest.mark.parametrize("letter", ['"', "&"])
+def test_answers_fit_into_those_of_a_function(client: Client, sqs: Sqs, url: str, letter: str) -> None:
+    properties = {f"{number:03}": letter for number in range(400)}
+    Topic(client, "orders").produce(*[{"body": letter * 300_000, "properties": properties}] * 7)
+    received = 0
+    while received < 7:
+        received += len(receive_by_function(sqs, url))
+    assert received == 7
+    assert receive(sqs, url) == []
+
+
+@pytest.mark.parametrize("letter", ['"', "&"])
+def test_the_largest_message_of_a_sender_fits(client: Client, url: str, letter: str) -> None:
+    text = letter * (MIB // 2 - len("abcString"))
+    Sqs(client).SendMessage(QueueUrl=url, MessageBody=letter * (MIB // 2), MessageAttributes={"abc": text_of(text)})
+    [message] = receive_by_function(QuerySqs(client), url)
+    assert set(message["Body"]) == {letter}
+
+
+def test_a_larger_one_is_in_base64_where_it_would_not_fit_as_text(client: Client, sqs: Sqs, url: str) -> None:
+    body = "&" * 2 * MIB
+    Topic(client, "orders").produce(body)
+    [message] = receive(sqs, url, MessageAttributeNames=["All"])
+    if isinstance(sqs, QuerySqs):
+        assert message["MessageAttributes"] == {"decant.encoding": text_of("base64")}
+        message["Body"] = base64.b64decode(message["Body"]).decode()
+    assert message["Body"] == body
 
 
 # -- settling ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from chalicelib.producing import new_message
 from chalicelib.protocols.mqhttp import properties
 from chalicelib.protocols.mqhttp.errors import NO_MESSAGE, HandlesFailed, MqError, wrong
 from chalicelib.protocols.mqhttp.properties import CHECK_AFTER, DELIVER_AT
-from chalicelib.protocols.mqhttp.rendering import Shown, fits, md5_of, messages_text
+from chalicelib.protocols.mqhttp.rendering import SPACE, Shown, md5_of, messages_text
 from chalicelib.protocols.mqhttp.xml_wire import ELEMENTS_MAX, document, element
 from chalicelib.service import Service
 from chalicelib.telemetry.trace_context import HEADERS, Trace
@@ -117,14 +117,11 @@ class AskedByTag(Asked):
 def mq_consume(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Outcome:
     popped = _popped(service, topic, group_name, request)
     shown = [_delivered(delivery) for delivery in popped.deliveries]
-    while not fits(text := messages_text(shown)) and len(shown) > 1:  # the pop has measured JSON, which is shorter
-        shown, others = shown[: len(shown) // 2], shown[len(shown) // 2 :]
-        service.consuming.settler.give_back(topic, group_name, [each.handle for each in others])
-    return 200, _some(shown, text)
+    return 200, _some(shown, messages_text(shown))
 
 
 def _popped(service: Service, topic: Topic, group_name: str, request: AskedByTag) -> Popped:
-    ask = Pop(max_messages=request.numOfMessages, wait_ms=request.wait_ms, fill=True, notes_first=True)
+    ask = Pop(request.numOfMessages, wait_ms=request.wait_ms, fill=True, notes_first=True, space=SPACE)
     wanted = _filter(request.tag)
     while True:
         try:

@@ -11,6 +11,7 @@ import orjson
 from chalicelib.base.limits import MESSAGE_JSON_BYTES_MAX
 from chalicelib.base.message import Message
 from chalicelib.base.records import record
+from chalicelib.base.response_size import Space
 from chalicelib.protocols.mqhttp import properties
 from chalicelib.protocols.mqhttp.xml_wire import document, element, escaped
 from chalicelib.protocols.xml_text import body_text, is_sendable
@@ -33,21 +34,37 @@ def messages_text(shown: Sequence[Shown]) -> str:
     """The document. Escapes make some text longer than base64 does: where the answer would become too large for Lambda,
     such bodies go out in base64."""
     text = document("Messages", "".join(_element(each, is_large=False) for each in shown))
-    if fits(text):
+    if _carried_bytes(text) <= MESSAGE_JSON_BYTES_MAX:
         return text
     return document("Messages", "".join(_element(each, is_large=True) for each in shown))
 
 
-def fits(text: str) -> bool:
-    """Whether Lambda can carry the answer, as a string in JSON."""
-    return len(orjson.dumps(text)) <= MESSAGE_JSON_BYTES_MAX
+def _weigh(message: Message) -> int:
+    """How long a message is in an answer of Lambda at the least, without what the service adds."""
+    body, is_encoded = _body(message, is_large=True)
+    return _carried_bytes(escaped(body) + escaped(properties.text_of(message, is_encoded)))
+
+
+SPACE = Space(measure=_weigh, growth=5)
+"""In an answer. Of properties, each `&` is five characters, and one in JSON."""
+
+
+def _carried_bytes(text: str) -> int:
+    """The length of the text in an answer of Lambda: a string in JSON."""
+    return len(orjson.dumps(text))
+
+
+def _body(message: Message, is_large: bool) -> tuple[str, bool]:
+    """The body, and whether it is in base64, since XML cannot hold it or it is shorter so."""
+    body, is_encoded = body_text(message)
+    if is_large and not is_encoded and _carried_bytes(escaped(body)) * 3 > len(message.body) * 4:
+        return base64.b64encode(message.body).decode(), True
+    return body, is_encoded
 
 
 def _element(shown: Shown, is_large: bool) -> str:
     message = shown.message
-    body, is_encoded = body_text(message)
-    if is_large and not is_encoded and len(orjson.dumps(escaped(body))) * 3 > len(message.body) * 4:
-        body, is_encoded = base64.b64encode(message.body).decode(), True
+    body, is_encoded = _body(message, is_large)
     known = {
         "MessageId": shown.message_id,
         "MessageBodyMD5": md5_of(body),

@@ -4,7 +4,7 @@ this table. Handlers take and return members by the names that SQS gives them.""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from chalicelib.access.callers import may, may_somewhere
 from chalicelib.access.rights import Need, Verb
@@ -83,6 +83,17 @@ class Context:
         return f"arn:aws:sqs:{self.region}:{self.account}:{queue_name}"
 
 
+class Carrier(Protocol):
+    """The encoding of an answer."""
+
+    @property
+    def growth(self) -> int:
+        """How many times as long as in JSON the fields of a message can be."""
+
+    def weigh(self, members: Json) -> int:
+        """How long these members are in an answer of Lambda, in bytes."""
+
+
 @record
 class Call:
     """A request to `action`. `request`: its members, of the kinds that the action declares; what was not given is not
@@ -92,6 +103,7 @@ class Call:
     action: Action
     request: Json
     context: Context
+    carrier: Carrier
     found: Standing | None = None
 
     @property

@@ -22,7 +22,7 @@ from chalicelib.protocols.answering import Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
-from chalicelib.protocols.sqs.action import Action, Call, Context, Json
+from chalicelib.protocols.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
 from chalicelib.protocols.sqs.errors import NO_QUEUE, SqsError, missing, of_service
 from chalicelib.protocols.sqs.message_ids import random_uuid
@@ -46,7 +46,7 @@ _BAD_SIGNATURE = (
 )
 
 
-class Wire(Protocol):
+class Wire(Carrier, Protocol):
     """A request in one of the encodings. `action`: the name that it gives."""
 
     @property
@@ -97,7 +97,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
     runtime = api.service.env.runtime
     with in_time(runtime, left_ms), one_call(runtime.uptime()), _admitted(api, request):
         action = wire.demand_action()
-        call = Call(api.service, action, wire.members(action), _context(request, api.is_open))
+        call = Call(api.service, action, wire.members(action), _context(request, api.is_open), wire)
         try:
             return _run_on_queue(call, queue_name) if action.is_on_queue else _run(call)
         except QueueGone:

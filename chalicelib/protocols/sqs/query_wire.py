@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from xml.sax.saxutils import escape
 
+import orjson
+
 from chalicelib.base.fields import encodable, quoted
-from chalicelib.base.limits import MIB
+from chalicelib.base.limits import KIB, MIB
 from chalicelib.protocols.http.respond import Request, Response
 from chalicelib.protocols.sqs.action import Action, Blob, Integer, Json, Kind, List, Map, Structure, present
 from chalicelib.protocols.sqs.actions import named
@@ -26,6 +28,9 @@ FORM_BYTES_MAX = 4 * MIB
 """Messages of 1 MiB, each byte as three characters, and their attributes."""
 PARAMETERS_MAX = 2_000
 """A batch of ten messages with ten attributes each has some 400."""
+
+QUOTED_CHARS_MAX = 64 * KIB
+"""In longer texts quotes stand as they are, which XML allows: else a message of 1 MiB could be too long for Lambda."""
 
 _NAMESPACE = f"http://queue.amazonaws.com/doc/{VERSION}/"
 _DEPTH_MAX = 6
@@ -114,6 +119,14 @@ class QueryWire:
             kind = action.members.members.get(name)
             empty |= {name: []} if isinstance(kind, List) else {name: {}} if isinstance(kind, Map) else {}
         return empty | _structure(action.members, self._form, action.name)
+
+    @property
+    def growth(self) -> int:
+        """Of attributes with short names and values, five elements each; of a body it is 5."""
+        return 8
+
+    def weigh(self, members: Json) -> int:
+        return len(orjson.dumps(_members(members, self.action)))
 
     def response(self, answer: Json, request_id: str) -> Response:
         """Without a result where an action answers nothing."""
@@ -229,4 +242,5 @@ def _content(value: Any, action: str) -> str:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return escape(sendable(text), {'"': "&quot;", "\r": "&#xD;"})  # a bare CR would be read as LF
+    quotes = {'"': "&quot;"} if len(text) <= QUOTED_CHARS_MAX else {}
+    return escape(sendable(text), {**quotes, "\r": "&#xD;"})  # a bare CR would be read as LF

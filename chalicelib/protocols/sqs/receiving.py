@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from chalicelib.base.errors import GroupNotFound
-from chalicelib.base.limits import SECOND_MS
+from chalicelib.base.limits import MESSAGE_JSON_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, MIB, SECOND_MS
 from chalicelib.base.message import Message, Stored, parse_delayed_id, parse_message_id
+from chalicelib.base.response_size import Space
 from chalicelib.catalogue.sqs_queue import NAME_PATTERN
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.pop import Popped, Unsuitable
@@ -33,6 +36,8 @@ from chalicelib.protocols.xml_text import body_text
 RECEIVING = Actions()
 
 MESSAGES_MAX = 10
+TEXT_BYTES_MAX = MIB
+"""Bodies up to this size fit into an answer in any encoding."""
 _ATTEMPT_ID = "ReceiveRequestAttemptId"
 
 
@@ -51,12 +56,11 @@ _ATTEMPT_ID = "ReceiveRequestAttemptId"
     },
 )
 def receive_message(call: Call) -> Json:
-    popped = _popped(call, _asked(call))
+    popped = _popped(call, replace(_asked(call), space=_space(call)))
     if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None and not call.queue.is_fifo:
         raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
     wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
-    patterns = call.request.get("MessageAttributeNames", ())
-    return {"Messages": [_received(call, delivery, wanted, patterns) for delivery in popped.deliveries]}
+    return {"Messages": [_received(call, delivery, wanted) for delivery in popped.deliveries]}
 
 
 def _popped(call: Call, asked: Pop) -> Popped:
@@ -93,30 +97,51 @@ def _attempt_id(call: Call) -> str | None:
     return demand_id(call.request, _ATTEMPT_ID)
 
 
-def _received(call: Call, delivery: Delivery, wanted: Collection[str], patterns: Collection[str]) -> Json:
-    message = delivery.stored.message
-    body, encoding = _body(message)
-    attributes = message_attributes.selected({**message_attributes.of_message(message), **encoding}, patterns)
+def _space(call: Call) -> Space:
+    """What an answer in the encoding of the request can hold."""
+
+    def measure(message: Message) -> int:
+        body, attributes = _content(call, message)
+        return call.carrier.weigh(_sent(body, attributes))
+
+    return Space(measure=measure, growth=call.carrier.growth)
+
+
+def _sent(body: str, attributes: Attributes) -> Json:
+    """What the sender of a message gave, as it is shown."""
+    shown = {name: each.as_json() for name, each in attributes.items()}
+    return {"Body": body, **_if_any("MessageAttributes", shown)}
+
+
+def _content(call: Call, message: Message) -> tuple[str, Attributes]:
+    """The body, in base64 if it cannot go out as text, and those of the attributes that the request asks for. One of
+    them then says so."""
+    patterns = call.request.get("MessageAttributeNames", ())
+    body, is_encoded = body_text(message)
+    attributes = message_attributes.of_message(message)
+    if not is_encoded and len(body) > TEXT_BYTES_MAX:
+        chosen = message_attributes.selected(attributes, patterns)
+        is_encoded = call.carrier.weigh(_sent(body, chosen)) > MESSAGE_JSON_BYTES_MAX - MESSAGE_OVERHEAD_BYTES
+    if is_encoded:
+        body, attributes[ENCODING] = base64.b64encode(message.body).decode(), Attribute("String", "base64")
+    return body, message_attributes.selected(attributes, patterns)
+
+
+def _received(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
+    body, attributes = _content(call, delivery.stored.message)
     digest = {"MD5OfMessageAttributes": message_attributes.md5_of(attributes)} if attributes else {}
     return {
         "MessageId": _message_id(delivery.stored),
         "ReceiptHandle": delivery.receipt,
         "MD5OfBody": message_attributes.md5_of_body(body),
-        "Body": body,
+        **_sent(body, attributes),
         **_if_any("Attributes", _system_attributes(call, delivery, wanted)),
-        **_if_any("MessageAttributes", {name: each.as_json() for name, each in attributes.items()}),
         **digest,
     }
 
 
 def _if_any(name: str, values: Json) -> Json:
     return {name: values} if values else {}
-
-
-def _body(message: Message) -> tuple[str, Attributes]:
-    """The body, in base64 if SQS cannot hold it as text, and the attribute that then says so."""
-    text, is_encoded = body_text(message)
-    return text, {ENCODING: Attribute("String", "base64")} if is_encoded else {}
 
 
 def _system_attributes(call: Call, delivery: Delivery, wanted: Collection[str]) -> Json:
