@@ -1,0 +1,178 @@
+"""python -m tests.mutants [ROOM ...]: changes the protocol in small ways, one at a time, and counts what notices."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+
+import chalice  # noqa: F401 - what is imported here, no fork has to import
+import pytest
+
+from tests.mutants import histories, suite
+from tests.mutants.changes import Mutant, mutants_of
+from tests.mutants.planting import is_hot
+from tests.mutants.reach import Reach
+from tests.mutants.results import HEADS, Results, report
+from tests.mutants.running import Judge, apart, hasten, judged
+
+_NAMES = (
+    *("cursors", "consuming", "log", "producing", "delays", "dead_letters"),
+    *("transactions", "requests", "push", "upkeep", "access"),
+)
+ROOMS = {name: f"chalicelib/{name}/*.py" for name in _NAMES} | {"evaluate": "local/memory/evaluate.py"}
+
+KEPT = Path(".mutants")
+"""What a run goes on with."""
+
+
+def main() -> int:
+    asked = _asked()
+    KEPT.mkdir(exist_ok=True)
+    rooms = {room: _mutants(room) for room in asked.rooms or ROOMS}
+    if not asked.report:
+        if asked.again:
+            for room in rooms:
+                _results(room).forget_survivors()
+        apart(_measure)
+        for stage, judge in (("tests", _judge_by_tests), ("histories", _judge_by_histories)):
+            for room, mutants in rooms.items():
+                _through(stage, room, mutants, asked, judge)
+    print(HEADS)
+    for room, mutants in rooms.items():
+        print(report(room, mutants, _results(room), KEPT / f"{room}.diff"))
+    return 0
+
+
+def _mutants(room: str) -> list[Mutant]:
+    return [mutant for path in sorted(Path().glob(ROOMS[room])) for mutant in mutants_of(path)]
+
+
+def _results(room: str) -> Results:
+    return Results(KEPT / f"{room}.jsonl")
+
+
+# -- what reaches what ------------------------------------------------------------------------------------------------
+
+
+def _measure() -> None:
+    """Of tests and histories that are new since the last run."""
+    paths = [path for room in ROOMS.values() for path in sorted(Path().glob(room))]
+    tests, played = Reach(KEPT / "tests.json"), Reach(KEPT / "histories.json")
+
+    def measure(items: dict[str, pytest.Item]) -> None:
+        tests.measure(paths, {name: lambda item=item: suite.passes(item) for name, item in items.items()})
+
+    apart(lambda: suite.with_tests(measure))
+    played.measure(paths, {name: lambda name=name: histories.is_clean(name) for name in histories.names()})
+
+
+# -- the judges -------------------------------------------------------------------------------------------------------
+
+
+def _through(stage: str, room: str, mutants: Sequence[Mutant], asked: argparse.Namespace, judge: Callable) -> None:
+    results = _results(room)
+    waiting = [mutant for mutant in mutants if results.lacks(mutant, stage)]
+    reach, killers = Reach(KEPT / f"{stage}.json"), Counter[tuple[str, str]]()
+    for hot in (False, True):
+        those = [mutant for mutant in waiting if is_hot(mutant) is hot]
+        if those:
+            apart(lambda those=those, hot=hot: judge(_Stage(room, those, results, reach, killers, asked), hot))
+
+
+class _Stage:
+    def __init__(
+        self,
+        room: str,
+        waiting: Sequence[Mutant],
+        results: Results,
+        reach: Reach,
+        killers: Counter[tuple[str, str]],
+        asked: argparse.Namespace,
+    ) -> None:
+        self.asked, self.reach = asked, reach
+        self._room, self._waiting, self._results, self._killers = room, waiting, results, killers
+        self._breadth = reach.breadth()
+
+    def judge(self, name: str, judge: Judge) -> None:
+        began = time.monotonic()
+        for done, (mutant, by) in enumerate(judged(self._waiting, judge, self.asked.processes), 1):
+            self._results.note(mutant, name, by)
+            self._killers[str(mutant.path), by or ""] += 1
+            rate = (time.monotonic() - began) / done
+            print(
+                f"\r{self._room} {name}: {done} of {len(self._waiting)}, {rate:.2f} s each ",
+                end="",
+                file=sys.__stderr__,
+            )
+        print(file=sys.__stderr__)
+
+    def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
+        """First what has noticed others of this file, then what reaches little else, as long as there is time."""
+        random = Random(mutant.id)
+        names = sorted(
+            (name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 4),
+            key=lambda name: (-self._killers[str(mutant.path), name], self._breadth[name] // 20, random.random()),
+        )
+        chosen = []
+        for name in names[:most]:
+            seconds -= self.reach.runners[name]
+            if chosen and seconds < 0:
+                break
+            chosen.append(name)
+        return chosen
+
+
+def _judge_by_tests(stage: _Stage, hot: bool) -> None:
+    def noticing(items: dict[str, pytest.Item], names: Iterable[str]) -> str | None:
+        for name in names:
+            hasten(stage.reach.runners[name])
+            if name in items and suite.fails(items[name]):
+                return name
+        return None
+
+    def collected(mutant: Mutant) -> str | None:
+        names, found = stage.chosen(mutant, stage.asked.seconds, sys.maxsize), []
+        suite.with_tests(lambda items: found.append(noticing(items, names)), names)
+        return found[0]
+
+    def of(items: dict[str, pytest.Item]) -> Judge:
+        return lambda mutant: noticing(items, stage.chosen(mutant, stage.asked.seconds, sys.maxsize))
+
+    if hot:
+        suite.with_tests(lambda items: stage.judge("tests", of(items)))
+    else:
+        stage.judge("tests", collected)
+
+
+def _judge_by_histories(stage: _Stage, hot: bool) -> None:
+    def noticing(mutant: Mutant) -> str | None:
+        for name in stage.chosen(mutant, float("inf"), stage.asked.histories):
+            hasten(stage.reach.runners[name])
+            if not histories.is_clean(name):
+                return name
+        return None
+
+    if hot:
+        histories.names()  # imports all
+    stage.judge("histories", noticing)
+
+
+def _asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("rooms", nargs="*", choices=[*ROOMS, []], metavar="room", help=", ".join(ROOMS))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seconds", type=float, default=5, help="of tests for each mutant")
+    parser.add_argument("--histories", type=int, default=500, help="for each mutant that the tests let live")
+    parser.add_argument("--again", action="store_true", help="judge again what survived")
+    parser.add_argument("--report", action="store_true", help="only say what is known")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

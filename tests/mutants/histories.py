@@ -1,0 +1,26 @@
+"""Simulated histories by name: `seeds/17`, or `PLAN/17` of the plan that shows a planted bug."""
+
+from __future__ import annotations
+
+ROUNDS = 12
+SEEDS_A_ROUND = 40
+"""Histories of the seeds' own plans, beside one of each other plan."""
+
+
+def names() -> list[str]:
+    from tests.simulation.planted import PLANS
+
+    plans = {plan: name for name, plan in reversed(PLANS.items())}.values()
+    known: list[str] = []
+    for seed in range(ROUNDS):
+        known += [f"{plan}/{seed}" for plan in plans]
+        known += [f"seeds/{each}" for each in range(seed * SEEDS_A_ROUND, (seed + 1) * SEEDS_A_ROUND)]
+    return known
+
+
+def is_clean(name: str) -> bool:
+    from tests.simulation.planted import PLANS
+    from tests.simulation.world import play
+
+    plan, _, seed = name.partition("/")
+    return not play(int(seed), PLANS.get(plan))

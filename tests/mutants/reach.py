@@ -1,0 +1,91 @@
+"""Which tests and histories reach which line: measured once, and kept by function, so that it outlasts most edits."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from coverage import Coverage
+
+from tests.mutants.changes import Mutant, Places
+
+_AT_ONCE = 100
+"""Runs until what is known is saved."""
+
+Masks = dict[str, int]
+"""The lines that each runner reaches, as bits: bit 0 is the first line of the function."""
+
+
+class Reach:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        kept = json.loads(file.read_text()) if file.exists() else {"runners": {}, "functions": {}}
+        self.runners: dict[str, float] = kept["runners"]
+        """Tests or histories that pass, and the seconds that each took while it was measured."""
+        self._functions: dict[str, Masks] = {
+            name: {runner: int(mask, 16) for runner, mask in masks.items()} for name, masks in kept["functions"].items()
+        }
+
+    def measure(self, paths: Iterable[Path], runs: dict[str, Callable[[], bool]]) -> None:
+        """`runs`: by name; each returns whether it passed, and only then does it count. What is known is left out."""
+        new = [name for name in runs if name not in self.runners]
+        for first in range(0, len(new), _AT_ONCE):
+            sys.__stderr__.write(f"\rmeasuring {first} of {len(new)} ")
+            self._measure(paths, {name: runs[name] for name in new[first : first + _AT_ONCE]})
+
+    def _measure(self, paths: Iterable[Path], runs: dict[str, Callable[[], bool]]) -> None:
+        kept = [str(path.resolve()) for path in paths]
+        coverage = Coverage(data_file=None, config_file=False, include=kept, concurrency=["greenlet", "thread"])
+        coverage.start()
+        for name, run in runs.items():
+            coverage.switch_context(name)
+            began = time.process_time()
+            if run():
+                self.runners[name] = round(time.process_time() - began, 3)
+        coverage.stop()
+        for path in paths:
+            self._note(path, coverage.get_data().contexts_by_lineno(str(path.resolve())))
+        self._save()
+
+    def _note(self, path: Path, reached: dict[int, list[str]]) -> None:
+        places = Places(path.read_text())
+        for line, names in reached.items():
+            place = places.of(line)
+            if place.is_function:
+                masks = self._functions.setdefault(f"{path}:{place.name}", {})
+                for name in names:
+                    if name in self.runners:
+                        masks[name] = masks.get(name, 0) | 1 << line - place.first_line
+
+    def _save(self) -> None:
+        functions = {
+            name: {runner: f"{mask:x}" for runner, mask in masks.items()} for name, masks in self._functions.items()
+        }
+        self._file.write_text(json.dumps({"runners": self.runners, "functions": functions}))
+
+    def of(self, mutant: Mutant) -> list[str]:
+        """The tests or histories that reach its line, or, of a line that is part of one, the nearest above. What
+        is outside of functions is reached by all that reach any of them."""
+        if not mutant.place.is_function:
+            near: dict[str, None] = {}
+            for name, masks in self._functions.items():
+                if name.startswith(f"{mutant.path}:"):
+                    near |= dict.fromkeys(masks)
+            return [*near]
+        masks = self._functions.get(f"{mutant.path}:{mutant.place.name}", {})
+        for line in range(mutant.line - mutant.place.first_line, -1, -1):
+            if found := [name for name, mask in masks.items() if mask >> line & 1]:
+                return found
+        return [*masks]
+
+    def breadth(self) -> dict[str, int]:
+        """How many functions each runner reaches: those that reach few say more about them."""
+        counts: dict[str, int] = defaultdict(int)
+        for masks in self._functions.values():
+            for name in masks:
+                counts[name] += 1
+        return counts

@@ -1,0 +1,69 @@
+"""What became of each mutant: kept in a file that a run goes on with, and reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.changes import Mutant
+
+EXCUSED = Path(__file__).parent / "excused.txt"
+"""The survivors that may survive: an id and the reason in each line."""
+
+
+class Results:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file.exists() else []
+        self._known = {known["id"]: known for known in map(json.loads, lines)}
+
+    def note(self, mutant: Mutant, stage: str, by: str | None) -> None:
+        known = {"id": mutant.id, "version": mutant.version, "stage": stage, "by": by}
+        self._known[mutant.id] = known
+        with self._file.open("a") as file:
+            file.write(json.dumps(known) + "\n")
+
+    def forget_survivors(self) -> None:
+        """They are judged again."""
+        self._known = {id_: known for id_, known in self._known.items() if known["by"]}
+        self._file.write_text("".join(json.dumps(known) + "\n" for known in self._known.values()))
+
+    def of(self, mutant: Mutant) -> dict[str, Any] | None:
+        known = self._known.get(mutant.id)
+        return known if known and known["version"] == mutant.version else None
+
+    def lacks(self, mutant: Mutant, stage: str) -> bool:
+        """It has not been through this stage, nor been killed before."""
+        known = self.of(mutant)
+        return known is None or (known["by"] is None and known["stage"] == "tests" and stage == "histories")
+
+
+def excused() -> dict[str, str]:
+    lines = (line for line in EXCUSED.read_text().splitlines() if line and not line.startswith("#"))
+    return {id_: reason.strip() for id_, _, reason in (line.partition(" ") for line in lines)}
+
+
+def report(room: str, mutants: Sequence[Mutant], results: Results, survivors: Path) -> str:
+    """One line about a room. Writes the differences of those that survive without an excuse."""
+    known = [(mutant, results.of(mutant)) for mutant in mutants]
+    judged = [(mutant, result) for mutant, result in known if result]
+    excuses = excused()
+    left = [mutant for mutant, result in judged if not result["by"]]
+    survivors.write_text("\n\n".join(mutant.diff for mutant in left if mutant.id not in excuses) + "\n")
+    by = [sum(result["by"] is not None and result["stage"] == stage for _, result in judged) for stage in _STAGES]
+    spared = sum(mutant.id in excuses for mutant in left)
+    counts = (len(mutants), len(mutants) - len(judged), *by, spared, len(left) - spared)
+    shares = (_share(judged), _share([each for each in judged if each[0].decides]))
+    return "".join((f"{room:13}", *(f"{count:10}" for count in counts), *(f"{share:>10}" for share in shares)))
+
+
+_STAGES = ("tests", "histories")
+HEADS = f"{'room':13}" + "".join(
+    f"{head:>10}" for head in ("mutants", "unjudged", *_STAGES, "excused", "left", "killed", "decisions")
+)
+
+
+def _share(judged: Sequence[tuple[Mutant, dict[str, Any]]]) -> str:
+    return f"{100 * sum(bool(result['by']) for _, result in judged) / len(judged):.1f} %" if judged else "-"

@@ -1,0 +1,85 @@
+"""Judges mutants, each in a process of its own that is forked when all is imported."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from tests.mutants.changes import Mutant
+from tests.mutants.planting import freeze, plant
+
+Judge = Callable[[Mutant], str | None]
+"""Returns the name of what noticed the mutant."""
+
+MEMORY_BYTES_MAX = 3 * 2**30
+CPU_SECONDS_MIN = 10
+IDLE_SECONDS_MAX = 120
+"""A mutant that takes longer is noticed by anybody."""
+
+
+def apart(act: Callable[[], None]) -> None:
+    """Does it in a process of its own, whose imports do not show in this one."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            act()
+            code = 0
+        except BaseException:  # noqa: BLE001 - the fork must not return
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    if status:
+        raise SystemExit(1)
+
+
+def hasten(seconds: float = 0) -> None:
+    """From now on this process may take so long: some times what it should."""
+    cpu = CPU_SECONDS_MIN + 10 * seconds
+    signal.setitimer(signal.ITIMER_PROF, cpu)
+    signal.setitimer(signal.ITIMER_REAL, IDLE_SECONDS_MAX + cpu)
+
+
+def judged(mutants: Iterable[Mutant], judge: Judge, processes: int) -> Iterator[tuple[Mutant, str | None]]:
+    freeze()
+    waiting, running = iter(mutants), dict[int, tuple[Mutant, int]]()
+    while True:
+        for mutant in islice(waiting, processes - len(running)):
+            running.update([_forked(mutant, judge)])
+        if not running:
+            return
+        pid, status = os.wait()
+        mutant, pipe = running.pop(pid)
+        with os.fdopen(pipe) as told:
+            verdict = told.read()
+        if os.WIFSIGNALED(status):
+            verdict = f"signal {os.WTERMSIG(status)}"
+        yield mutant, verdict or None
+
+
+def _forked(mutant: Mutant, judge: Judge) -> tuple[int, tuple[Mutant, int]]:
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(theirs)
+        return pid, (mutant, ours)
+    try:
+        silent = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(silent, stream)
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        hasten()
+        try:
+            plant(mutant)
+            verdict = judge(mutant) or ""
+        except BaseException as defect:  # noqa: BLE001 - it does not even start
+            verdict = repr(defect)
+        os.write(theirs, verdict.encode()[:4_000])
+    finally:
+        os._exit(0)

@@ -1,0 +1,47 @@
+"""Which changes of a source file are made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.mutants.changes import Mutant, mutants_of
+
+
+def _mutants(folder: Path, text: str) -> list[Mutant]:
+    (folder / "source.py").write_text(text)
+    return mutants_of(folder / "source.py")
+
+
+def _lines(mutants: list[Mutant], line: int) -> set[str]:
+    return {mutant.text.splitlines()[line - 1].strip() for mutant in mutants if mutant.line == line}
+
+
+def test_every_guard_and_effect_is_left_out_once(tmp_path: Path) -> None:
+    mutants = _mutants(tmp_path, "change = Change(guards=(Absent(path), Exists(other)), effects=(Remove(path),))\n")
+    assert {mutant.text.strip(): mutant.decides for mutant in mutants} == {
+        "change = Change(effects=(Remove(path),))": True,
+        "change = Change(guards=(Absent(path), Exists(other)), )": False,
+        "change = Change(guards=(Exists(other),), effects=(Remove(path),))": True,
+        "change = Change(guards=(Absent(path), ), effects=(Remove(path),))": True,
+        "change = Change(guards=(Absent(path), Exists(other)), effects=())": False,
+    }
+
+
+def test_every_condition_holds_always_never_and_a_little_otherwise(tmp_path: Path) -> None:
+    mutants = _mutants(tmp_path, "def is_old(at):\n    if at < now and kept:\n        forget(at)\n")
+    assert _lines(mutants, 2) == {
+        "if ((at < now and kept) and False):",
+        "if ((at < now and kept) or True):",
+        "if at <= now and kept:",
+        "if at < now or kept:",
+        "if at < now:",
+        "if kept:",
+    }
+    assert _lines(mutants, 3) == {"pass"}
+    assert all(mutant.decides for mutant in mutants if mutant.line == 2)
+
+
+def test_a_mutant_keeps_its_name_when_other_lines_change(tmp_path: Path) -> None:
+    source = "def twice(number):\n    return 2 * number\n"
+    before, after = (_mutants(tmp_path, text) for text in (source, "ONE = one\n" + source))
+    assert {mutant.id for mutant in before} <= {mutant.id for mutant in after}
