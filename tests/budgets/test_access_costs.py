@@ -7,7 +7,9 @@ from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
 from local.memory.meter import Meter
 from tests.budgets.shop import Shop, within
-from tests.support.client import ALL_RIGHTS
+from tests.sqs.client import Sqs
+from tests.sqs.keyed import Keyed
+from tests.support.client import ALL_RIGHTS, Client
 
 MESSAGES = {"messages": [{"body": "a" * 200}]}
 DAY_MS = 86_400_000
@@ -101,6 +103,24 @@ def test_an_access_key_costs_what_its_token_does() -> None:
     assert within(sign(), 0, 1, 1)
     assert [sign() for _ in range(3)] == [Meter()] * 3
     assert within(sign(METADATA_AGE_MS_MAX + 1), 0, 1, 1)
+
+
+def test_signed_requests_of_sqs_clients_cost_what_others_do() -> None:
+    insider = Client()
+    sqs, keyed = Sqs(insider), Keyed(insider)
+    sqs.CreateQueue(QueueName="orders")
+
+    def send(client: Client) -> Meter:
+        insider.clock.ms += 100
+        before = insider.store.meter.copy()
+        Sqs(client).SendMessage(QueueUrl="orders", MessageBody="a")
+        return insider.store.meter.since(before)
+
+    open_costs, signed_costs = ([send(client) for _ in range(2)] for client in (insider.another(), keyed))
+    assert signed_costs[1] == open_costs[1]
+    assert signed_costs[0].read_units <= open_costs[0].read_units + 2, (
+        "the token, and the signing key, which the table keeps"
+    )
 
 
 def test_an_instance_remembers_a_bounded_number_of_ids() -> None:

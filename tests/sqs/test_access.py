@@ -192,10 +192,11 @@ def policy(target: str) -> Json:
 
 def test_messages_move_where_one_may_send(insider: Client) -> None:
     Sqs(insider).CreateQueue(QueueName="dead")
+    Sqs(insider).CreateQueue(QueueName="mine-too", tags={"decant:topic": "orders"})
     own = {**ALL_RIGHTS, "topics": "mine*"}
     sqs = Sqs(Keyed(insider, own))
     sqs.CreateQueue(QueueName="mine")
-    for target in ("dead", "absent"):
+    for target in ("dead", "absent", "mine-too"):
         for action, named in (("CreateQueue", {"QueueName": "mine-2"}), ("SetQueueAttributes", {"QueueUrl": "mine"})):
             refused = sqs.refused(action, **named, Attributes=policy(target))
             may_not = f"let messages move to queue '{target}', to which it may not send"

@@ -92,15 +92,21 @@ def group_settings(call: Call, name: str, topic: str, text: str | None) -> dict[
     if not text:
         return {"max_attempts": ENDLESS, "dead_letters": DeadLetterTopic({})}
     policy = orjson.loads(text)
-    if not may(Need("produce", own_name(policy[_TARGET]))):  # before it hears anything of the target
-        raise denied(f"let messages move to queue {quoted(policy[_TARGET])}, to which it may not send")
+    _demand_right(policy[_TARGET], own_name(policy[_TARGET]))  # before it hears anything of the target
     try:
         target = call.service.sqs_queues.current(policy[_TARGET])
+        _demand_right(policy[_TARGET], target.topic.name)
     except QueueGone:
         raise _bad(text, "Dead letter target does not exist.") from None
     _demand_target(target, name, topic, text)
     dead_letters = DeadLetterTopic({"topic": target.topic.name, "source": name})
     return {"max_attempts": policy[_COUNT], "dead_letters": dead_letters}
+
+
+def _demand_right(target: str, topic: str) -> None:
+    """Raises SqsError if the caller may not send where messages would move."""
+    if not may(Need("produce", topic)):
+        raise denied(f"let messages move to queue {quoted(target)}, to which it may not send")
 
 
 def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
