@@ -195,6 +195,7 @@ def test_the_wrong_secret_and_a_key_that_is_none_are_told_apart(insider: Client)
     mq, pair = Mq(keyed), keyed.pair
     keyed.pair = {**pair, "secret_access_key": "a" * 40}
     assert said(mq) == (403, "SignatureDoesNotMatch")
+    assert mq.refused("GET", query={"trans": "none"}).code == "SignatureDoesNotMatch"
     for key_id in ("AKIDEXAMPLE", "DCTK" + 16 * "A"):
         keyed.pair = {**pair, "access_key_id": key_id}
         assert said(mq) == (403, "InvalidAccessKeyId")

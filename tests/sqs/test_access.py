@@ -152,7 +152,7 @@ def test_what_one_may_not_touch_is_denied_whether_it_is_there_or_not(insider: Cl
 
 
 def test_a_queue_that_is_not_there_is_so_to_who_might_make_it(insider: Client) -> None:
-    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "*refunds"}))
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "refunds"}, {**ALL_RIGHTS, "topics": "q._refunds"}))
     for name in ("refunds", "_refunds"):
         for action in ("SendMessage", "ReceiveMessage", "GetQueueUrl", "DeleteQueue"):
             assert sqs.refused(action, **request(action, name)).code == "NonExistentQueue"
@@ -178,6 +178,11 @@ def test_who_subscribes_a_queue_needs_the_right_where_it_reads(insider: Client) 
     sqs.CreateQueue(QueueName="audit", tags=tags)
     sqs.CreateQueue(QueueName="copies", tags={**tags, "decant:group": "audit-2"})
     assert sqs.ReceiveMessage(QueueUrl="copies") == {}
+
+
+def test_who_makes_a_queue_with_its_topic_needs_the_right_for_all_groups(insider: Client) -> None:
+    sqs = Sqs(Keyed(insider, {**ALL_RIGHTS, "topics": "refunds", "groups": "refunds"}))
+    assert sqs.refused("CreateQueue", QueueName="refunds").code == "AccessDenied"
 
 
 def test_a_topic_stays_if_its_last_queue_goes_by_who_may_not_delete_it(insider: Client) -> None:

@@ -150,7 +150,6 @@ def _context(request: Request, is_open: bool) -> Context:
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = Origin.of(request)
-    own = key_id if is_open and re.fullmatch(ACCOUNT_PATTERN, key_id) else None
-    account = own or wiring.account() or ACCOUNT_DEFAULT
+    account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
     return Context(scheme, host, prefix, account, region, headers, None if is_open else key_id)
