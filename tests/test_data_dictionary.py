@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
-from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS
+from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, HOUR_MS
+from chalicelib.delays.chain import DecisionChain
 from chalicelib.push.outside import Answer
 from chalicelib.table.writes import Item, Key
 from local.memory.store import MemoryStore
@@ -74,6 +77,7 @@ def _everything() -> Written:
     _push(client)
     _trace(client)
     _purge(client)
+    _deliver_late(client)
     client.topic("elastic", queues=2)
     assert client.put("/topics/elastic", queues=1).status == 200
     client.clock.sleep(HEARD_MS + ENTRY_LATE_MS)
@@ -85,6 +89,19 @@ def _purge(client: Client) -> None:
     topic = client.topic("waited")
     topic.produce("a", delay_ms=5_000)
     topic.group("purged").reset("now")
+
+
+def _deliver_late(client: Client) -> None:
+    """A promotion is decided, and carried out an hour later."""
+    assert client.put("/topics/late", index_keys=True).status == 201
+    topic = Topic(client, "late")
+    group = topic.group("patient")
+    topic.produce({"body": "a", "key": "k"}, delay_ms=1_000)
+    client.clock.sleep(6_000)
+    with patch.object(DecisionChain, "carry_out", side_effect=StoreUnavailable("died")):
+        assert client.post(f"{group.path}/pop").status == 503
+    client.clock.sleep(HOUR_MS)
+    group.take_one()
 
 
 def _trace(client: Client) -> None:

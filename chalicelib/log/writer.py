@@ -18,16 +18,16 @@ from typing import NamedTuple
 from chalicelib.base import deadline
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
+from chalicelib.base.limits import ENTRY_LATE_MS, INLINE_BYTES_MAX, MINUTE_MS, SECOND_MS
 from chalicelib.base.message import Message
 from chalicelib.base.records import mutable, record
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.topic import Topic
 from chalicelib.log.payloads import Payloads
 from chalicelib.log.segment import Entry, Segment, append, reopen
-from chalicelib.store import Keys, Outcome, Range
+from chalicelib.store import Keys, Outcome, Range, raise_trouble
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Refused, Write
+from chalicelib.table.writes import Exists, Item, Refused, Set, Write, key_of
 
 CROWDED_BYTES_MAX = 100
 """`INLINE_BYTES_MAX` while many writers contend for one queue and fill its segments too soon: twice a pointer."""
@@ -35,6 +35,9 @@ TAIL_AGE_MS_MAX = MINUTE_MS
 """How long an instance caches the end of a queue's log."""
 CONTENDED_MS = SECOND_MS
 """After losing a race for a segment an instance sends tiny entries and pointers there: 16 fit a segment, not 3."""
+
+_LANDING_MS = MINUTE_MS // 2
+"""More time than an append takes."""
 
 _FIRST_PAGE, _PAGE = 2, 64
 """Segments read at once in search of an entry. Most are in the segment tried first or in the next."""
@@ -122,6 +125,7 @@ class LogWriter:
         first, last = self.search(topic.logs[queue], entry, base)
         if first is not None:
             return first
+        self._index_late(topic, entry, last.base if last else base)
         # without a segment there never was one: the last segment of a log is never removed
         tail = self.saw(last) if last else Tail(base, may_create=True, seen_at_ms=self._runtime.uptime())
         return self.append_at(topic, queue, entry, tail)
@@ -140,6 +144,23 @@ class LogWriter:
                 items += [{**place._asdict(), **about} for place in places]
         if items:
             self._store.put_all(items)
+
+    def _index_late(self, topic: Topic, entry: Entry, base: int) -> None:
+        """Notes for the keys of an entry that it is in the log from `base` on, if it is long since it was made: nobody
+        has carried out a decision since. A look-up would end before it."""
+        late_ms = entry.stored_at_ms + ENTRY_LATE_MS - _LANDING_MS
+        if not topic.index_keys or self._runtime.now() < late_ms:
+            return
+        messages = self._payloads.messages(topic.id, [entry]).get(entry.id, ())
+        span = (keys.stored_since(entry.stored_at_ms), keys.stored_since(entry.stored_at_ms + 1))
+        indexes = dict.fromkeys(keys.index(topic.id, message.key) for message in messages if message.key is not None)
+        found = self._store.read([Range(index, *span, strong=True) for index in indexes]) if indexes else []
+        places = [key_of(item) for items in found for item in items]
+        noted = (Set(("base",), base), Set(("late",), True))
+        writes = [
+            Write(place, (Exists(("base",)),), noted) for place in places if keys.indexed_entry(place.sk)[1] == entry.id
+        ]
+        raise_trouble(self._store.write_each(writes) if writes else [])
 
     def inline_bytes_max(self, log: str) -> int:
         """The largest entry to store in a segment of this log now. A larger one would fill a contended one too soon."""

@@ -27,17 +27,18 @@ _PLACE = "[0-9]{15}#[0-9]{15}#[0-9a-f]{16}~(0|[1-9][0-9]{0,2})"
 
 @record
 class _Noted:
-    """An index item: an entry with the key."""
+    """An index item: an entry with the key. `is_late`: it came into the log long after it was stored."""
 
     place: str
     queue: int
     base: int
     stored_at_ms: int
     entry_id: bytes
+    is_late: bool
 
     @classmethod
     def of(cls, item: Item) -> _Noted:
-        return cls(item["sk"], item["queue"], item["base"], *keys.indexed_entry(item["sk"]))
+        return cls(item["sk"], item["queue"], item["base"], *keys.indexed_entry(item["sk"]), item.get("late", False))
 
 
 class KeyLookup:
@@ -94,7 +95,9 @@ class KeyLookup:
 
 def _is_after(segment: Segment, noted: _Noted) -> bool:
     """Whether the segment was still open when the entry could last enter the log: later segments cannot hold it."""
-    return any(entry.stored_at_ms > noted.stored_at_ms + ENTRY_LATE_MS for entry in segment.entries)
+    return not noted.is_late and any(
+        entry.stored_at_ms > noted.stored_at_ms + ENTRY_LATE_MS for entry in segment.entries
+    )
 
 
 def _affordable(noted: Sequence[_Noted], landed: Mapping[str, tuple[int, Entry]]) -> list[_Noted]:

@@ -205,3 +205,21 @@ def test_a_message_that_waited_is_found_by_its_key_once_it_is_delivered(client: 
     client.clock.sleep(6_000)
     client.post(f"{topic.path}/groups/billing/pop")
     assert found(topic, "k") == ["a"]
+
+
+def test_a_message_delivered_an_hour_late_is_found_by_its_key(
+    store: TroubledStore, client: Client, topic: Topic
+) -> None:
+    """Its promotion was decided, and then nobody carried it out until the log had gone on."""
+    group = topic.group("billing")
+    topic.produce({"body": "a", "key": "k", "queue": 0}, {"body": "b", "key": "l", "queue": 0}, delay_ms=1_000)
+    client.clock.sleep(6_000)
+    store.before = lambda verb, about: RuntimeError("died") if verb == "write" and about.key.pk[:4] == "log#" else None
+    client.post(f"{group.path}/pop")
+    store.before = unavailable()
+    client.clock.sleep(60 * 60_000)
+    for number in range(100):
+        topic.produce({"body": f"{number:060}", "queue": 0})
+    assert (found(topic, "k"), found(topic, "l")) == ([], [])
+    group.take(102)
+    assert (found(topic, "k"), found(topic, "l")) == (["a"], ["b"])
