@@ -10,7 +10,6 @@ import pytest
 import app as functions
 from app import app
 from chalicelib import wiring
-from chalicelib.access.rights import VERBS
 from chalicelib.api import OPERATIONS, Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
@@ -19,6 +18,7 @@ from tests.http.test_routes import Provoked
 from tests.support import events
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json, Topic
 from tests.support.events import Sent
+from tests.support.rights import rights_around
 
 UNAUTHENTICATED, FORBIDDEN = (401, "Unauthenticated"), (403, "Forbidden")
 EVERYTHING = {operation.id: operation for operation in OPERATIONS.values()}
@@ -64,18 +64,7 @@ def outcome(answer: Answer) -> tuple[int, str] | None:
 
 # -- operations x rights x ways in ------------------------------------------------------------------------------------
 
-RIGHTS: dict[str, list[Json]] = {
-    "all": [ALL_RIGHTS],
-    "in its topic": [{**ALL_RIGHTS, "topics": "ord*"}],
-    "in its group": [{**ALL_RIGHTS, "topics": "orders", "groups": "billing"}],
-    "elsewhere": [{**ALL_RIGHTS, "topics": "refunds"}],
-    "in another group": [{**ALL_RIGHTS, "groups": "shipping"}],
-    "denied in its topic": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "orders", "deny": True}],
-    "denied in its group": [ALL_RIGHTS, {**ALL_RIGHTS, "groups": "bill*", "deny": True}],
-    "denied elsewhere": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "refunds", "deny": True}],
-    **{f"only {verb}": [{"operations": [verb], "topics": "*"}] for verb in VERBS},
-    **{f"all but {verb}": [ALL_RIGHTS, {"operations": [verb], "topics": "*", "deny": True}] for verb in VERBS},
-}
+RIGHTS = rights_around("billing")
 
 
 def is_allowed(name: str, rights: str) -> bool:

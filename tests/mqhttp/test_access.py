@@ -10,7 +10,6 @@ import pytest
 
 import app
 from chalicelib import wiring
-from chalicelib.access.rights import VERBS
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
@@ -20,6 +19,7 @@ from tests.mqhttp.client import Mq, message, receipt_handles, refusal_in
 from tests.mqhttp.keyed import Keyed
 from tests.support.client import ALL_RIGHTS, Client, Json
 from tests.support.events import FRONTS, Sent
+from tests.support.rights import rights_around
 
 PATH = "/topics/orders/messages"
 
@@ -46,18 +46,7 @@ REQUESTS: dict[str, tuple[str, bytes, Json]] = {
 OPERATIONS = {operation.name: operation for operation in CALLS.operations}
 CONSUMES = {"mq_consume", "mq_ack"}
 
-RIGHTS: dict[str, list[Json]] = {
-    "all": [ALL_RIGHTS],
-    "in its topic": [{**ALL_RIGHTS, "topics": "ord*"}],
-    "in its group": [{**ALL_RIGHTS, "topics": "orders", "groups": "billing"}],
-    "elsewhere": [{**ALL_RIGHTS, "topics": "refunds"}],
-    "in another group": [{**ALL_RIGHTS, "groups": "shipping"}],
-    "denied in its topic": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "orders", "deny": True}],
-    "denied in its group": [ALL_RIGHTS, {**ALL_RIGHTS, "groups": "bill*", "deny": True}],
-    "denied elsewhere": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "refunds", "deny": True}],
-    **{f"only {verb}": [{"operations": [verb], "topics": "*"}] for verb in VERBS},
-    **{f"all but {verb}": [ALL_RIGHTS, {"operations": [verb], "topics": "*", "deny": True}] for verb in VERBS},
-}
+RIGHTS = rights_around("billing")
 
 
 def is_allowed(call: str, rights: str) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib import wiring
-from chalicelib.access.rights import VERBS
 from chalicelib.api import Api
 from chalicelib.api.admission import Demand
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
@@ -20,6 +19,7 @@ from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs
 from tests.sqs.signing import altered, changed, sign
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
+from tests.support.rights import rights_around
 
 
 @pytest.fixture
@@ -83,21 +83,6 @@ def request(action: str, queue: str) -> Json:
     return {**named.get(action, {"QueueUrl": f"http://sqs.test/000000000000/{queue}"}), **members}
 
 
-def rights_of(queue: str) -> dict[str, list[Json]]:
-    return {
-        "all": [ALL_RIGHTS],
-        "in its topic": [{**ALL_RIGHTS, "topics": "ord*"}],
-        "in its group": [{**ALL_RIGHTS, "topics": "orders", "groups": queue}],
-        "elsewhere": [{**ALL_RIGHTS, "topics": "refunds"}],
-        "in another group": [{**ALL_RIGHTS, "groups": "shipping"}],
-        "denied in its topic": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "orders", "deny": True}],
-        "denied in its group": [ALL_RIGHTS, {**ALL_RIGHTS, "groups": f"{queue[:3]}*", "deny": True}],
-        "denied elsewhere": [ALL_RIGHTS, {**ALL_RIGHTS, "topics": "refunds", "deny": True}],
-        **{f"only {verb}": [{"operations": [verb], "topics": "*"}] for verb in VERBS},
-        **{f"all but {verb}": [ALL_RIGHTS, {"operations": [verb], "topics": "*", "deny": True}] for verb in VERBS},
-    }
-
-
 def is_allowed(action: str, rights: str, queue: str) -> bool:
     """What the page on access says, in words of its own."""
     verb = ACTIONS[action].right
@@ -125,9 +110,9 @@ def test_every_action_is_tried() -> None:
 
 
 @pytest.mark.parametrize("queue", QUEUES)
-@pytest.mark.parametrize("rights", rights_of(""))
+@pytest.mark.parametrize("rights", rights_around(""))
 def test_an_action_needs_its_right_in_its_place(insider: Client, rights: str, queue: str) -> None:
-    sqs = Sqs(Keyed(insider, *rights_of(queue)[rights]))
+    sqs = Sqs(Keyed(insider, *rights_around(queue)[rights]))
     refused = {action for action in ACTIONS if not is_allowed(action, rights, queue)}
     before = repr(insider.store._items)
     for action in refused:
