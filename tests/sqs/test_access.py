@@ -17,7 +17,7 @@ from chalicelib.protocols.sqs.actions import ACTIONS
 from tests.sqs.client import Sqs
 from tests.sqs.keyed import Keyed
 from tests.sqs.query_client import QuerySqs
-from tests.sqs.signing import altered, changed, sign
+from tests.sqs.signing import REGION, altered, changed, sign
 from tests.support.client import ALL_RIGHTS, Answer, Client, Json
 from tests.support.rights import rights_around
 
@@ -314,6 +314,16 @@ def test_nothing_is_done_for_an_altered_request(insider: Client) -> None:
     assert respond(request).status == 200
     keyed.clock.ms += 1_000
     assert respond(request).status == 403
+
+
+def test_a_deployed_stage_is_signed_for_its_own_region(guarded: Sqs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_LAMBDA_FUNCTION_NAME", "decant-dev")
+    monkeypatch.setenv("AWS_REGION", REGION)
+    assert said(guarded) is None
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    refused = guarded.refused("ListQueues")
+    text = f"The region in Credential must be 'us-east-1'; it is '{REGION}'."
+    assert (refused.code, refused.message) == ("SignatureDoesNotMatch", text)
 
 
 def test_a_key_of_aws_is_no_key_here(guarded: Sqs) -> None:

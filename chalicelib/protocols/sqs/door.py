@@ -6,13 +6,14 @@ Requests to `/` that name none are left to the routes of HTTP."""
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Protocol
 from urllib.parse import unquote
 
 from chalicelib import wiring
 from chalicelib.access.callers import WrongSignature, called_by
+from chalicelib.access.token import Token
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.api import Api
 from chalicelib.base.deadline import one_call
@@ -95,29 +96,28 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
     """Who may not call learns nothing, not even whether the request is well-formed."""
     api = wiring.api()
     runtime = api.service.env.runtime
-    with in_time(runtime, left_ms), one_call(runtime.uptime()), _admitted(api, request):
-        action = wire.demand_action()
-        call = Call(api.service, action, wire.members(action), _context(request, api.is_open), wire)
-        try:
-            return _run_on_queue(call, queue_name) if action.is_on_queue else _run(call)
-        except QueueGone:
-            raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
+    with in_time(runtime, left_ms), one_call(runtime.uptime()):
+        signer = None if api.is_open else _signer(api, request)
+        with called_by(signer) if signer else nullcontext():
+            action = wire.demand_action()
+            call = Call(api.service, action, wire.members(action), _context(request, signer), wire)
+            try:
+                return _run_on_queue(call, queue_name) if action.is_on_queue else _run(call)
+            except QueueGone:
+                raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
 
-def _admitted(api: Api, request: Request) -> AbstractContextManager[None]:
-    """Runs a call of whoever signed the request. Raises SqsError."""
-    if api.is_open:
-        return nullcontext()
+def _signer(api: Api, request: Request) -> Token:
+    """The token whose access key signed the request. Raises SqsError."""
     if not api.takes_tokens:
         raise SqsError("AccessDenied", _NO_KEYS)
     signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now())
     try:
-        token = api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
+        return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
     except Unauthenticated:
         raise SqsError("InvalidClientTokenId", _BAD_KEY) from None
     except WrongSignature:
         raise SqsError("SignatureDoesNotMatch", _BAD_SIGNATURE) from None
-    return called_by(token)
 
 
 def _run_on_queue(call: Call, queue_name: str) -> Json:
@@ -145,11 +145,11 @@ def _run(call: Call) -> Json:
     return call.action.run(call)
 
 
-def _context(request: Request, is_open: bool) -> Context:
+def _context(request: Request, signer: Token | None) -> Context:
     headers = request.headers
     scope = _CREDENTIAL.search(headers.get("authorization", ""))
     key_id, region = scope.groups() if scope else ("", REGION_DEFAULT)
     scheme, host = Origin.of(request)
     account = key_id if re.fullmatch(ACCOUNT_PATTERN, key_id) else wiring.account() or ACCOUNT_DEFAULT
     prefix = request.prefix if _PREFIX.fullmatch(request.prefix) else ""
-    return Context(scheme, host, prefix, account, region, headers, None if is_open else key_id)
+    return Context(scheme, host, prefix, account, region, headers, signer.access_key_id if signer else None)
