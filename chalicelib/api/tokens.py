@@ -2,8 +2,8 @@
 and a token allows what its rights say: nothing that no right allows, and nothing that a right denies. 403 is the answer
 whether or not what the request names exists.
 
-A token has a secret, shown once and never stored. `secret_access_key` is a second one, with which clients sign their
-requests instead of sending it; it is derived from the service's key."""
+A token has a secret, shown once and never stored. `secret_access_key` is a second one, with which clients of SQS and of
+MQ over HTTP sign their requests instead of sending it; it is derived from the service's key."""
 
 from __future__ import annotations
 

@@ -176,8 +176,9 @@ def present(answer: Json) -> Json:
 
 
 class Action(NamedTuple):
-    """`right`: what the caller needs, where access control is on. An action that is about no queue looks itself whether
-    the caller has it. `with_topic`: it makes, changes or deletes the topic of an own queue, too."""
+    """`right`: what the caller needs, where access control is on. `with_topic`: it makes, changes or deletes the topic
+    of an own queue, too. `demands`: it is about no queue, and demands the right itself; no key may call another that is
+    about none."""
 
     name: str
     right: Verb
@@ -185,6 +186,7 @@ class Action(NamedTuple):
     required: Sequence[str]
     run: Handler
     with_topic: bool = False
+    demands: bool = False
 
     @property
     def is_on_queue(self) -> bool:
@@ -195,12 +197,12 @@ class Actions(dict[str, Action]):
     """Actions that belong together, by name."""
 
     def action(
-        self, name: str, right: Verb, members: Members, required: Sequence[str] = (), with_topic: bool = False
+        self, name: str, right: Verb, members: Members, required: Sequence[str] = (), **more: bool
     ) -> Callable[[Handler], Handler]:
-        """Declares the action that the function carries out."""
+        """Declares the action that the function carries out. `more`: what else an `Action` can have."""
 
         def register(run: Handler) -> Handler:
-            self[name] = Action(name, right, Structure(members), required, run, with_topic)
+            self[name] = Action(name, right, Structure(members), required, run, **more)
             return run
 
         return register

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote
 
 from chalicelib import wiring
-from chalicelib.access.callers import WrongSignature, called_by
+from chalicelib.access.callers import WrongSignature, called_by, is_limited
 from chalicelib.access.token import Token
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.api import Api
@@ -25,7 +25,7 @@ from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
 from chalicelib.protocols.sqs.action import Action, Call, Carrier, Context, Json
 from chalicelib.protocols.sqs.actions import ACTIONS
-from chalicelib.protocols.sqs.errors import NO_QUEUE, SqsError, missing, of_service
+from chalicelib.protocols.sqs.errors import NO_QUEUE, SqsError, denied, missing, of_service
 from chalicelib.protocols.sqs.message_ids import random_uuid
 from chalicelib.telemetry.record import note
 
@@ -102,7 +102,7 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
             action = wire.demand_action()
             call = Call(api.service, action, wire.members(action), _context(request, signer), wire)
             try:
-                return _run_on_queue(call, queue_name) if action.is_on_queue else _run(call)
+                return _run_on_queue(call, queue_name) if action.is_on_queue else _run_alone(call)
             except QueueGone:
                 raise SqsError("QueueDoesNotExist", NO_QUEUE) from None
 
@@ -136,6 +136,12 @@ def _run_on_queue(call: Call, queue_name: str) -> Json:
     except QueueGone:
         call.demand_absent(queue_name)
         raise
+
+
+def _run_alone(call: Call) -> Json:
+    if is_limited() and not call.action.demands:
+        raise denied(f"perform sqs:{call.action.name}")
+    return _run(call)
 
 
 def _run(call: Call) -> Json:

@@ -38,6 +38,7 @@ _BAD_FIFO_NAME = (
     {"QueueName": TEXT, "Attributes": TEXT_MAP, "tags": TEXT_MAP},
     required=("QueueName",),
     with_topic=True,
+    demands=True,
 )
 def create_queue(call: Call) -> Json:
     name, tags = call.request["QueueName"], call.request.get("tags", {})
@@ -132,7 +133,9 @@ def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags
             raise SqsError("QueueNameExists", f"A queue already exists with {about}")
 
 
-@QUEUES.action("GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",))
+@QUEUES.action(
+    "GetQueueUrl", "read", {"QueueName": TEXT, "QueueOwnerAWSAccountId": TEXT}, required=("QueueName",), demands=True
+)
 def get_queue_url(call: Call) -> Json:
     name = call.request["QueueName"]
     try:
@@ -143,7 +146,7 @@ def get_queue_url(call: Call) -> Json:
     return {"QueueUrl": call.context.url(name)}
 
 
-@QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
+@QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT}, demands=True)
 def list_queues(call: Call) -> Json:
     call.demand_anywhere()
     prefix, most, token = (call.request.get(name) for name in ("QueueNamePrefix", "MaxResults", "NextToken"))
