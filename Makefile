@@ -26,6 +26,7 @@ EMULATOR := .emulators/node_modules/$(DYNOXIDE)/dynoxide
 MQ_SDK := .emulators/mq-sdk
 MQ_SDK_VERSION := 1.0.4
 ELASTICMQ := .emulators/elasticmq
+LOCALSTACK := .emulators/localstack
 S3A := .emulators/s3a
 MOTO_TESTS := .emulators/moto-sqs
 # Not in .venv: they pin libraries of their own. Its Python is that of .venv, which packages are for.
@@ -33,7 +34,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint soak mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools clean
+.PHONY: help run export pipeline package deploy undeploy token test lint soak mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -81,6 +82,8 @@ pipeline: $(VENV)/.spark ## run all jobs on EXPORT (the newest full one) and wri
 emulators: $(EMULATOR) $(MQ_SDK) ## install the DynamoDB emulator that tests and benchmarks run against, and the SDK of MQ for Node
 
 aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of templates that tests run
+
+localstack: $(LOCALSTACK)/.made ## install LocalStack (600 MB) for make bench to compare with
 
 clean: ## remove everything the other targets made
 	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mutants .mypy_cache .pytest_cache .ruff_cache
@@ -137,6 +140,12 @@ $(VENV)/.spark: $(VENV)/.run requirements-spark.txt
 
 $(VENV)/.dev: $(VENV)/.run requirements-dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+$(LOCALSTACK)/.made: benchmarks/localstack.txt | $(VENV)/.run
+	@echo "setting up $(LOCALSTACK)"
+	@$(BIN)/python -m venv $(LOCALSTACK)
+	@$(LOCALSTACK)/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/localstack.txt
 	@touch $@
 
 $(AWS_TOOLS)/.made: requirements-aws.txt | $(VENV)/.run

@@ -40,8 +40,8 @@ parts:
   scale         (i) beside many topics, groups, queues and messages; many writers and servers; needs the emulator
   rates         (j) requests a second over HTTP, on one connection and on eight, beside moto's SQS, ElasticMQ (where
                 Maven and Java are installed) and the server of --against; needs moto's server
-  sqs           (k) boto3 on Decant, moto's SQS and ElasticMQ (where Maven and Java are installed), on one connection;
-                needs moto's server
+  sqs           (k) boto3 on Decant, moto's SQS, ElasticMQ (where Maven and Java are installed) and LocalStack (where
+                `make localstack` has put it), on one connection; needs moto's server
 
 Tables go to stdout, progress to stderr. Only ratios of times within one run mean something on another machine.
 """

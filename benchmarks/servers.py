@@ -35,6 +35,9 @@ TABLE = "decant-benchmark"
 ELASTICMQ = ROOT / ".emulators/elasticmq"
 """Where `make bench` puts its jars."""
 
+LOCALSTACK = ROOT / ".emulators/localstack"
+"""Where `make localstack` puts its venv."""
+
 _MOTO = "import logging; logging.getLogger('werkzeug').setLevel('ERROR'); from moto.server import main; main()"
 """moto's server without a line of log for each request: Decant's writes none either."""
 
@@ -147,6 +150,29 @@ def elasticmq() -> Iterator[int]:
     settings = {"rest-sqs.bind-port": port, "rest-sqs.bind-hostname": "127.0.0.1", "rest-stats.enabled": "false"}
     options = [f"-D{name}={value}" for name, value in settings.items()]
     with _running(["java", *options, "-cp", f"{ELASTICMQ}/*", "org.elasticmq.server.Main"]) as process:
+        _wait_until_listening(process, port)
+        yield port
+
+
+def has_localstack() -> bool:
+    return LOCALSTACK.exists()
+
+
+@contextmanager
+def localstack() -> Iterator[int]:
+    """LocalStack with SQS alone. The port it listens on."""
+    port = free_port()
+    settings = {
+        "GATEWAY_LISTEN": f"127.0.0.1:{port}",
+        "SERVICES": "sqs",
+        "STRICT_SERVICE_LOADING": "1",
+        "EAGER_SERVICE_LOADING": "1",
+        "SKIP_SSL_CERT_DOWNLOAD": "1",
+        "DISABLE_EVENTS": "1",
+        "LS_LOG": "error",
+    }
+    program = [str(LOCALSTACK / "bin/python"), "-m", "localstack.runtime.main"]
+    with tempfile.TemporaryDirectory() as home, _running(program, HOME=home, **settings) as process:
         _wait_until_listening(process, port)
         yield port
 

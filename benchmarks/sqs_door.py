@@ -1,4 +1,4 @@
-"""boto3's SQS client on Decant with its store in memory, on moto's server and on ElasticMQ, in one run."""
+"""boto3's SQS client on Decant with its store in memory, on moto's server, ElasticMQ and LocalStack, in one run."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def _ports() -> Iterator[dict[str, int]]:
         if servers.has_elasticmq():
             ports["ElasticMQ"] = stack.enter_context(servers.elasticmq())
             _warm_up(ports["ElasticMQ"])
+        if servers.has_localstack():
+            ports["LocalStack"] = stack.enter_context(servers.localstack())
         yield ports
 
 
