@@ -18,7 +18,7 @@ from chalicelib.access.rights import Need
 from chalicelib.admin.deletion import Deletion
 from chalicelib.base.cache import BoundedCache
 from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
-from chalicelib.base.limits import IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PAGE_MAX, PURGE_MS
+from chalicelib.base.limits import CLOCKS_APART_MS, IN_FLIGHT_MAX, METADATA_AGE_MS_MAX, PAGE_MAX, PURGE_MS
 from chalicelib.base.records import record
 from chalicelib.catalogue import group as groups
 from chalicelib.catalogue import sqs_queue
@@ -212,7 +212,7 @@ class SqsQueues:
             return
         now = self._runtime.now()
         topic = Topic(wanted.topic, self._runtime.name(_ID_CHARS), now, for_sqs=True, **wanted.topic_settings)
-        group = self._new_group(topic, wanted, [])
+        group = self._new_group(topic, wanted)
         made = [sqs_queue.create(self._new(wanted, topic, group)), topics.create(topic), *groups.create(group)]
         try:
             self._write_together(made)
@@ -238,8 +238,7 @@ class SqsQueues:
             _demand_fit(group, wanted)
             writes = [groups.change(group, {**wanted.group_settings, **wanted.adopted_settings})]
         else:
-            starts = self._log_offsets.ends(topic, topic.most) if wanted.start == LATEST else []
-            group = self._new_group(topic, wanted, starts)
+            group = self._new_group(topic, wanted)
             writes = groups.create(group)
         retention_ms = (wanted.topic_settings or {}).get("retention_ms", topic.retention_ms)
         if retention_ms != topic.retention_ms:
@@ -248,10 +247,20 @@ class SqsQueues:
             writes.append(topics.note_group(topic))
         self._write_together([sqs_queue.create(self._new(wanted, topic, group)), *writes])
 
-    def _new_group(self, topic: Topic, wanted: NewQueue, starts: list[int]) -> Group:
+    def _new_group(self, topic: Topic, wanted: NewQueue) -> Group:
         given = {**wanted.made_settings, **wanted.group_settings, **wanted.adopted_settings}
+        is_late = wanted.start == LATEST
+        purged_at_ms = self._past_what_waits() if is_late and topic.delays else None
+        starts = self._log_offsets.ends(topic, topic.most) if is_late else []
         made = (self._runtime.name(_ID_CHARS), starts, self._runtime.now())
-        return Group(topic.id, wanted.group, *made, start=wanted.start, **given)
+        return Group(topic.id, wanted.group, *made, purged_at_ms=purged_at_ms, start=wanted.start, **given)
+
+    def _past_what_waits(self) -> int:
+        """Until when all was sent that a new group is not to get though it comes later. By every clock, what was
+        answered before this call is no later, and what is sent after it is."""
+        purged_at_ms = self._runtime.now() + CLOCKS_APART_MS
+        self._runtime.sleep(2 * CLOCKS_APART_MS + 1)
+        return purged_at_ms
 
     def _new(self, wanted: NewQueue, topic: Topic, group: Group) -> SqsQueue:
         named = (topic.name, topic.id, group.name, group.id, wanted.topic_settings is not None)

@@ -201,7 +201,7 @@ class Group(GroupSettings):
 def create(group: Group) -> list[Write]:
     """Creates the group and lists it in the topic's directory, unless one of this name exists: then the rejected write
     returns it. A transaction."""
-    made = {field: getattr(group, field) for field in ("starts", "created_at_ms", "version", *DEFAULTS)}
+    made = {field: getattr(group, field) for field in ("starts", "created_at_ms", "version", "purged_at_ms", *DEFAULTS)}
     listing = Write(keys.directory(group.topic_id, group.name), (), (Set(("listed",), group.id),))
     return [settings.create(group.key, group.id, made), listing]
 

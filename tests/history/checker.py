@@ -21,6 +21,7 @@ from tests.history import (
     pops,
     purges,
     pushes,
+    queues,
     requests,
     transactions,
     zones,
@@ -843,6 +844,22 @@ def _a_repeated_attempt_gets_the_same_messages(case: Case) -> Iterator[str]:
     yield from pops.a_repeated_attempt_gets_the_same_messages(case.history, case.gone_ms, SKEW_MS)
 
 
+def _a_queue_is_there_whole_or_not_at_all(case: Case) -> Iterator[str]:
+    yield from case.history.torn
+
+
+def _a_queue_that_was_emptied_gives_nothing_from_before(case: Case) -> Iterator[str]:
+    yield from queues.a_queue_that_was_emptied_gives_nothing_from_before(case.history)
+
+
+def _what_a_standing_queue_took_is_not_lost(case: Case) -> Iterator[str]:
+    yield from queues.what_a_standing_queue_took_is_not_lost(case.history)
+
+
+def _a_tag_is_of_the_queue_that_got_it(case: Case) -> Iterator[str]:
+    yield from queues.a_tag_is_of_the_queue_that_got_it(case.history)
+
+
 _FOR_EVER_MS = 10**15
 
 _CALL_MS_MAX = 30_000
@@ -917,4 +934,8 @@ CHECKS = (
     _an_answer_has_no_more_than_was_asked_for,
     _a_pop_waits_no_longer_than_asked,
     _a_repeated_attempt_gets_the_same_messages,
+    _a_queue_is_there_whole_or_not_at_all,
+    _a_queue_that_was_emptied_gives_nothing_from_before,
+    _what_a_standing_queue_took_is_not_lost,
+    _a_tag_is_of_the_queue_that_got_it,
 )

@@ -283,6 +283,30 @@ class Look:
     places: set[Place]
 
 
+@dataclass(slots=True)
+class Acted:
+    """What a client of SQS did with a queue. `verb`: "make", "change", "tag", "purge", "delete", or, about one message,
+    "send", "receive" and "settle". `about`: the body, or the key of the tag. `outcome`: "ok", "gone", when there was no
+    such queue, "unknown", or the name of another error."""
+
+    queue: str
+    verb: str
+    about: str
+    began_ms: int
+    at_ms: int = NEVER_MS
+    """When it was answered or given up; never, if its caller died."""
+    outcome: str = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLeft:
+    """A queue that stands in the end, and since when. `owns_topic`: what is sent is sent to it."""
+
+    since_ms: int
+    owns_topic: bool
+    tags: frozenset[str]
+
+
 Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted | Asked
 
 
@@ -402,6 +426,11 @@ class History:
     """Answers about single messages, when all was quiet, that do not match the log."""
     given_back: set[tuple[str, Place]] = field(default_factory=set)
     """Group and place of messages that some pop has leased and could not read."""
+    acted: list[Acted] = field(default_factory=list)
+    queues: dict[str, QueueLeft] = field(default_factory=dict)
+    """The queues of SQS clients that stand in the end, by name."""
+    torn: list[str] = field(default_factory=list)
+    """Parts of such queues without the others, and changes that came in part."""
     defects: list[str] = field(default_factory=list)
     """Exceptions that no caller should see."""
 

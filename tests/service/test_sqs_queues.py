@@ -192,6 +192,21 @@ def test_a_topic_with_another_group_stays_for_a_queue_made_again(api: Api) -> No
     assert (find(api).topic.retention_ms, find(api).queue.owns_topic) == (60_000, True)
 
 
+def test_a_queue_made_again_does_not_get_what_waited_in_its_topic(api: Api, clock: Clock) -> None:
+    make(api)
+    make(api, SUBSCRIBED)
+    api.produce("orders", {"messages": [{"body": "old", "delay_ms": 5_000}]})
+    delete(api)
+    make(api)
+    api.produce("orders", {"messages": [{"body": "new", "delay_ms": 5_000}]})
+    clock.ms += 5_000
+    bodies = {
+        name: [each["body"] for each in api.pop("orders", name, {"fill": True})["messages"]]
+        for name in ("orders", "billing")
+    }
+    assert (bodies["orders"], sorted(bodies["billing"])) == (["new"], ["new", "old"])
+
+
 def test_a_topic_that_others_kept_keeps_its_number_of_queues(api: Api) -> None:
     make(api)
     make(api, SUBSCRIBED)

@@ -67,6 +67,7 @@ def _show(seed: int) -> int:
     violations = world.run()
     history = world.history
     facts = [*history.sent, *history.delivered, *history.settled, *history.resets, *history.cancels, *history.redrives]
+    facts += history.acted
     for fact in sorted(facts, key=lambda fact: fact.began_ms):
         print(fact)
     for violation in violations:

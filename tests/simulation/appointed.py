@@ -55,15 +55,16 @@ def unappointed(store: PastStore) -> Iterator[str]:
 
 
 def _waiting(store: PastStore) -> Iterator[Waiting]:
-    names = {item["id"]: key.sk for key, _, _, item in store.lives(keys.topics())}
+    topics = {item["id"]: (key.sk, until_ms) for key, _, until_ms, item in store.lives(keys.topics())}
     for key, since_ms, until_ms, _ in store.lives("delay#"):
-        yield Waiting(FORWARD, names[_topic_of(key)], keys.due_and_entry(key.sk)[0], since_ms, until_ms)
+        name, gone_ms = topics[_topic_of(key)]
+        yield Waiting(FORWARD, name, keys.due_and_entry(key.sk)[0], since_ms, min(until_ms, gone_ms))
     groups = {key.pk: (item, until_ms) for key, _, until_ms, item in store.lives("group#") if key.sk == keys.SETTINGS}
     for key, since_ms, until_ms, item in store.lives("group#"):
         group, ended_ms = groups[key.pk]
         last = group["max_attempts"]
         if "leases" in item and any(listed[3] >= last for listed in item["leases"].values()):
-            subject = keys.subject(names[_topic_of(key)], key.pk.split("#")[2])
+            subject = keys.subject(topics[_topic_of(key)][0], key.pk.split("#")[2])
             for lease in Cursor.of(item).owing:
                 if lease.attempt >= last:
                     yield Waiting(REVIVE, subject, lease.deadline, since_ms, min(until_ms, ended_ms))

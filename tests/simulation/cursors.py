@@ -27,7 +27,7 @@ Versions = list[tuple[Key, int, Item]]
 
 
 def remember(store: PastStore, topic: Topic, history: History) -> None:
-    versions = list(store.versions("leases"))
+    versions = [version for version in store.versions("leases") if version[0].pk.split("#")[1] == topic.id]
     history.appended_ms = _appended_ms(store, topic)
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))

@@ -10,12 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.base.cache import BoundedCache
-from chalicelib.consuming import key_order, key_plan, view
+from chalicelib.consuming import claim, key_order, key_plan, view
 from chalicelib.consuming.key_plan import Owed
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor_writes import Change
 from chalicelib.cursors.lease import TOKEN_CHARS
-from tests.simulation.mutants import planted
+from tests.simulation.mutants import calling, planted
 
 
 @planted
@@ -29,6 +29,12 @@ def keyed_claims_from_where_the_cursor_stands() -> Any:
     """A claim takes the messages that come next by then, and not those that it saw."""
     demands = ("no_claim_since", "stays_at", "not_beyond")
     return patch.multiple(cursor_writes, **{name: lambda _: Change() for name in demands})
+
+
+@planted
+def keyed_claims_over_acks_that_come_too_late() -> Any:
+    """An ack in a pop lets later messages of its key go, though the lease was extended or taken over meanwhile."""
+    return calling(claim, unchanged=lambda _: Change())
 
 
 @planted

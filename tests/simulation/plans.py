@@ -122,6 +122,13 @@ class Plan:
     """How likely a pop with an `attempt_id` is called by two instances at once."""
     losses: int = 0
     """The number of payloads that are removed from messages in the log."""
+    queue_calls: int = 0
+    """How often each of three clients of SQS makes, changes or deletes queues. Each of three others sends or receives
+    twice as often."""
+    is_fifo: bool = False
+    """Whether these are FIFO queues."""
+    over_json: bool = False
+    """Whether their topic and their groups are deleted without them."""
     skew_ms: int = SKEW_MS
     """Two processes' clocks differ by at most this."""
     set_back_ms: int = 0
@@ -173,7 +180,9 @@ class Plan:
         if settle_by != "receipt" or random.random() < 0.1:
             plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
         plan = replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
-        return replace(plan, notes_first=random.random() < 0.5)
+        plan = replace(plan, notes_first=random.random() < 0.5)
+        is_fifo, over_json = random.random() < 0.3, random.random() < 0.4
+        return replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -296,6 +305,8 @@ KEYED = Plan(
     faults=replace(ALL, stale=0.3, stale_ms_max=500, latency_ms_max=100),
 )
 """For bugs that show where messages of a few keys wait for each other."""
+OWNED = Plan(producers=1, consumers=1, messages=1, pops=1, queue_calls=14)
+"""For bugs that show where queues of SQS clients come and go."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
 """For bugs that clocks which differ would hide."""
 SET_BACK = Plan(

@@ -23,6 +23,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_queues,
     mutants_reading,
     mutants_requests,
+    mutants_sqs_queues,
     mutants_transactions,
     mutants_zones,
 )
@@ -44,6 +45,7 @@ from tests.simulation.plans import (
     MOVED,
     MOVING,
     NAMED,
+    OWNED,
     PUNCTUAL,
     PUSHED,
     REMOVED,
@@ -175,6 +177,14 @@ PLANS = {
     "keys_that_a_weak_read_lacks": replace(
         KEYED, keys=("a", "b"), pops=20, faults=replace(NONE, stale=0.7, stale_ms_max=1_500, latency_ms_max=20)
     ),
+    "keyed_claims_over_acks_that_come_too_late": replace(
+        KEYED,
+        meddlers=6,
+        pops=16,
+        pop_sizes=(2, 4),
+        leases_ms=(3_000,),
+        faults=replace(NONE, stale=0.6, stale_ms_max=1_000, latency_ms_max=100),
+    ),
     "keys_of_another_queue": replace(KEYED, queues=3),
     "delays_of_a_group_that_nobody_keeps": replace(KEYED, delay_ms=2_000),
     "messages_named_across_resets": replace(NAMED, settle_by="message", resets=2),
@@ -186,6 +196,21 @@ PLANS = {
     "firsts_that_move_with_the_deadline": replace(HEARTBEATS, notes_first=True),
     "firsts_that_pages_forget": replace(CROWD, notes_first=True),
     "pages_that_no_old_receipt_reaches": replace(NAMED, settle_by="message", small_pages=True),
+    **dict.fromkeys(
+        (
+            "records_that_come_and_go_apart",
+            "topics_that_the_last_two_queues_leave",
+            "topics_that_go_with_others_groups",
+            "changes_that_overwrite_others",
+        ),
+        OWNED,
+    ),
+    **dict.fromkeys(
+        ("queues_made_again_that_begin_at_the_beginning", "queues_made_again_that_get_what_waited"),
+        replace(OWNED, faults=replace(NONE, stale=0.2, latency_ms_max=20)),
+    ),
+    "records_removed_by_their_name": replace(OWNED, over_json=True, faults=replace(ALL, zombie=0.2, latency_ms_max=60)),
+    "queues_made_again_that_know_old_ids": replace(OWNED, is_fifo=True),
     **dict.fromkeys(("moves_in_two_writes", "moves_that_leave_a_letter"), MOVED),
     **dict.fromkeys(("moves_into_what_is_gone", "messages_that_are_dropped_without_a_topic"), REMOVED),
     "replies_that_overwrite": CALLS,
@@ -236,6 +261,10 @@ FOUND_AT = {
     "leases_that_nobody_gives_back": 84,
     "time_outs_that_do_not_last": 18,
     "commits_in_many_writes": 11,
+    "topics_that_the_last_two_queues_leave": 42,
+    "topics_that_go_with_others_groups": 27,
+    "changes_that_overwrite_others": 17,
+    "queues_made_again_that_know_old_ids": 18,
 }
 """The first seed that shows a bug, if it is 10 or more. It changes when the service makes other requests to its store:
 then the search finds the next one, and `python -m tests.simulation --planted` prints all of them anew."""

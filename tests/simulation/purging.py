@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from chalicelib.admin import groups
+from chalicelib.admin import groups, sqs_queues
 from chalicelib.catalogue.group import NOW
 from chalicelib.service import Service
 
@@ -32,5 +32,5 @@ class Emptier:
 @contextmanager
 def clocks_apart(ms: int) -> Iterator[None]:
     """Purges allow for clocks that differ as those of the simulation do."""
-    with patch.object(groups, "CLOCKS_APART_MS", ms):
+    with patch.object(groups, "CLOCKS_APART_MS", ms), patch.object(sqs_queues, "CLOCKS_APART_MS", ms):
         yield

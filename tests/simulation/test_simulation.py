@@ -29,6 +29,7 @@ from tests.simulation.plans import (
     MOVED,
     MOVING,
     NAMED,
+    OWNED,
     PUNCTUAL,
     PUSHED,
     REMOVED,
@@ -149,6 +150,8 @@ def _played(world: World) -> History:
         (KEYED, 60),
         (replace(KEYED, queues=3, fills=0.5, max_in_flight=5, max_attempts=2), 40),
         (replace(ZONED, faults=ALL), 30),
+        (OWNED, 40),
+        (replace(OWNED, is_fifo=True, over_json=True), 30),
     ],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:

@@ -28,7 +28,7 @@ from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller
-from tests.simulation import moving, pushing
+from tests.simulation import moving, pushing, queueing
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.appointed import short_appointments, unappointed
@@ -80,6 +80,7 @@ class World:
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._consumer = pushing.Consumer(self, self._random)
+        self.queue_names = queueing.Names(self._plan.is_fifo)
         self._topic = self._now_topic = self._prepared()
 
     def run(self) -> list[str]:
@@ -101,6 +102,8 @@ class World:
                     settings.enter_context(quick_calls(self.history))
                 if self._plan.retention_ms:
                     settings.enter_context(short_lives())
+                if self._plan.queue_calls:
+                    settings.enter_context(queueing.quick_news())
                 self._scheduler.run(_STEPS_MAX)
                 self._drain()
         except Endless as endless:
@@ -108,6 +111,7 @@ class World:
         with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
             remember(self._store, self._now_topic, self.history)
             self.history.unappointed = list(unappointed(self._store))
+            queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
             return checker.violations(self.history)
 
     def _spawn_all(self) -> None:
@@ -141,6 +145,9 @@ class World:
         self._spawn_some(bool(plan.resizes), lambda random: Resizer(self, plan.resizes, random))
         for helper in [Drainer(self, self._random)] * 2 * bool(plan.resizes):
             self._scheduler.spawn(partial(self._live, helper))
+        for number in range(3 * bool(plan.queue_calls)):
+            self._spawn(lambda random, number=number: queueing.Owner(self, number, random))
+            self._spawn(lambda random, number=number: queueing.Client(self, f"s{number}", random))
         if plan.retention_ms:
             self._spawn_expiry()
 
@@ -333,6 +340,8 @@ class World:
             self._scheduler.spawn(partial(self._judged, partial(self._drain_group, group)), QUIET_MS)
         if self._plan.pushes:
             self._scheduler.spawn(partial(self._judged, partial(pushing.drain_group, self)), QUIET_MS)
+        if self._plan.queue_calls:
+            self._scheduler.spawn(partial(self._judged, self._empty_queues), QUIET_MS)
         if self._plan.resizes:
             self._scheduler.spawn(partial(self._judged, self._check), QUIET_MS - 2_000)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
@@ -386,6 +395,9 @@ class World:
             self._last_check(service)
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
+
+    def _empty_queues(self) -> None:
+        queueing.empty_queues(self, self.instance(NONE))
 
     def _check(self) -> None:
         self.instance(NONE).sweeps.check()

@@ -129,6 +129,15 @@ def test_a_purge_forgets_what_was_sent(fifo: Sqs, clock: Clock) -> None:
     assert bodies(receive(fifo)) == ["a1"]
 
 
+def test_a_queue_made_again_forgets_what_was_sent(fifo: Sqs) -> None:
+    fifo.client.put(f"/topics/{URL}/groups/audit")
+    send(fifo, "a1")
+    fifo.DeleteQueue(QueueUrl=URL)
+    make(fifo, ContentBasedDeduplication="true")
+    send(fifo, "a1")
+    assert bodies(receive(fifo)) == ["a1"]
+
+
 def test_repeats_in_one_batch_are_stored_once(fifo: Sqs) -> None:
     entries = [{"Id": str(number), "MessageBody": "a", "MessageGroupId": "g"} for number in range(3)]
     answer = fifo.SendMessageBatch(QueueUrl=URL, Entries=entries)

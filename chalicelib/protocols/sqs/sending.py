@@ -191,10 +191,11 @@ def _fifo_ids(queue: SqsQueue, given: Json) -> str:
 
 
 def _dedup_id(call: Call, given: Json) -> str:
-    """The id by which the topic stores the message once: a purge forgets what was sent before it."""
+    """The id by which the topic stores the message once: a purge forgets what was sent before it, and so does a queue
+    that was made again."""
     queue, purges = call.queue, call.standing.group.purges
     scope = given[_GROUP_ID] if queue.attributes.get(SCOPE) == BY_GROUP else ""
-    named = "\0".join((str(purges), scope, _fifo_ids(queue, given)))
+    named = "\0".join((queue.id, str(purges), scope, _fifo_ids(queue, given)))
     return hashlib.sha256(named.encode()).hexdigest()
 
 
