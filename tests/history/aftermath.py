@@ -54,5 +54,5 @@ def read_dead(service: Service, topic: Topic, group: str, history: History) -> N
 
 
 def place_of(sort_key: str) -> Place:
-    queue, offset = sort_key.split("#")
+    queue, offset, *_ = sort_key.split("#")
     return int(queue), int(offset)

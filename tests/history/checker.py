@@ -680,8 +680,9 @@ def _dead_letters_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
             buried = any(burial.outcome in ("ok", "unknown") for burial in burials)
             is_lost = deaths.is_of_a_lost_message(case.history, group, place)
             is_old = rules is not None and rules.may_outlive and attempts > rules.max_attempts
-            if rules and attempts != rules.max_attempts and not is_old and not buried and not is_lost:
-                yield f"{group} {place} died after {attempts} attempts, not {rules.max_attempts}"
+            is_tried = rules is None or (rules.least_attempts or rules.max_attempts) <= attempts <= rules.max_attempts
+            if not is_tried and not is_old and not buried and not is_lost:
+                yield f"{group} {place} died after {attempts} attempts, not {rules and rules.max_attempts}"
             if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
                 yield f"{group} {place} is dead, and came again"
 

@@ -315,6 +315,7 @@ class Rules:
     """The settings of a group."""
 
     max_attempts: int
+    """The most that counted at any time."""
     max_in_flight: int
     unwanted_key: str | None = None
     """The key of messages that the group's filter skips."""
@@ -325,6 +326,8 @@ class Rules:
     """The number of ready messages that raises its alarm; 0: it has none."""
     settle_by: str = "receipt"
     """What its receipts name."""
+    least_attempts: int = 0
+    """The fewest; 0: it never changed."""
     may_outlive: bool = False
     """Whether messages may be delivered more often than `max_attempts`: the topic for dead ones may be gone."""
 

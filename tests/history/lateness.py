@@ -40,7 +40,9 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
                 continue
             promoted_ms = 0 if pop.is_empty else history.appended_ms.get(place, NEVER_MS)
             rules = history.rules.get(pop.group)
-            taken_ms = stored_ms + (rules.delay_ms if rules else 0)
+            taken_ms = stored_ms
+            if rules and rules.delay_ms:  # counted from when it came into the log
+                taken_ms = max(stored_ms, history.appended_ms.get(place, 0)) + rules.delay_ms
             ready_ms = max(taken_ms, promoted_ms, _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
             is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys, Outcome, Read
@@ -55,14 +55,18 @@ ALL = Faults()
 NONE = Faults(0, 0, 0, 0, 0, 0, 2)
 
 
+class Timed(Protocol):
+    now: int
+
+
 class PastStore(MemoryStore):
     """A memory store that remembers what every item was, and when. It bills nothing, to be fast."""
 
     is_metered = False
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, time: Timed) -> None:
         super().__init__()
-        self._scheduler = scheduler
+        self._time = time
         self._past: dict[str, dict[str, tuple[list[int], list[Item | None]]]] = {}
 
     def read_past(self, read: Read, instant: int) -> list[Item]:
@@ -106,7 +110,7 @@ class PastStore(MemoryStore):
 
     def _put(self, key: Key, item: Item | None) -> None:
         instants, versions = self._past.setdefault(key.pk, {}).setdefault(key.sk, ([], []))
-        instants.append(self._scheduler.now)
+        instants.append(self._time.now)
         versions.append(item)
         super()._put(key, item)
 

@@ -100,8 +100,10 @@ class Stage:
 
     def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
         """A fresh process. `stop` is called after each of its requests to the store."""
-        runtime = Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
-        return Service(StoppingStore(self.store, stop), runtime, SIGNING_KEY)
+        return Service(StoppingStore(self.store, stop), self.runtime(), SIGNING_KEY)
+
+    def runtime(self) -> Runtime:
+        return Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
 
     def _sleep(self, ms: int) -> None:
         self.now += ms

@@ -1,0 +1,175 @@
+"""What happens between the look of a call and its write. Each function is one operation of somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from chalicelib.catalogue.filters import Filter
+from chalicelib.service import Service
+from tests.history.facts import NEVER_MS, Delivered, History, Paused, Reset
+from tests.history.transactions import COMMIT, ROLLBACK
+from tests.meetings.calls import cancel_first, purge_dead, redrive
+from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene
+
+MOMENT_MS = 5
+
+
+def take(count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Act:
+    """Somebody pops, and holds what came."""
+    return lambda scene, service: scene.caller(service).pop("g", scene.ask(count, invisible_ms, **fields))
+
+
+def settled(settle: Callable[[Any, Sequence[Delivered]], object], count: int = 100) -> Act:
+    """Others settle this many of the messages that they hold."""
+
+    def act(scene: Scene, service: Service) -> None:
+        if scene.theirs:
+            settle(scene.caller(service), scene.theirs[:count])
+
+    return act
+
+
+def reset(to: str | tuple[int, int]) -> Act:
+    return lambda scene, service: scene.caller(service).reset("g", to)
+
+
+def time_passes(ms: int) -> Act:
+    return lambda scene, _: scene.wait(ms)
+
+
+def both(*acts: Act) -> Act:
+    def act(scene: Scene, service: Service) -> None:
+        for each in acts:
+            each(scene, service)
+
+    return act
+
+
+def taken_and_acked(scene: Scene, service: Service) -> None:
+    caller = scene.caller(service)
+    if got := caller.pop("g", scene.ask(10)):
+        caller.ack(got)
+
+
+def acked_in_a_pop(scene: Scene, service: Service) -> None:
+    ask = scene.ask(2, ack=tuple(held.receipt for held in scene.theirs))
+    scene.caller(service).pop("g", ask, scene.theirs)
+
+
+def produced(count: int, size: int = 0) -> Act:
+    return lambda scene, service: scene.caller(service).send(scene.bodies(count), [None] * count, scene.noise(size))
+
+
+def log_grown(scene: Scene, service: Service) -> None:
+    """Into another segment."""
+    for _ in range(33):
+        scene.caller(service).send(scene.bodies(1), [None], "x" * 40)
+
+
+def decided(verb: str) -> Act:
+    return lambda scene, service: scene.transactor(service).decide(scene.begun.id or "", verb)
+
+
+def changed(**settings: Any) -> Act:
+    return lambda scene, service: service.admin.groups.put(scene.topic, "g", settings)
+
+
+def more_attempts(scene: Scene, service: Service) -> None:
+    rules = scene.history.rules["g"]
+    most = rules.max_attempts + 2
+    scene.history.rules["g"] = replace(rules, max_attempts=most, least_attempts=rules.max_attempts)
+    service.admin.groups.put(scene.topic, "g", {"max_attempts": most})
+
+
+def fewer_attempts(scene: Scene, service: Service) -> None:
+    scene.history.rules["g"] = replace(scene.history.rules["g"], least_attempts=1)
+    service.admin.groups.put(scene.topic, "g", {"max_attempts": 1})
+
+
+def paused(scene: Scene, service: Service) -> None:
+    scene.history.pauses.append(fact := Paused("g", True, scene.now))
+    service.admin.groups.put(scene.topic, "g", {"paused": True})
+    fact.at_ms, fact.is_answered = scene.now, True
+
+
+def more_queues(scene: Scene, service: Service) -> None:
+    service.admin.topics.put("t", {"queues": scene.queues + 2})
+
+
+def group_made_again(scene: Scene, service: Service) -> None:
+    """For the history, a reset."""
+    scene.is_made_again = True
+    scene.history.resets.append(fact := Reset("g", scene.now, NEVER_MS))
+    service.admin.groups.delete(scene.topic, "g")
+    scene.make_group(service)
+    fact.at_ms = scene.now
+
+
+def topic_made_again(scene: Scene, service: Service) -> None:
+    """Nothing of the old one counts, but a reset that is under way may find the new one."""
+    scene.is_made_again = scene.is_new_topic = True
+    service.admin.topics.delete(service.env.catalogue.current_topic("t"))
+    scene.history = History(resets=[each for each in scene.history.resets if each.at_ms == NEVER_MS])
+    scene.make(service)
+    scene.send(1)
+
+
+def swept(name: str) -> Act:
+    return lambda _, service: getattr(service.sweeps, name)()
+
+
+OPERATIONS: dict[str, Act] = {
+    "one is taken": take(1),
+    "all is taken": take(10),
+    "all is taken for a moment": both(take(10, MOMENT_MS), time_passes(MOMENT_MS)),
+    "the attempt is made elsewhere": take(3, attempt_id="again"),
+    "all is taken and acked": taken_and_acked,
+    "theirs is acked": settled(lambda caller, held: caller.ack(held)),
+    "one of theirs is acked": settled(lambda caller, held: caller.ack(held), count=1),
+    "theirs is acked in a pop": acked_in_a_pop,
+    "theirs is nacked": settled(lambda caller, held: caller.nack(held, 0)),
+    "one of theirs is nacked": settled(lambda caller, held: caller.nack(held, 0), count=1),
+    "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
+    "theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS)),
+    "one of theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS), count=1),
+    "theirs is extended to its end": settled(lambda caller, held: caller.extend(held, MOMENT_MS)),
+    "theirs is buried": settled(lambda caller, held: caller.bury(held)),
+    "the dead are redriven": redrive,
+    "dead letters are purged": purge_dead,
+    "the group is reset to earliest": reset("earliest"),
+    "the group is reset to latest": reset("latest"),
+    "the group is reset to now": reset("now"),
+    "the queue is reset to an offset": reset((0, 1)),
+    "there are more attempts": more_attempts,
+    "there are fewer attempts": fewer_attempts,
+    "there are more queues": more_queues,
+    "one is produced": produced(1),
+    "much is produced": produced(3, size=3_000),
+    "the log grows": log_grown,
+    "a transaction is committed": decided(COMMIT),
+    "a transaction is rolled back": decided(ROLLBACK),
+    "a message is cancelled": cancel_first,
+    "the group is made again": group_made_again,
+    "the topic is made again": topic_made_again,
+    "there is another filter": changed(filter=Filter({"expression": "key != 'x' && key != 'none'"})),
+    "the cap is lower": changed(max_in_flight=1),
+    "leases are shorter": changed(invisible_ms=SHORT_MS),
+    "the group is paused": paused,
+    "what is due is promoted": swept("forward"),
+    "what ran out is revived": swept("revive"),
+    "what expired is swept": swept("expire"),
+    "alarms are checked": swept("check"),
+    "a moment passes": time_passes(SHORT_MS),
+    "leases run out": time_passes(LONG_MS + SHORT_MS),
+    # of two operations, the second may undo what the first has done
+    "theirs is nacked, and all is taken": both(settled(lambda caller, held: caller.nack(held, 0)), take(10)),
+    "theirs is buried and redriven": both(settled(lambda caller, held: caller.bury(held)), redrive),
+    "the dead are redriven, and all is taken": both(redrive, take(10)),
+    "the group is reset, and all is taken": both(reset("earliest"), take(10)),
+    "the group is made again, and all is taken": both(group_made_again, take(10)),
+    "all is taken, and the group is reset": both(take(10), reset("earliest")),
+    "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
+    "an alarm changes twice": both(swept("check"), taken_and_acked, swept("check")),
+}

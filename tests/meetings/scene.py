@@ -1,0 +1,289 @@
+"""A topic in which something has happened, a call that is about to be made on it, and its judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
+from random import Random
+from typing import Any, Self
+from unittest.mock import patch
+
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
+from chalicelib.catalogue import alarm
+from chalicelib.catalogue.backoff import Backoff
+from chalicelib.catalogue.group import BROADCAST
+from chalicelib.catalogue.rate import Rate
+from chalicelib.consuming.request import Pop
+from chalicelib.service import Service
+from chalicelib.store import Read
+from chalicelib.table.writes import Item
+from tests.history import checker
+from tests.history.aftermath import read_dead, read_log
+from tests.history.caller import Caller
+from tests.history.facts import NEVER_MS, Delivered, History, Rules
+from tests.history.transactions import TransactionCaller
+from tests.simulation.cursors import remember
+from tests.simulation.faulty_store import PastStore
+from tests.simulation.watching import read_alarms
+from tests.support.instances import SIGNING_KEY
+from tests.support.stopping import Stage
+
+LONG_MS, SHORT_MS = 60_000, 500
+"""Lengths of leases: one outlasts the calls that meet, the other the caller only has to wait for."""
+TOGETHER_MS = 100
+"""What comes back within so long is asked for at once."""
+CONSUMER = "ann"
+_OF_TIME = "a_pop_waits_no_longer_than_asked"
+"""Time may pass at once between two requests of a pop."""
+
+Act = Callable[["Scene", Service], object]
+"""A call of an instance. One that pops leaves in `Scene.got` what it got."""
+
+
+class MeetingStore(PastStore):
+    """Every request takes a millisecond, so that no two things happen at once. Just before one of the writes, something
+    else happens."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self._stage = stage
+        self.writes = 0
+        self._write, self._happens = 0, lambda: None
+        self._is_read = False
+
+    def before(self, write: int, happens: Callable[[], None]) -> None:
+        """`write`: counted from 1, from now on."""
+        self._write, self._happens = self.writes + write, happens
+
+    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
+        self._is_read = True
+        return super().read(reads)
+
+    def copy_for(self, stage: Stage) -> MeetingStore:
+        other = MeetingStore(stage)
+        other._items = {pk: dict(items) for pk, items in self._items.items()}
+        other._past = {
+            pk: {sk: ([*instants], [*versions]) for sk, (instants, versions) in items.items()}
+            for pk, items in self._past.items()
+        }
+        return other
+
+    def _count_calls(self, requests: int = 1) -> None:
+        """Every request calls this first."""
+        self._stage.now += 1
+        self.writes += not self._is_read
+        is_it, self._is_read = self.writes == self._write and not self._is_read, False
+        if is_it:
+            self._happens()
+
+
+class Scene(Stage):
+    """Topic `t` and its group `g`, with `settings`: a dead letter, a message that waits for its time, an undecided
+    transaction, and two messages that somebody holds.
+
+    `act`: the call that meets another one. `warm`: what its instance has done before. `theirs`: deliveries that others
+    hold, and settle; `mine`: those of the caller. `got`: what the call delivered."""
+
+    def __init__(self, queues: int = 1, is_held: bool = True, **settings: Any) -> None:
+        """`is_held`: whether somebody holds two messages."""
+        super().__init__()
+        self.store: MeetingStore = MeetingStore(self)
+        self.history = History()
+        self.history.are_all_answered, self.history.stale_ms = True, 0
+        self.settings = {
+            "max_attempts": 5,
+            "max_in_flight": 1_000,
+            "invisible_ms": LONG_MS,
+            "backoff_ms": Backoff([SHORT_MS]),
+        } | settings
+        self.queues, self._producers = queues, 0
+        self.theirs: list[Delivered] = []
+        self.mine: list[Delivered] = []
+        self.got: list[Delivered] = []
+        self.is_made_again = self.is_new_topic = False
+        self.around: Callable[[], AbstractContextManager[object]] = nullcontext
+        self.warm: Act = look
+        self.act: Act = cold
+        service = self.instance()
+        service.admin.topics.put(alarm.TOPIC, {"queues": 1})
+        self.make(service)
+        self._furnish(service, is_held)
+
+    def make(self, service: Service) -> None:
+        """The topic and the group."""
+        self.topic, _ = service.admin.topics.put("t", {"queues": self.queues})
+        self.make_group(service)
+
+    def make_group(self, service: Service) -> None:
+        service.admin.groups.put(self.topic, "g", self.settings)
+        about = (self.settings.get("ordered", False), self.settings.get("delay_ms", 0))
+        self.history.rules["g"] = Rules(
+            self.settings["max_attempts"],
+            self.settings["max_in_flight"],
+            "x" if "filter" in self.settings else None,
+            *about,
+            settle_by=self.settings.get("settle_by", "receipt"),
+        )
+
+    def _furnish(self, service: Service, is_held: bool) -> None:
+        caller = self.caller(service)
+        if not self.is_broadcast:
+            self.send(1)
+            self.wait(self.settings.get("delay_ms", 0))
+            caller.bury(self.lease(1))
+        caller.send(self.bodies(1), [None], "", (), [self.now + LONG_MS])
+        self.begun = self.transactor(service).begin(self.bodies(2), [None] * 2, LONG_MS, 10 * LONG_MS)
+        if is_held:
+            self.send(2)
+            self.theirs = self.lease(2)
+
+    # -- what scenes and operations use -------------------------------------------------------------------------------
+
+    @property
+    def is_broadcast(self) -> bool:
+        return bool(self.settings.get("mode") == BROADCAST)
+
+    def copy(self) -> Self:
+        other = copy(self)
+        other.store, other.random, other.history = self.store.copy_for(other), Random(2), self.history.copy()
+        return other
+
+    def instance(self, stop: Callable[[], None] = lambda: None) -> Service:
+        return Service(self.store, self.runtime(), SIGNING_KEY)
+
+    def caller(self, service: Service) -> Caller:
+        return Caller(service, self.topic, self.history, lambda: self.now, asks_for_topic=True)
+
+    def transactor(self, service: Service) -> TransactionCaller:
+        return TransactionCaller(service, self.topic, self.history, lambda: self.now)
+
+    def bodies(self, count: int) -> list[str]:
+        """Each producer has a name of its own: how their messages of one key mix is not known."""
+        self._producers += 1
+        return [f"p{self._producers}-1.{part}" for part in range(count)]
+
+    def send(self, count: int, *keys: str | None, size: int = 0) -> None:
+        """Each message in a call of its own, with the first of these keys, the second, and so on."""
+        caller = self.caller(self.instance())
+        for number in range(count):
+            caller.send(self.bodies(1), [keys[number % len(keys)] if keys else None], self.noise(size))
+
+    def noise(self, size: int) -> str:
+        """Which no compression makes small."""
+        return self.random.randbytes(size).hex()
+
+    def ask(self, count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Pop:
+        return Pop(count, invisible_ms, consumer_id=CONSUMER if self.is_broadcast else None, **fields)
+
+    def lease(self, count: int, invisible_ms: int = LONG_MS) -> list[Delivered]:
+        """Taken by somebody else."""
+        got = self.caller(self.instance()).pop("g", self.ask(count, invisible_ms)) or []
+        assert len(got) == count
+        return got
+
+    def wait(self, ms: int) -> None:
+        self.now += ms
+
+    # -- how it goes --------------------------------------------------------------------------------------------------
+
+    def writes(self) -> int:
+        """How many requests that write the call makes when it meets nobody."""
+        fresh = self.copy()
+        with fresh.around():
+            service = fresh._warmed()
+            before = fresh.store.writes
+            fresh.act(fresh, service)
+        return fresh.store.writes - before
+
+    def meets(self, happens: Act, write: int) -> list[str]:
+        """What is wrong after this has happened just before this write of the call."""
+        fresh = self.copy()
+        with fresh.around(), patch.object(checker, "SKEW_MS", 0):
+            service = fresh._warmed()
+            fresh.store.before(write, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
+            fresh._judged(lambda: fresh.act(fresh, service))
+            fresh._judged(lambda: fresh._finish(service))
+            wrong = checker.violations(fresh.history)
+        return [each for each in wrong if not each.startswith(_OF_TIME)]
+
+    def _warmed(self) -> Service:
+        service = self.instance()
+        self.warm(self, service)
+        return service
+
+    def _judged(self, act: Callable[[], object]) -> None:
+        began_ms = self.now
+        try:
+            act()
+        except Exception as defect:  # noqa: BLE001 - whatever it is, the verdict names it
+            is_gone = self.is_made_again and isinstance(defect, GroupNotFound | TopicNotFound)
+            is_late = self.now - began_ms >= LONG_MS and isinstance(defect, StoreUnavailable)
+            if not is_gone and not is_late:
+                self.history.defects.append(repr(defect))
+
+    def _finish(self, service: Service) -> None:
+        """The callers settle some of what they hold; the rest comes when it is due, and then all is read."""
+        if self.is_new_topic:
+            self._demand_refused(service)
+        else:
+            for held in (self.got[: -(-len(self.got) // 2)], self.theirs[-1:]):
+                if held:
+                    self.caller(service).ack(held)
+        fresh = self.instance()
+        lenient = {"paused": False, "max_in_flight": self.settings["max_in_flight"]}
+        if "rate_limit" in self.settings:
+            lenient["rate_limit"] = Rate(1_000_000)
+        fresh.admin.groups.put(self.topic, "g", lenient)
+        self._drain(fresh)
+        self._read(fresh)
+
+    def _demand_refused(self, service: Service) -> None:
+        """No receipt counts in another incarnation."""
+        receipts = [held.receipt for held in [*self.got, *self.theirs, *self.mine]]
+        if receipts and len(service.consuming.ack(self.topic, "g", receipts)) < len(receipts):
+            self.history.defects.append("a receipt of a deleted topic counts")
+
+    def _drain(self, service: Service) -> None:
+        caller, came = self.caller(service), self.history.drained.setdefault("g", set())
+        self._take(caller)
+        while coming := [ms for ms in self._returns_ms() if self.now <= ms]:
+            self.now = max(ms for ms in coming if ms < min(coming) + TOGETHER_MS) + 1
+            self._take(caller)
+        self.now += 2 * LONG_MS
+        self._take(caller)
+        self.history.drained_ms["g"] = self.now
+        assert came is self.history.drained["g"]
+
+    def _take(self, caller: Caller) -> None:
+        while got := caller.pop("g", self.ask(256)):
+            self.history.drained["g"] |= {delivered.place for delivered in got}
+            caller.ack(got)
+
+    def _returns_ms(self) -> Sequence[int]:
+        """When what somebody holds, or what waits, is to come."""
+        history = self.history
+        instants = [fact.until_ms for fact in [*history.delivered, *history.settled]]
+        return [ms for ms in [*instants, *(sent.told_due_ms for sent in history.sent)] if ms < NEVER_MS]
+
+    def _read(self, service: Service) -> None:
+        topic = service.env.catalogue.current_topic("t")
+        read_dead(service, topic, "g", self.history)
+        parts = service.admin.groups.details(topic, "g").queues
+        self.history.left["g"] = sum(part.ready + part.in_flight + part.retrying for part in parts)
+        self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(topic)}
+        read_log(service, topic, self.history)
+        if "alarm" in self.settings and not self.is_made_again:
+            read_alarms(service, self.store, self.history)
+        if not self.is_new_topic:
+            remember(self.store, topic, self.history)
+
+
+def cold(scene: Scene, service: Service) -> None:
+    """The instance is new."""
+
+
+def look(scene: Scene, service: Service) -> None:
+    """The instance has looked at the group before: it knows where its cursors and logs stand."""
+    topic = service.env.catalogue.topic("t")
+    service.consuming.popper.look(topic, "g", scene.ask(1), set())
