@@ -222,20 +222,14 @@ class Claimer:
         deadline = now + (view.group.invisible_ms if asked_ms is None else asked_ms)
         noted_ms, is_alone = now if view.ask.notes_first else None, bool(view.group.ordered)
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, is_alone, noted_ms)
-        taken += self._for_order(view, picked, riding)
+        if view.group.is_by_key or picked.is_capped_closely:  # it counts on what these acks settle
+            taken += cursor_writes.unchanged(lease for lease, _ in riding.acked)
+        if picked.aside:
+            taken += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)
         if picked.is_last(view.group):
             self._agenda.appoint(REVIVE, keys.subject(view.topic.name, view.group.name), deadline)
         return _Plan(picked, segments, change + cursor_writes.prune(view.cursor, now, riding.tokens), riding, is_full)
-
-    def _for_order(self, view: QueueView, picked: Pick, riding: Plan) -> Change:
-        """What a claim of a group ordered by key changes and demands besides: messages whose ack lets it take later
-        ones of their keys must not have gone to somebody else meanwhile."""
-        if not view.group.is_by_key:
-            return Change()
-        aside = [set_aside(self._runtime, picked.aside)] if picked.aside else []
-        change = cursor_writes.unchanged(lease for lease, _ in riding.acked)
-        return sum((cursor_writes.set_aside(lease) for lease in aside), change)
 
     def _picked(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
         """The messages to take, up to `most` of those wanted, and those to skip before them."""

@@ -485,7 +485,7 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
 def _end_of_lease(case: Case, delivered: Delivered, next_lease: Delivered) -> int:
     """The earliest time the message may return: its deadline, that of an extension, or the delay of a nack."""
     if naming.names_more(case.history, delivered.group):
-        return naming.away_until(case, delivered, next_lease)
+        return naming.away_until(case, delivered, next_lease, SKEW_MS)
     end, receipts = delivered.until_ms, {delivered.receipt}
     for settled in case.settled.get((delivered.group, delivered.place), ()):
         if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":

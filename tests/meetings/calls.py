@@ -19,6 +19,9 @@ from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
 from tests.simulation.afterlife import small_pages
 
 CALLS: dict[str, Callable[[], Scene]] = {}
+"""Those of claims and of settling."""
+WAITING_CALLS: dict[str, Callable[[], Scene]] = {}
+"""Those about what waits, and about alarms."""
 HEAVY_BYTES = 3_000
 """Too much for a segment: the message has a payload of its own."""
 NO_X = Filter({"expression": "key != 'x'"})
@@ -26,6 +29,11 @@ NO_X = Filter({"expression": "key != 'x'"})
 
 def call(scene: Callable[[], Scene]) -> Callable[[], Scene]:
     CALLS[scene.__name__] = scene
+    return scene
+
+
+def call_of_waiting(scene: Callable[[], Scene]) -> Callable[[], Scene]:
+    WAITING_CALLS[scene.__name__] = scene
     return scene
 
 
@@ -55,6 +63,11 @@ def with_expired(count: int, act: Act, fresh: int = 2, **settings: Any) -> Scene
     scene.wait(SHORT_MS)
     scene.send(fresh)
     scene.act = act
+    return scene
+
+
+def torn(scene: Scene) -> Scene:
+    scene.is_torn = True
     return scene
 
 
@@ -208,7 +221,7 @@ def a_takeover_at_the_cap() -> Scene:
 @call
 def a_claim_at_the_cap_with_retries() -> Scene:
     scene = with_fresh(4, pop(10), max_in_flight=4)
-    scene.caller(scene.instance()).nack(scene.theirs, LONG_MS // 2)
+    scene.caller(scene.instance()).nack(scene.theirs[:1], SHORT_MS)
     return scene
 
 
@@ -218,6 +231,30 @@ def a_claim_at_the_cap_that_acks() -> Scene:
     scene.mine, scene.theirs = scene.theirs, scene.theirs[:1]
     scene.send(6)
     scene.lease(2)
+    scene.act = pop(10, with_mine=True)
+    return scene
+
+
+@call
+def a_claim_at_the_cap_that_acks_a_part() -> Scene:
+    """Others may take over what it acks."""
+    scene = Scene(is_held=False, max_in_flight=4)
+    scene.send(4)
+    scene.theirs = scene.lease(4, SHORT_MS)
+    scene.mine = scene.theirs[:2]
+    scene.send(6)
+    scene.act = pop(10, with_mine=True)
+    return scene
+
+
+@call
+def a_claim_at_the_cap_that_acks_a_retry() -> Scene:
+    """It was not in flight."""
+    scene = Scene(max_in_flight=4, settle_by=BY_MESSAGE)
+    scene.mine = scene.theirs
+    scene.caller(scene.instance()).nack(scene.mine, LONG_MS)
+    scene.send(8)
+    scene.theirs = scene.lease(2)
     scene.act = pop(10, with_mine=True)
     return scene
 
@@ -342,7 +379,7 @@ def a_claim_of_a_group_with_a_delay() -> Scene:
     return scene
 
 
-@call
+@call_of_waiting
 def a_promotion_in_a_pop() -> Scene:
     scene = with_fresh(0, pop(10))
     scene.caller(scene.instance()).send(scene.bodies(3), [None] * 3, "", (), [scene.now + SHORT_MS] * 3)
@@ -398,6 +435,17 @@ def an_ack_from_the_cache() -> Scene:
     scene = with_fresh(2, ack)
     scene.warm = warm_pop
     return scene
+
+
+@call
+def a_late_ack() -> Scene:
+    """Of messages that are dead, or settled."""
+    scene = with_fresh(2, ack)
+    scene.mine = scene.theirs
+    caller = scene.caller(scene.instance())
+    caller.bury(scene.mine[:1])
+    caller.ack(scene.mine[1:])
+    return torn(scene)
 
 
 @call
@@ -488,7 +536,7 @@ def purge_dead(scene: Scene, service: Service) -> None:
 def a_redrive() -> Scene:
     scene = with_fresh(2, redrive)
     scene.caller(scene.instance()).bury(scene.theirs[:1])
-    return scene
+    return torn(scene)
 
 
 @call
@@ -516,21 +564,21 @@ def a_reset_to_now() -> Scene:
     return with_expired(2, lambda scene, service: scene.caller(service).reset("g", "now"))
 
 
-@call
+@call_of_waiting
 def a_promotion() -> Scene:
     scene = with_fresh(0, lambda _, service: service.sweeps.forward())
     scene.caller(scene.instance()).send(scene.bodies(3), [None] * 3, "", (), [scene.now + SHORT_MS] * 3)
     scene.warm = cold  # a look promotes
     scene.wait(SHORT_MS)
-    return scene
+    return torn(scene)
 
 
-@call
+@call_of_waiting
 def a_cancel() -> Scene:
     scene = with_fresh(1, cancel_first)
     scene.warm = cold
     scene.wait(LONG_MS)
-    return scene
+    return torn(scene)
 
 
 def cancel_first(scene: Scene, service: Service) -> None:
@@ -540,9 +588,9 @@ def cancel_first(scene: Scene, service: Service) -> None:
         scene.caller(service).cancel(waiting[0].message_id or "")
 
 
-@call
+@call_of_waiting
 def a_commit() -> Scene:
-    return with_fresh(1, lambda scene, service: scene.transactor(service).decide(scene.begun.id or "", COMMIT))
+    return torn(with_fresh(1, lambda scene, service: scene.transactor(service).decide(scene.begun.id or "", COMMIT)))
 
 
 @call
@@ -550,12 +598,12 @@ def a_revival() -> Scene:
     return with_expired(2, lambda _, service: service.sweeps.revive(), max_attempts=1)
 
 
-@call
+@call_of_waiting
 def a_check_that_raises_an_alarm() -> Scene:
     return with_fresh(4, lambda _, service: service.sweeps.check(), alarm=Alarm({"ready": 3}))
 
 
-@call
+@call_of_waiting
 def a_check_that_clears_an_alarm() -> Scene:
     scene = with_fresh(4, lambda _, service: service.sweeps.check(), alarm=Alarm({"ready": 3}))
     scene.instance().sweeps.check()

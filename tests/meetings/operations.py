@@ -120,56 +120,69 @@ def swept(name: str) -> Act:
     return lambda _, service: getattr(service.sweeps, name)()
 
 
-OPERATIONS: dict[str, Act] = {
+ack_theirs = settled(lambda caller, held: caller.ack(held))
+nack_theirs = settled(lambda caller, held: caller.nack(held, 0))
+bury_theirs = settled(lambda caller, held: caller.bury(held))
+
+OF_CURSORS: dict[str, Act] = {
     "one is taken": take(1),
     "all is taken": take(10),
     "all is taken for a moment": both(take(10, MOMENT_MS), time_passes(MOMENT_MS)),
     "the attempt is made elsewhere": take(3, attempt_id="again"),
     "all is taken and acked": taken_and_acked,
-    "theirs is acked": settled(lambda caller, held: caller.ack(held)),
+    "theirs is acked": ack_theirs,
     "one of theirs is acked": settled(lambda caller, held: caller.ack(held), count=1),
     "theirs is acked in a pop": acked_in_a_pop,
-    "theirs is nacked": settled(lambda caller, held: caller.nack(held, 0)),
+    "theirs is nacked": nack_theirs,
     "one of theirs is nacked": settled(lambda caller, held: caller.nack(held, 0), count=1),
-    "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
+    "theirs is nacked, and all is taken": both(nack_theirs, take(10)),
     "theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS)),
     "one of theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS), count=1),
     "theirs is extended to its end": settled(lambda caller, held: caller.extend(held, MOMENT_MS)),
-    "theirs is buried": settled(lambda caller, held: caller.bury(held)),
-    "the dead are redriven": redrive,
+    "theirs is buried": bury_theirs,
+    "theirs is buried and redriven": both(bury_theirs, redrive),
+    "the dead are redriven, and one is taken": both(redrive, take(1)),
     "dead letters are purged": purge_dead,
-    "the group is reset to earliest": reset("earliest"),
-    "the group is reset to latest": reset("latest"),
-    "the group is reset to now": reset("now"),
-    "the queue is reset to an offset": reset((0, 1)),
     "there are more attempts": more_attempts,
     "there are fewer attempts": fewer_attempts,
+    "the group is reset to earliest": reset("earliest"),
+    "the group is reset to now": reset("now"),
+    "the group is reset, and all is taken": both(reset("earliest"), take(10)),
+    "all is taken, and the group is reset": both(take(10), reset("earliest")),
+    "the group is made again, and all is taken": both(group_made_again, take(10)),
+    "a moment passes, and one is taken": both(time_passes(SHORT_MS), take(1)),
+    "a moment passes, and all is taken": both(time_passes(SHORT_MS), take(10)),
+    "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
+}
+"""What changes cursors."""
+
+OF_WAITING: dict[str, Act] = {
+    "all is taken": take(10),
+    "what is due is promoted": swept("forward"),
+    "a message is cancelled": cancel_first,
+    "a transaction is committed": decided(COMMIT),
+    "a transaction is rolled back": decided(ROLLBACK),
+    "alarms are checked": swept("check"),
+    "an alarm changes twice": both(swept("check"), taken_and_acked, swept("check")),
+    "the topic is made again": topic_made_again,
+}
+"""What changes what waits."""
+
+OTHERS: dict[str, Act] = {
+    **OF_WAITING,
+    "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
+    "the group is reset to latest": reset("latest"),
+    "the queue is reset to an offset": reset((0, 1)),
+    "the group is made again": group_made_again,
     "there are more queues": more_queues,
     "one is produced": produced(1),
     "much is produced": produced(3, size=3_000),
     "the log grows": log_grown,
-    "a transaction is committed": decided(COMMIT),
-    "a transaction is rolled back": decided(ROLLBACK),
-    "a message is cancelled": cancel_first,
-    "the group is made again": group_made_again,
-    "the topic is made again": topic_made_again,
     "there is another filter": changed(filter=Filter({"expression": "key != 'x' && key != 'none'"})),
     "the cap is lower": changed(max_in_flight=1),
     "leases are shorter": changed(invisible_ms=SHORT_MS),
     "the group is paused": paused,
-    "what is due is promoted": swept("forward"),
     "what ran out is revived": swept("revive"),
     "what expired is swept": swept("expire"),
-    "alarms are checked": swept("check"),
-    "a moment passes": time_passes(SHORT_MS),
-    "leases run out": time_passes(LONG_MS + SHORT_MS),
-    # of two operations, the second may undo what the first has done
-    "theirs is nacked, and all is taken": both(settled(lambda caller, held: caller.nack(held, 0)), take(10)),
-    "theirs is buried and redriven": both(settled(lambda caller, held: caller.bury(held)), redrive),
-    "the dead are redriven, and all is taken": both(redrive, take(10)),
-    "the group is reset, and all is taken": both(reset("earliest"), take(10)),
-    "the group is made again, and all is taken": both(group_made_again, take(10)),
-    "all is taken, and the group is reset": both(take(10), reset("earliest")),
-    "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
-    "an alarm changes twice": both(swept("check"), taken_and_acked, swept("check")),
 }
+"""What is seldom near to a cursor."""

@@ -16,8 +16,9 @@ from chalicelib.catalogue.group import BROADCAST
 from chalicelib.catalogue.rate import Rate
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
-from chalicelib.store import Read
-from chalicelib.table.writes import Item
+from chalicelib.store import Outcome
+from chalicelib.table import keys
+from chalicelib.table.writes import Item, Write
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
 from tests.history.caller import Caller
@@ -34,6 +35,7 @@ LONG_MS, SHORT_MS = 60_000, 500
 TOGETHER_MS = 100
 """What comes back within so long is asked for at once."""
 CONSUMER = "ann"
+_AGENDA = keys.agenda("")
 _OF_TIME = "a_pop_waits_no_longer_than_asked"
 """Time may pass at once between two requests of a pop."""
 
@@ -42,23 +44,32 @@ Act = Callable[["Scene", Service], object]
 
 
 class MeetingStore(PastStore):
-    """Every request takes a millisecond, so that no two things happen at once. Just before one of the writes, something
-    else happens."""
+    """Every request takes a millisecond, so that no two things happen at once. Just before one of them, something else
+    happens."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._stage = stage
-        self.writes = 0
-        self._write, self._happens = 0, lambda: None
-        self._is_read = False
+        self.requests = 0
+        self.decisive: list[int] = []
+        """The numbers of those that change what the store holds only if it is as expected."""
+        self._request, self._happens = 0, lambda: None
 
-    def before(self, write: int, happens: Callable[[], None]) -> None:
-        """`write`: counted from 1, from now on."""
-        self._write, self._happens = self.writes + write, happens
+    def before(self, request: int, happens: Callable[[], None]) -> None:
+        """`request`: counted from 1, from now on."""
+        self._request, self._happens = self.requests + request, happens
 
-    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        self._is_read = True
-        return super().read(reads)
+    def write(self, write: Write) -> Item:
+        self._note([write])
+        return super().write(write)
+
+    def write_each(self, writes: Sequence[Write]) -> list[Outcome]:
+        self._note(writes)
+        return super().write_each(writes)
+
+    def write_together(self, writes: Sequence[Write]) -> None:
+        self._note(writes)
+        super().write_together(writes)
 
     def copy_for(self, stage: Stage) -> MeetingStore:
         other = MeetingStore(stage)
@@ -69,12 +80,15 @@ class MeetingStore(PastStore):
         }
         return other
 
+    def _note(self, writes: Sequence[Write]) -> None:
+        if any(write.guards and not write.key.pk.startswith(_AGENDA) for write in writes):
+            self.decisive.append(self.requests + 1)
+
     def _count_calls(self, requests: int = 1) -> None:
         """Every request calls this first."""
+        self.requests += 1
         self._stage.now += 1
-        self.writes += not self._is_read
-        is_it, self._is_read = self.writes == self._write and not self._is_read, False
-        if is_it:
+        if self.requests == self._request:
             self._happens()
 
 
@@ -83,7 +97,8 @@ class Scene(Stage):
     transaction, and two messages that somebody holds.
 
     `act`: the call that meets another one. `warm`: what its instance has done before. `theirs`: deliveries that others
-    hold, and settle; `mine`: those of the caller. `got`: what the call delivered."""
+    hold, and settle; `mine`: those of the caller. `got`: what the call delivered. `is_torn`: the call looks several
+    times, and something may happen between two of its looks too."""
 
     def __init__(self, queues: int = 1, is_held: bool = True, **settings: Any) -> None:
         """`is_held`: whether somebody holds two messages."""
@@ -101,7 +116,7 @@ class Scene(Stage):
         self.theirs: list[Delivered] = []
         self.mine: list[Delivered] = []
         self.got: list[Delivered] = []
-        self.is_made_again = self.is_new_topic = False
+        self.is_torn = self.is_made_again = self.is_new_topic = False
         self.around: Callable[[], AbstractContextManager[object]] = nullcontext
         self.warm: Act = look
         self.act: Act = cold
@@ -187,21 +202,22 @@ class Scene(Stage):
 
     # -- how it goes --------------------------------------------------------------------------------------------------
 
-    def writes(self) -> int:
-        """How many requests that write the call makes when it meets nobody."""
+    def points(self) -> list[int]:
+        """The requests of the call, when it meets nobody, before which others may change what it decides about."""
         fresh = self.copy()
         with fresh.around():
             service = fresh._warmed()
-            before = fresh.store.writes
+            before, fresh.store.decisive = fresh.store.requests, []
             fresh.act(fresh, service)
-        return fresh.store.writes - before
+        made = fresh.store.requests - before
+        return [*range(1, made + 1)] if self.is_torn else [request - before for request in fresh.store.decisive]
 
-    def meets(self, happens: Act, write: int) -> list[str]:
-        """What is wrong after this has happened just before this write of the call."""
+    def meets(self, happens: Act, request: int) -> list[str]:
+        """What is wrong after this has happened just before this request of the call."""
         fresh = self.copy()
         with fresh.around(), patch.object(checker, "SKEW_MS", 0):
             service = fresh._warmed()
-            fresh.store.before(write, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
+            fresh.store.before(request, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
             fresh._judged(lambda: fresh.act(fresh, service))
             fresh._judged(lambda: fresh._finish(service))
             wrong = checker.violations(fresh.history)
@@ -256,9 +272,10 @@ class Scene(Stage):
         assert came is self.history.drained["g"]
 
     def _take(self, caller: Caller) -> None:
-        while got := caller.pop("g", self.ask(256)):
+        """Takes and acks what there is."""
+        got: list[Delivered] = []
+        while got := caller.pop("g", self.ask(256, ack=tuple(held.receipt for held in got)), got) or []:
             self.history.drained["g"] |= {delivered.place for delivered in got}
-            caller.ack(got)
 
     def _returns_ms(self) -> Sequence[int]:
         """When what somebody holds, or what waits, is to come."""

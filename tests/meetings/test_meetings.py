@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import islice
 
 import pytest
 
-from tests.meetings.calls import CALLS
-from tests.meetings.operations import OPERATIONS
-from tests.meetings.scene import Scene
+from tests.meetings.calls import CALLS, WAITING_CALLS
+from tests.meetings.operations import OF_CURSORS, OF_WAITING, OTHERS
+from tests.meetings.scene import Act, Scene
+
+EVERY = 4
+"""A call meets one in so many of the operations that are seldom near to what it is about; other calls meet others."""
 
 
-@pytest.mark.parametrize("scene", CALLS.values(), ids=CALLS)
-def test_a_call_meets_any_operation(scene: Callable[[], Scene]) -> None:
-    set_up = scene()
-    for write in range(1, set_up.writes() + 1):
-        for name, operation in OPERATIONS.items():
-            wrong = set_up.meets(operation, write)
-            assert wrong == [], f"{name}, before write {write}"
+@pytest.mark.parametrize(("number", "name"), enumerate(CALLS))
+def test_a_claim_or_a_settlement_meets_any_operation(number: int, name: str) -> None:
+    _meet(CALLS[name](), OF_CURSORS | _some(OTHERS, number))
+
+
+@pytest.mark.parametrize(("number", "name"), enumerate(WAITING_CALLS))
+def test_a_call_about_what_waits_meets_any_operation(number: int, name: str) -> None:
+    _meet(WAITING_CALLS[name](), OF_WAITING | _some(OTHERS | OF_CURSORS, number))
+
+
+def _some(operations: dict[str, Act], number: int) -> dict[str, Act]:
+    return dict(islice(operations.items(), number % EVERY, None, EVERY))
+
+
+def _meet(scene: Scene, operations: dict[str, Act]) -> None:
+    points = scene.points()
+    assert points
+    for request in points:
+        for name, operation in operations.items():
+            assert scene.meets(operation, request) == [], f"{name}, before request {request}"
