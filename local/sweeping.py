@@ -10,12 +10,22 @@ from collections.abc import Callable
 
 from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import HOUR_MS
+from chalicelib.base.runtime import Runtime
+from local.memory import opening
 
 PERIOD_SECONDS = 1.0
 
 PAUSES_PER_ROUND = 19
 """A round is followed by a pause of this many times its length, so sweeps take at most 5 % of the time, however much is
 due."""
+
+
+DROP_EVERY_MS = HOUR_MS
+"""How often the memory store is searched for what has expired: all of it is looked at."""
+
+_dropped_at_ms = 0
+"""By the clock that is never set."""
 
 
 def start() -> threading.Thread:
@@ -56,6 +66,7 @@ def sweep_all() -> bool:
         sweeps.expire,
         sweeps.check,
         lambda: sweeps.push(service.outside.wake),
+        lambda: drop_expired(service.env.runtime),
     )
     for sweep in all_sweeps:
         try:
@@ -66,3 +77,11 @@ def sweep_all() -> bool:
         except Exception:  # noqa: BLE001 - a defect in a sweep must not end the others
             sys.stderr.write(f"decant: a sweep failed\n{traceback.format_exc()}")
     return is_answered
+
+
+def drop_expired(runtime: Runtime) -> None:
+    """DynamoDB removes expired items by itself."""
+    global _dropped_at_ms
+    if runtime.uptime() - _dropped_at_ms >= DROP_EVERY_MS:
+        _dropped_at_ms = runtime.uptime()
+        opening.drop_expired(runtime.now())

@@ -18,6 +18,12 @@ def close() -> None:
         _opened.pop().close()
 
 
+def drop_expired(now_ms: int) -> None:
+    """Removes what has expired from what was opened."""
+    for store in _opened:
+        store.drop_expired(now_ms)
+
+
 def open_memory(keeps_blobs: bool) -> MemoryStore:
     """Kept in the folder `DATA`, if that is set. Raises `StoreUnavailable`, whose detail is one line."""
     folder = os.environ.get("DATA")

@@ -50,6 +50,7 @@ def read_dead(service: Service, topic: Topic, group: str, history: History) -> N
     letters = service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
     history.dead[group] = {place_of(letter["sk"]): letter["attempts"] for letter in letters}
     history.reasons[group] = {place_of(letter["sk"]): letter["reason"] for letter in letters}
+    history.dead_ms[group] = {place_of(letter["sk"]): letter["dead_at_ms"] for letter in letters}
     history.counted[group] = service.dead_letters.redrive.remaining(topic, group)
 
 

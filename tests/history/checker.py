@@ -89,6 +89,10 @@ class Case:
     def redriven_after(self, group: str, ms: int) -> bool:
         return any(redrive.group == group and redrive.at_ms >= ms for redrive in self.history.redrives)
 
+    def comes_back(self, group: str) -> bool:
+        """Whether settled or dead messages may return."""
+        return group in self.resets or self.redriven_after(group, 0)
+
     def sent_ms(self, place: Place) -> int:
         """When its produce began; it is stored later."""
         return self.began.get(self.history.log[place], 0)
@@ -356,7 +360,7 @@ def _a_drained_group_has_nothing_left(case: Case) -> Iterator[str]:
 
 def _purged_dead_letters_are_gone(case: Case) -> Iterator[str]:
     for purge in case.history.purges:
-        if _comes_back(case, purge.group) or purge.at_ms - purge.began_ms > DEAD_MS:
+        if case.comes_back(purge.group) or purge.at_ms - purge.began_ms > DEAD_MS:
             continue  # it removes letters while there is time, and says how many
         for place in case.history.dead.get(purge.group, ()):
             burials = [settled for settled in case.settled.get((purge.group, place), ()) if settled.verb == "bury"]
@@ -403,7 +407,7 @@ def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
     seed 1578."""
     for delivered in (lease for _, leases in case.leases() for lease in leases):
         rules = case.history.rules.get(delivered.group)
-        if rules is None or not rules.ordered or _comes_back(case, delivered.group):
+        if rules is None or not rules.ordered or case.comes_back(delivered.group):
             continue
         for place, body in case.history.log.items():
             is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
@@ -683,7 +687,7 @@ def _dead_letters_were_tried_and_stay_dead(case: Case) -> Iterator[str]:
             is_tried = rules is None or (rules.least_attempts or rules.max_attempts) <= attempts <= rules.max_attempts
             if not is_tried and not is_old and not buried and not is_lost:
                 yield f"{group} {place} died after {attempts} attempts, not {rules and rules.max_attempts}"
-            if place in case.history.drained.get(group, ()) and not _comes_back(case, group):
+            if place in case.history.drained.get(group, ()) and not case.comes_back(group):
                 yield f"{group} {place} is dead, and came again"
 
 
@@ -699,9 +703,8 @@ def _only_lost_messages_die_as_lost(case: Case) -> Iterator[str]:
     yield from deaths.only_lost_messages_die_as_lost(case.history)
 
 
-def _comes_back(case: Case, group: str) -> bool:
-    """Whether settled or dead messages may return."""
-    return group in case.resets or case.redriven_after(group, 0)
+def _extended_messages_do_not_expire(case: Case) -> Iterator[str]:
+    yield from deaths.extended_messages_do_not_expire(case, SKEW_MS)
 
 
 def _dead_letters_are_counted(case: Case) -> Iterator[str]:
@@ -907,6 +910,7 @@ CHECKS = (
     _a_dead_message_is_in_one_place,
     _undelivered_messages_do_not_die,
     _only_lost_messages_die_as_lost,
+    _extended_messages_do_not_expire,
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,

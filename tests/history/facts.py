@@ -388,6 +388,8 @@ class History:
     """Group -> how many dead letters its cursors count in the end."""
     reasons: dict[str, dict[Place, str]] = field(default_factory=dict)
     """Group -> why its dead letters are dead."""
+    dead_ms: dict[str, dict[Place, int]] = field(default_factory=dict)
+    """Group -> when they died."""
     moved: list[Moved] = field(default_factory=list)
     """Dead messages that have moved into a topic; these are in `dead` too, and are `counted`."""
     letters: dict[str, set[Place]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Attempted, History, Redrive, Rules
+from tests.history.facts import NEVER_MS, Attempted, History, Redrive, Rules, Settled
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -31,6 +31,21 @@ def test_an_undelivered_message_dies_only_when_its_payload_is_lost(more: dict[st
     died = {"dead": {"g": {PLACE: 1}}, "reasons": {"g": {PLACE: "the lease expired"}}, "drained": {"g": set()}}
     judged = history(**{**died, "are_all_answered": True, "rules": {"g": Rules(1, 10)}, **more})  # type: ignore[arg-type]
     assert broken(judged) - {"a_group_accepts_only_its_own_receipts"} == wrong
+
+
+@pytest.mark.parametrize(
+    ("moves", "is_wrong"),
+    [
+        ([settled("extend", "r", 100, until_ms=5_000)], True),
+        ([settled("extend", "r", 100, until_ms=2_000)], False),
+        ([settled("extend", "r", 100, until_ms=5_000, outcome="unknown")], False),
+        ([settled("extend", "r", 100, until_ms=5_000), settled("nack", "r", 200)], False),
+    ],
+)
+def test_an_extended_message_does_not_die_before_that_is_over(moves: list[Settled], is_wrong: bool) -> None:
+    judged = history(dead={"g": {PLACE: 1}}, reasons={"g": {PLACE: "the lease expired"}}, drained={"g": set()})
+    judged.dead_ms, judged.settled = {"g": {PLACE: 2_000}}, moves
+    assert ("extended_messages_do_not_expire" in broken(judged)) == is_wrong
 
 
 def test_the_lost_die_whatever_their_attempts() -> None:

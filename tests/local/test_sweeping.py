@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from chalicelib.base.limits import HOUR_MS, SECOND_MS
+from local import sweeping
+from local.memory import opening
+from local.memory.disk import Disk
 from local.sweeping import pause_seconds, sweep_for_ever
+from tests.support import clock as clocks
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.0, 1.0), (0.001, 1.0), (1 / 19, 1.0), (0.1, 1.9), (3.0, 57.0)])
@@ -61,3 +67,18 @@ def test_a_round_that_waited_for_its_store_in_vain_is_repeated_soon() -> None:
         return False
 
     assert run(clock, unanswered) == [1.0, 1.0]
+
+
+def test_what_has_expired_leaves_the_memory_store_within_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATA", str(tmp_path))
+    clock, store = clocks.Clock(), opening.open_memory(keeps_blobs=False)
+    ends = {"soon": clock.ms + HOUR_MS, "later": clock.ms + 5 * HOUR_MS}
+    store.put_all([{"pk": "p", "sk": name, "ttl": ms // SECOND_MS} for name, ms in ends.items()])
+    store.put_all([{"pk": "p", "sk": "never"}])
+    for _ in range(3):
+        sweeping.drop_expired(clock.runtime())
+        clock.sleep(HOUR_MS)
+    opening.close()
+    assert [item["sk"] for item in Disk(tmp_path).items()] == ["later", "never"]

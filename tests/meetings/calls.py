@@ -91,7 +91,7 @@ def an_attempt() -> Scene:
 
 @call
 def a_takeover() -> Scene:
-    return with_expired(2, pop(2))
+    return with_expired(3, pop(3))
 
 
 @call
@@ -107,13 +107,14 @@ def a_takeover_and_a_fresh_claim() -> Scene:
 
 
 @call
-def a_takeover_by_attempt() -> Scene:
-    return with_expired(2, pop(10, attempt_id="again"))
+def a_claim_behind_what_dies() -> Scene:
+    return with_expired(2, pop(2), max_attempts=1)
 
 
 @call
-def a_claim_behind_what_dies() -> Scene:
-    return with_expired(2, pop(2), max_attempts=1)
+def a_claim_behind_what_dies_by_message() -> Scene:
+    """Its holder may extend it in place."""
+    return with_expired(2, pop(2), max_attempts=1, settle_by=BY_MESSAGE)
 
 
 @call
@@ -153,13 +154,6 @@ def a_filtered_claim() -> Scene:
 
 
 @call
-def a_filtered_claim_of_nothing() -> Scene:
-    scene = with_fresh(0, pop(3), filter=NO_X)
-    scene.send(3, "x")
-    return scene
-
-
-@call
 def a_filtered_takeover() -> Scene:
     scene = with_expired(2, pop(10), filter=NO_X)
     scene.send(4, "x", "a")
@@ -170,17 +164,6 @@ def a_filtered_takeover() -> Scene:
 def a_heavy_claim() -> Scene:
     scene = with_fresh(0, pop(10))
     scene.send(3, size=HEAVY_BYTES)
-    return scene
-
-
-@call
-def a_heavy_takeover() -> Scene:
-    scene = Scene(is_held=False)
-    scene.send(2, size=HEAVY_BYTES)
-    scene.theirs = scene.lease(2, SHORT_MS)
-    scene.wait(SHORT_MS)
-    scene.send(1, size=HEAVY_BYTES)
-    scene.act = pop(10)
     return scene
 
 
@@ -330,12 +313,12 @@ def a_pop_that_fills() -> Scene:
 
 @call
 def a_takeover_by_message() -> Scene:
-    return with_expired(2, pop(10), settle_by=BY_MESSAGE)
+    return with_expired(3, pop(10), settle_by=BY_MESSAGE)
 
 
 @call
 def a_takeover_by_delivery() -> Scene:
-    return with_expired(2, pop(10), settle_by=BY_DELIVERY)
+    return with_expired(3, pop(10), settle_by=BY_DELIVERY)
 
 
 @call
@@ -510,11 +493,6 @@ def an_extension_by_message() -> Scene:
 @call
 def a_burial_of_what_ran_out() -> Scene:
     return settling(True, bury)
-
-
-@call
-def a_burial_by_message() -> Scene:
-    return settling(True, bury, settle_by=BY_MESSAGE)
 
 
 # -- what is dead, what waits, and what sweeps do ---------------------------------------------------------------------

@@ -239,11 +239,11 @@ class Scene(Stage):
                 self.history.defects.append(repr(defect))
 
     def _finish(self, service: Service) -> None:
-        """The callers settle some of what they hold; the rest comes when it is due, and then all is read."""
+        """The callers settle the last of what they hold; the rest comes when it is due, and then all is read."""
         if self.is_new_topic:
             self._demand_refused(service)
         else:
-            for held in (self.got[: -(-len(self.got) // 2)], self.theirs[-1:]):
+            for held in (self.got[1:][-1:], self.theirs[-1:]):
                 if held:
                     self.caller(service).ack(held)
         fresh = self.instance()

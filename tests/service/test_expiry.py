@@ -53,9 +53,7 @@ class World:
         """The hourly sweep; then DynamoDB removes expired items."""
         self.clock.sleep(HOUR_MS)
         self.api.service.sweeps.expire()
-        for part in self.store._items.values():
-            for sk in [sk for sk, item in part.items() if item.get("ttl", self.clock.ms) * 1_000 < self.clock.ms]:
-                del part[sk]
+        self.store.drop_expired(self.clock.ms)
 
     def items(self, prefix: str) -> list[Item]:
         return [item for pk, part in self.store._items.items() if pk.startswith(prefix) for item in part.values()]

@@ -51,36 +51,6 @@ def pop(api: Api, count: int, **fields: object) -> tuple[list[int], list[str]]:
     return [each["offset"] for each in found], [each["receipt"] for each in found]
 
 
-def test_the_cap_holds_when_a_lease_acked_in_the_call_is_taken_over(store: Interrupted, clock: Clock) -> None:
-    api, other = (
-        with_messages(store, clock, 40, max_in_flight=10, invisible_ms=1_000),
-        instance(store, clock, 7),
-    )
-    _, receipts = pop(api, 10)
-    clock.ms += 995
-
-    def taken_over() -> None:
-        clock.ms += 20
-        assert len(pop(other, 10, invisible_ms=60_000)[0]) == 10
-
-    store.meanwhile = taken_over
-    pop(api, 10, ack=receipts[:5], invisible_ms=60_000)
-    assert api.get_group("t", "g")["in_flight"] <= 10
-
-
-def test_the_cap_holds_when_the_dead_are_redriven_and_taken_meanwhile(store: Interrupted, clock: Clock) -> None:
-    api, other = with_messages(store, clock, 40, max_in_flight=10), instance(store, clock, 7)
-    api.bury("t", "g", {"receipts": pop(api, 5)[1]})
-
-    def come_back() -> None:
-        other.redrive_dead("t", "g", {})
-        assert len(pop(other, 5)[0]) == 5
-
-    store.meanwhile = come_back
-    pop(api, 10)
-    assert api.get_group("t", "g")["in_flight"] <= 10
-
-
 def test_a_pop_that_others_outrun_reads_on_in_the_log(store: Interrupted, clock: Clock) -> None:
     """Full segments end what a pop has read; another took all of that before it claimed."""
     api, other = with_messages(store, clock, 0), instance(store, clock, 7)
