@@ -193,7 +193,7 @@ def ordered_queues_that_do_not_wait() -> Any:
 def ordered_claims_that_race() -> Any:
     """Two claims of an ordered queue may both win, after looks that found it free."""
     true = claim_plan.take
-    return patch.object(claim, "take", lambda *args: true(*args[:-1], False))
+    return patch.object(claim, "take", lambda *args: true(*args[:-2], False, args[-1]))
 
 
 @planted
@@ -246,7 +246,7 @@ def attempts_that_begin_anew() -> Any:
     def take(*args: Any) -> Change:
         made = true(*args)
         for effect in made.effects:
-            if isinstance(effect, Set) and isinstance(effect.value, list) and len(effect.value) == 4:
+            if isinstance(effect, Set) and isinstance(effect.value, list) and len(effect.value) >= 4:
                 effect.value[3] = 1
         return made
 
