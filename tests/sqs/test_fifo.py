@@ -174,6 +174,8 @@ def test_without_ids_a_batch_is_refused_as_a_whole(sqs: Sqs) -> None:
         {"Id": "2", "MessageBody": "b", "MessageGroupId": "g"},
     ]
     assert refusal(sqs, "SendMessageBatch", Entries=entries) == ("InvalidParameterValue", text)
+    del entries[1]["MessageGroupId"]
+    assert refusal(sqs, "SendMessageBatch", Entries=entries) == ("InvalidParameterValue", MISSING)
     assert refusal(sqs, "SendMessage", MessageBody="a", MessageGroupId="g") == ("InvalidParameterValue", text)
     assert receive(sqs) == []
 

@@ -158,6 +158,8 @@ def test_a_key_of_ones_own_takes_the_place_of_the_managed_one(made: Sqs) -> None
         "KmsMasterKeyId": "alias/mine",
         "SqsManagedSseEnabled": "false",
     }
+    both = {"KmsMasterKeyId": "alias/mine", "SqsManagedSseEnabled": "true"}
+    assert refusal(made, **both)[0] == "InvalidAttributeName"
     put(made, KmsMasterKeyId="", SqsManagedSseEnabled="TRUE")
     assert get(made, "KmsMasterKeyId", "SqsManagedSseEnabled") == {"SqsManagedSseEnabled": "true"}
 

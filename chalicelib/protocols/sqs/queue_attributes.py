@@ -28,6 +28,9 @@ CONTENT_BASED, SCOPE, THROUGHPUT = "ContentBasedDeduplication", "DeduplicationSc
 BY_GROUP, PER_GROUP = "messageGroup", "perMessageGroupId"
 """Of the last two, the values that make groups independent of each other."""
 _KMS, _SSE = "KmsMasterKeyId", "SqsManagedSseEnabled"
+_ONE_ENCRYPTION = (
+    "You can use one type of server-side encryption (SSE) at one time. You can either enable KMS SSE or SQS SSE."
+)
 _RETENTION_S_DEFAULT = 345_600
 
 DELAY_SECONDS_MAX = 900
@@ -164,7 +167,10 @@ def parsed(given: Mapping[str, str], is_fifo: bool) -> dict[str, str]:
             raise SqsError("InvalidAttributeName", reason)
         if name not in (_ALL if is_fifo else _SETTABLE):
             raise _unknown(name)
-    return {name: _ALL[name].parse(name, text) for name, text in values.items()}
+    taken = {name: _ALL[name].parse(name, text) for name, text in values.items()}
+    if taken.get(_KMS) and taken.get(_SSE) == "true":
+        raise SqsError("InvalidAttributeName", _ONE_ENCRYPTION)
+    return taken
 
 
 def are_same(name: str, text: str, kept: str) -> bool:
@@ -234,7 +240,7 @@ def settable(standing: Standing) -> dict[str, str]:
     if not queue.keeps_delay:
         shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
     shown[REDRIVE] = redrive_policies.of_group(standing.group)
-    shown[_SSE] = held.get(_SSE, "false" if _KMS in held else "true")
+    shown[_SSE] = held.get(_SSE, "false" if held.get(_KMS) else "true")
     return {name: text for name, text in shown.items() if text is not None}
 
 

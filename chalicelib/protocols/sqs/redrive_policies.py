@@ -28,6 +28,7 @@ REDRIVES = Actions()
 
 REDRIVE, ALLOW = "RedrivePolicy", "RedriveAllowPolicy"
 _TARGET, _COUNT = "deadLetterTargetArn", "maxReceiveCount"
+_ARN = re.compile(f"arn:[^:]*:sqs:[^:]*:[^:]*:{NAME_PATTERN}")
 
 
 # -- values -----------------------------------------------------------------------------------------------------------
@@ -49,7 +50,7 @@ def parse(_: str, text: str) -> str:
         if name not in policy:
             raise _bad(text, f"Redrive policy does not contain mandatory attribute: {name}.")
     target, count = policy[_TARGET], str(policy[_COUNT])
-    if not isinstance(target, str) or not re.fullmatch(NAME_PATTERN, _name_of(target)):
+    if not isinstance(target, str) or not _ARN.fullmatch(target):
         raise _bad(text, f"Invalid value for {_TARGET}.")
     if not re.fullmatch("[0-9]{1,5}", count) or not 1 <= int(count) <= ATTEMPTS_MAX:
         raise _bad(text, f"Invalid value for {_COUNT}: valid values are from 1 to {ATTEMPTS_MAX} both inclusive.")
@@ -97,8 +98,8 @@ def group_settings(call: Call, name: str, topic: str, text: str | None) -> dict[
         target = call.service.sqs_queues.current(policy[_TARGET])
         _demand_right(policy[_TARGET], target.topic.name)
     except QueueGone:
-        raise _bad(text, "Dead letter target does not exist.") from None
-    _demand_target(target, name, topic, text)
+        raise _bad(shown(call, text), "Dead letter target does not exist.") from None
+    _demand_target(target, name, topic, shown(call, text))
     dead_letters = DeadLetterTopic({"topic": target.topic.name, "source": name})
     return {"max_attempts": policy[_COUNT], "dead_letters": dead_letters}
 

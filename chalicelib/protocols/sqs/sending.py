@@ -86,7 +86,7 @@ def send_message(call: Call) -> Json:
 def send_message_batch(call: Call) -> Json:
     _demand_own_topic(call)
     entries = call.request["Entries"]
-    demand_batch(entries, _ENTRY, lambda entry: call.queue.is_fifo and _fifo_ids(call.queue, entry))
+    demand_batch(entries, _ENTRY, lambda entry: call.queue.is_fifo and _fifo_ids_of_entry(call.queue, entry))
     total = sum(_bytes_of(entry) for entry in entries)
     if total > BATCH_BYTES_MAX:
         sent = f"You have sent {total} bytes."
@@ -188,6 +188,13 @@ def _fifo_ids(queue: SqsQueue, given: Json) -> str:
     if (queue.attributes.get(CONTENT_BASED) or default_of(CONTENT_BASED)) != "true":
         raise SqsError("InvalidParameterValue", _NO_DEDUPLICATION)
     return hashlib.sha256(given.get("MessageBody", "").encode()).hexdigest()
+
+
+def _fifo_ids_of_entry(queue: SqsQueue, entry: Json) -> str:
+    """The same, of an entry: without a group id, SQS refuses a batch with another code than a message."""
+    if _GROUP_ID not in entry:
+        raise SqsError("InvalidParameterValue", missing(_GROUP_ID).message)
+    return _fifo_ids(queue, entry)
 
 
 def _dedup_id(call: Call, given: Json) -> str:
