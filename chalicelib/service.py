@@ -43,11 +43,12 @@ class Service:
         signing_key: Configured = None,
         hooks: SendHooks | None = None,
         outside: Outside = NOWHERE,
+        has_access_keys: bool = True,
     ) -> None:
         self.telemetry = Telemetry(runtime)
         self.env = env = Env(store, runtime, Catalogue(store, runtime), Agenda(store, runtime), self.telemetry)
         self.signing_key = key = SigningKey(env, signing_key)
-        self.access = Access(env, key)
+        self.access = Access(env, key, has_access_keys)
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)

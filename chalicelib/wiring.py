@@ -59,7 +59,7 @@ def api() -> Api:
 
 
 def _built() -> Api:
-    api = Api(Service(store(), system(), signing_key(), _HOOKS, outside()), demand())
+    api = Api(Service(store(), system(), signing_key(), _HOOKS, outside(), has_access_keys()), demand())
     if is_logging():
         api.service.telemetry.log_to(_to_stdout, _stack() if is_deployed() else None)
     return api
@@ -281,6 +281,11 @@ def signing_key() -> Configured:
     if configured is not None and len(configured) < KEY_CHARS_MIN:
         raise ValueError(f"DECANT_SIGNING_KEY must have at least {KEY_CHARS_MIN} characters")
     return configured.encode() if configured else None
+
+
+def has_access_keys() -> bool:
+    """Not where the signing key is in DynamoDB's table, which exports and backups hold as well."""
+    return signing_key() is not None or store_kind() != "dynamodb"
 
 
 def _configured_keys(place: str) -> ConfiguredKeys:

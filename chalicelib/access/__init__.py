@@ -9,6 +9,10 @@ from chalicelib.catalogue.signing_key import SigningKey
 
 
 class Access:
-    def __init__(self, env: Env, signing_key: SigningKey) -> None:
+    """`has_access_keys`: False where the signing key is kept in a table: whoever can read that, or an export of it,
+    would have every secret access key."""
+
+    def __init__(self, env: Env, signing_key: SigningKey, has_access_keys: bool) -> None:
+        self.has_access_keys = has_access_keys
         self.callers = Callers(env, signing_key)
-        self.tokens = Tokens(env, signing_key, self.callers.forget)
+        self.tokens = Tokens(env, signing_key if has_access_keys else None, self.callers.forget)

@@ -21,9 +21,10 @@ from chalicelib.table.writes import Refused
 
 
 class Tokens:
-    """`changed`: told the id of each token that this instance has changed."""
+    """`signing_key`: makes secret access keys; None: there are none. `changed`: told the id of each token that this
+    instance has changed."""
 
-    def __init__(self, env: Env, signing_key: SigningKey, changed: Callable[[str], None]) -> None:
+    def __init__(self, env: Env, signing_key: SigningKey | None, changed: Callable[[str], None]) -> None:
         self._store, self._runtime = env.store, env.runtime
         self._key, self._changed = signing_key, changed
 
@@ -79,5 +80,5 @@ class Tokens:
             "token_id": token_id,
             "token": text_of(token_id, secret),
             "access_key_id": writes.access_key_id(token_id),
-            "secret_access_key": writes.secret_access_key(token_id, generation, self._key.of(token_id)),
+            "secret_access_key": self._key and writes.secret_access_key(token_id, generation, self._key.of(token_id)),
         }

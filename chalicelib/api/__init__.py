@@ -61,9 +61,9 @@ class Api:
         return not (self._demand.requests or self._demand.iam)
 
     @property
-    def takes_tokens(self) -> bool:
-        """Whether requests must show a token, or be signed with its access key."""
-        return self._demand.requests
+    def takes_signatures(self) -> bool:
+        """Whether requests can be signed with the access key of a token."""
+        return self._demand.requests and self.service.access.has_access_keys
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in OPERATIONS:

@@ -53,12 +53,13 @@ class NewToken(Answer):
 
     token: What `Authorization: Bearer` takes.
     access_key_id: The name of the access key, for clients that sign their requests.
-    secret_access_key: The secret of the access key."""
+    secret_access_key: The secret of the access key. Null: the deployment has none, since its signing key is kept in the
+        table."""
 
     token_id = TOKEN_ID
     token = string(examples=["dct_QJ7ZK3XW5B2NDM4T_sN0xWvU3jq1bDk9hZr5tYy2mGc8aPf4eLi6oRu7wQzA"])
     access_key_id = _KEY_ID
-    secret_access_key = string(examples=["c0kQfOZ1yVn8bJr3mLw5xTz7dHs2gEu9iKa4pNq6"])
+    secret_access_key = nullable(string(examples=["c0kQfOZ1yVn8bJr3mLw5xTz7dHs2gEu9iKa4pNq6"]))
 
 
 class GrantedRight(Answer, Right):

@@ -14,6 +14,11 @@ from chalicelib.protocols import entrance
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.telemetry.trace_context import trace_id
 
+NO_KEYS = (
+    "This stage has no access keys: they need DECANT_ACCESS=tokens, and a signing key that is not kept in the table"
+    " (DECANT_SIGNING_KEY_FROM)."
+)
+
 _HOST = re.compile("[A-Za-z0-9.:_\\[\\]-]+")
 
 

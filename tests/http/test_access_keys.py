@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from chalicelib import wiring
 from chalicelib.access.callers import WrongSignature
 from chalicelib.api import Api
 from chalicelib.base.errors import Unauthenticated
@@ -116,3 +117,30 @@ def test_every_secret_is_tried_so_that_the_time_tells_nothing() -> None:
     client.api.service.access.callers.signer(token["access_key_id"], lambda own: bool(tried.append(own)) or True)
     assert len(set(tried)) == len(tried) == 4
     assert all(re.fullmatch("[A-Za-z0-9_-]{40}", secret) for secret in tried)
+
+
+def test_tokens_have_no_access_key_where_a_table_holds_the_signing_key() -> None:
+    client = Client()
+    client.api = Api(Service(client.store, client.clock.runtime(1), has_access_keys=False))
+    token = made(client)
+    rotated = client.api.rotate_token(token["token_id"], {})
+    assert (token["secret_access_key"], rotated["secret_access_key"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_keys"),
+    [
+        ({"DECANT_STORE": "dynamodb"}, False),
+        ({"DECANT_STORE": "dynamodb", "DECANT_SIGNING_KEY": 16 * "a"}, True),
+        ({"DECANT_STORE": "dynamodb", "DECANT_SIGNING_KEY_FROM": "ssm:/decant/key"}, True),
+        ({"DECANT_STORE": "memory"}, True),
+    ],
+)
+def test_an_access_key_needs_a_signing_key_that_no_table_holds(
+    settings: dict[str, str], has_keys: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DECANT_SIGNING_KEY", "DECANT_SIGNING_KEY_FROM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert wiring.has_access_keys() is has_keys

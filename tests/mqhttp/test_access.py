@@ -198,9 +198,11 @@ def test_a_key_ends_with_its_token(insider: Client) -> None:
     assert said(Mq(keyed)) == (403, "InvalidAccessKeyId")
 
 
-def test_a_stage_of_iam_refuses_all(insider: Client) -> None:
+@pytest.mark.parametrize(("demand", "has_keys"), [(Demand(iam=True), True), (Demand(requests=True), False)])
+def test_a_stage_without_access_keys_refuses_all(insider: Client, demand: Demand, has_keys: bool) -> None:
     keyed = Keyed(insider)
-    keyed.api = Api(keyed.api.service, Demand(iam=True))
+    keyed.api = Api(keyed.api.service, demand)
+    keyed.api.service.access.has_access_keys = has_keys
     assert said(Mq(keyed)) == (403, "AccessDenied")
 
 

@@ -364,10 +364,13 @@ def test_a_rotated_secret_signs_beside_the_new_one_until_it_ends(guarded: Sqs, i
     assert said(guarded) == "SignatureDoesNotMatch"
 
 
-def test_a_stage_of_iam_refuses_all(insider: Client) -> None:
-    """Whom IAM let in has signed for another service."""
+@pytest.mark.parametrize(("demand", "has_keys"), [(Demand(iam=True), True), (Demand(requests=True), False)])
+def test_a_stage_without_access_keys_refuses_all(insider: Client, demand: Demand, has_keys: bool) -> None:
+    """Whom IAM let in has signed for another service; and who reads a table with the signing key could sign."""
     keyed = Keyed(insider)
-    keyed.api = Api(keyed.api.service, Demand(iam=True))
+    keyed.api = Api(keyed.api.service, demand)
+    keyed.api.service.access.has_access_keys = has_keys
     refused = Sqs(keyed).refused("ListQueues")
     assert (refused.status, refused.code) == (403, "AccessDenied")
     assert "DECANT_ACCESS=tokens" in refused.message
+    assert "DECANT_SIGNING_KEY_FROM" in refused.message

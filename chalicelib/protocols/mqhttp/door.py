@@ -21,7 +21,7 @@ from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.fields import quoted
 from chalicelib.base.limits import NAME_PATTERN
 from chalicelib.base.runtime import system
-from chalicelib.protocols.answering import Origin, answered, in_time
+from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.mqhttp.calls import CALLS, ORDER
@@ -50,7 +50,6 @@ _ROOTS = {"POST": "Message", "DELETE": "ReceiptHandles"}
 _UNREADABLE = "\ufffd"
 """Stands in a decoded query for what is not UTF-8."""
 _REQUEST_ID_BYTES = 12
-_NO_KEYS = "This stage lets callers in by IAM. Clients of MQ over HTTP need one with DECANT_ACCESS=tokens."
 _BAD_KEY = "The AccessKey Id you provided is not valid."
 _BAD_SIGNATURE = (
     "The request signature we calculated does not match the signature you provided. Check your key and signing method."
@@ -99,8 +98,8 @@ def _admitted(
     """Runs a call of whoever signed the request. Raises MqError, Forbidden."""
     if api.is_open:
         return nullcontext()
-    if not api.takes_tokens:
-        raise MqError("AccessDenied", _NO_KEYS)
+    if not api.takes_signatures:
+        raise MqError("AccessDenied", NO_KEYS)
     signature = signed(request, api.service.env.runtime.now())
 
     def signer(topic_name: str | None) -> Token:

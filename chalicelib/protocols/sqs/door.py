@@ -19,7 +19,7 @@ from chalicelib.api import Api
 from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import DecantError, Unauthenticated
 from chalicelib.base.runtime import system
-from chalicelib.protocols.answering import Origin, answered, in_time
+from chalicelib.protocols.answering import NO_KEYS, Origin, answered, in_time
 from chalicelib.protocols.http.problems import RETRY_AFTER_S
 from chalicelib.protocols.http.respond import LeftMs, Request, Response
 from chalicelib.protocols.sqs import json_wire, query_wire, sigv4
@@ -39,7 +39,6 @@ REGION_DEFAULT = "us-east-1"
 _PATH = re.compile(f"/?|/{ACCOUNT_PATTERN}/([^/]+)/?")
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/[0-9]{8}/([a-z0-9-]+)/sqs/aws4_request")
 _PREFIX = re.compile("(/[!-.0-~]+)*")
-_NO_KEYS = "This stage lets callers in by IAM. Clients of SQS need one with DECANT_ACCESS=tokens."
 _BAD_KEY = "The security token included in the request is invalid."
 _BAD_SIGNATURE = (
     "The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key"
@@ -109,8 +108,8 @@ def _carried_out(request: Request, wire: Wire, queue_name: str, left_ms: LeftMs)
 
 def _signer(api: Api, request: Request) -> Token:
     """The token whose access key signed the request. Raises SqsError."""
-    if not api.takes_tokens:
-        raise SqsError("AccessDenied", _NO_KEYS)
+    if not api.takes_signatures:
+        raise SqsError("AccessDenied", NO_KEYS)
     signature = sigv4.signed(request, wiring.region(), api.service.env.runtime.now())
     try:
         return api.service.access.callers.signer(signature.access_key_id, signature.is_proved_by)
