@@ -78,16 +78,18 @@ def _measure() -> None:
 def _through(stage: str, room: str, mutants: Sequence[Mutant], asked: argparse.Namespace, judge: Callable) -> None:
     results = _results(room)
     waiting = [mutant for mutant in mutants if results.lacks(mutant, stage)]
+    waiting.sort(key=lambda mutant: not mutant.decides)
     reach, killers = Reach(KEPT / f"{stage}.json"), Counter[tuple[str, str]]()
     for hot in (False, True):
         those = [mutant for mutant in waiting if is_hot(mutant) is hot]
         if those:
-            apart(lambda those=those, hot=hot: judge(_Stage(room, those, results, reach, killers, asked), hot))
+            apart(lambda those=those, hot=hot: judge(_Stage(stage, room, those, results, reach, killers, asked), hot))
 
 
 class _Stage:
     def __init__(
         self,
+        name: str,
         room: str,
         waiting: Sequence[Mutant],
         results: Results,
@@ -96,24 +98,25 @@ class _Stage:
         asked: argparse.Namespace,
     ) -> None:
         self.asked, self.reach = asked, reach
+        self._name = name
         self._room, self._waiting, self._results, self._killers = room, waiting, results, killers
-        self._breadth = reach.breadth()
+        self._breadth = reach.breadth() if name == "tests" else Counter[str]()
 
-    def judge(self, name: str, judge: Judge) -> None:
+    def judge(self, judge: Judge) -> None:
         began = time.monotonic()
         for done, (mutant, by) in enumerate(judged(self._waiting, judge, self.asked.processes), 1):
-            self._results.note(mutant, name, by)
+            self._results.note(mutant, self._name, by)
             self._killers[str(mutant.path), by or ""] += 1
             rate = (time.monotonic() - began) / done
             print(
-                f"\r{self._room} {name}: {done} of {len(self._waiting)}, {rate:.2f} s each ",
+                f"\r{self._room} {self._name}: {done} of {len(self._waiting)}, {rate:.2f} s each ",
                 end="",
                 file=sys.__stderr__,
             )
         print(file=sys.__stderr__)
 
     def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
-        """First what has noticed others of this file, then what reaches little else, as long as there is time."""
+        """First what has noticed others of this file, then tests that reach little else, as long as there is time."""
         random = Random(mutant.id)
         names = sorted(
             (name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 4),
@@ -145,9 +148,9 @@ def _judge_by_tests(stage: _Stage, hot: bool) -> None:
         return lambda mutant: noticing(items, stage.chosen(mutant, stage.asked.seconds, sys.maxsize))
 
     if hot:
-        suite.with_tests(lambda items: stage.judge("tests", of(items)))
+        suite.with_tests(lambda items: stage.judge(of(items)))
     else:
-        stage.judge("tests", collected)
+        stage.judge(collected)
 
 
 def _judge_by_histories(stage: _Stage, hot: bool) -> None:
@@ -160,7 +163,7 @@ def _judge_by_histories(stage: _Stage, hot: bool) -> None:
 
     if hot:
         histories.names()  # imports all
-    stage.judge("histories", noticing)
+    stage.judge(noticing)
 
 
 def _asked() -> argparse.Namespace:

@@ -40,6 +40,7 @@ class Reach:
     def _measure(self, paths: Iterable[Path], runs: dict[str, Callable[[], bool]]) -> None:
         kept = [str(path.resolve()) for path in paths]
         coverage = Coverage(data_file=None, config_file=False, include=kept, concurrency=["greenlet", "thread"])
+        coverage.set_option("run:disable_warnings", ["no-data-collected"])
         coverage.start()
         for name, run in runs.items():
             coverage.switch_context(name)

@@ -90,11 +90,11 @@ def api(store: Watched, clock: Clock) -> Api:
 
 
 def prepared(store: Watched, clock: Clock, apart_ms: int = HOUR_MS) -> Api:
-    """Ann has read all three queues, and given up what is in one of them."""
+    """Ann has read all three queues, the first one last, and given up what is in one of them."""
     api = instance(store, clock)
     api.put_topic("t", {"queues": QUEUES, "retention_ms": 365 * DAY_MS})
     api.put_group("t", "g", {"mode": "broadcast"})
-    for queue in range(QUEUES):
+    for queue in reversed(range(QUEUES)):
         api.produce("t", {"messages": [{"body": "x", "queue": queue}] * 2})
         taken = take(api, 1)
         if queue == 1:
