@@ -1,5 +1,6 @@
-"""Requests as the SDKs for Python (`mq_http_sdk` 1.0.3) and Node (`@aliyunmq/mq-http-sdk` 1.0.4) sent them, with the
-keys `AKIDEXAMPLE` and `a-secret-key`. The receipt handles are of another deployment."""
+"""Requests as the SDKs for Python (`mq_http_sdk` 1.0.3), Node (`@aliyunmq/mq-http-sdk` 1.0.4) and Java
+(`com.aliyun.mq:mq-http-sdk` 1.0.3) sent them, with the keys `AKIDEXAMPLE` and `a-secret-key`. The receipt handles are
+of another deployment."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from local.server import request_of
 from tests.mqhttp.client import elements_of, properties_of, root_of
 from tests.support.client import Answer, Client
 
-SDKS = ("python", "node")
+SDKS = ("python", "node", "java")
 
 UNKNOWN = "ReceiptHandleError"
 NO_HALF = "MessageNotExist"

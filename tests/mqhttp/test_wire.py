@@ -152,3 +152,9 @@ def test_each_call_writes_a_line(mq: Mq, client: Client) -> None:
         ("mq_consume", "orders", "none", 404, "GroupNotFound"),
         ("mq_unknown", "orders", None, 400, "InvalidArgument"),
     ]
+
+
+@pytest.mark.parametrize(("agent", "end"), [("mq-python-sdk/1.0.3", "/"), ("mq-java-sdk/1.0.3(Linux/6)", "")])
+def test_an_error_has_the_namespace_that_its_sdk_knows(mq: Mq, agent: str, end: str) -> None:
+    answer = mq.ask("GET", query={"consumer": "none"}, **{"user-agent": agent})
+    assert f'<Error xmlns="http://mq.aliyuncs.com/doc/v1{end}">' in answer.raw.decode()

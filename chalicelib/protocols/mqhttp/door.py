@@ -192,7 +192,8 @@ def _refusal(request: Request, error: MqError, request_id: str) -> Response:
         "RequestId": request_id,
         "HostId": f"{origin.scheme}://{origin.host}",
     }
-    text = document("Error", "".join(element(name, value) for name, value in members.items()))
+    inside = "".join(element(name, value) for name, value in members.items())
+    text = document("Error", inside, request.headers.get("user-agent", ""))
     return _response(status, text, request_id, **retry)
 
 

@@ -17,7 +17,7 @@ ELEMENTS_MAX = 16
 _NAMESPACE = "http://mq.aliyuncs.com/doc/v1/"
 _BODY, _BODY_END = b"<MessageBody>", b"</MessageBody>"
 _CDATA, _CDATA_END = b"<![CDATA[", b"]]>"
-_NODE_SDK = "mq-nodejs-sdk/"
+_NODE_SDK, _JAVA_SDK = "mq-nodejs-sdk/", "mq-java-sdk/"
 _ESCAPES = ((b"&", b"&amp;"), (b"<", b"&lt;"), (b">", b"&gt;"))
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -113,5 +113,7 @@ def escaped(text: str) -> str:
     return escape(text, {"\r": "&#13;"})
 
 
-def document(root: str, inside: str) -> str:
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} xmlns="{_NAMESPACE}">{inside}</{root}>'
+def document(root: str, inside: str, user_agent: str = "") -> str:
+    """`user_agent`: of the Java SDK, which knows no error in a namespace that ends with a slash."""
+    namespace = _NAMESPACE.removesuffix("/") if user_agent.startswith(_JAVA_SDK) else _NAMESPACE
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<{root} xmlns="{namespace}">{inside}</{root}>'
