@@ -113,6 +113,11 @@ def push_all(_event: Any) -> Json:
     return functions.SWEEPS["push_all"]()
 
 
+@app.schedule("rate(1 minute)")
+def move(_event: Any) -> Json:
+    return functions.SWEEPS["move"]()
+
+
 @app.schedule("cron(0 3 * * ? *)")
 def export(_event: Any) -> Json:
     return functions.SWEEPS["export"]()

@@ -27,6 +27,7 @@ from chalicelib.transactions import Transactions
 if TYPE_CHECKING:
     from chalicelib.admin import Admin
     from chalicelib.admin.sqs_queues import SqsQueues
+    from chalicelib.moves import Moves
     from chalicelib.push.pushing import Pushing
     from chalicelib.reading import Reading
     from chalicelib.requests import Requests
@@ -83,6 +84,14 @@ class Service:
         from chalicelib.admin.sqs_queues import SqsQueues
 
         return SqsQueues(self.env, self.log.offsets, self.admin.deletion)
+
+    @cached_property
+    def moves(self) -> Moves:
+        """Imported by the first call about a move task."""
+        from chalicelib.moves import Moves
+
+        parts = (self.delays, self.dead_letters, self.consuming, self.admin, self.sqs_queues)
+        return Moves(self.env, self.log, *parts, self.stored)
 
     @cached_property
     def requests(self) -> Requests:

@@ -37,6 +37,7 @@ ROOMS = (
     "push",
     "reading",
     "admin",
+    "moves",
     "upkeep",
     "service",
     "api",

@@ -32,7 +32,7 @@ from chalicelib.log.offsets import Offsets
 from chalicelib.store import Keys, Range
 from chalicelib.store.paging import token_of
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused, Write, never_landed
+from chalicelib.table.writes import Refused, Write, key_of, never_landed
 
 T = TypeVar("T")
 
@@ -339,6 +339,8 @@ class SqsQueues:
     def _clear(self, deleted: Standing, with_topic: bool) -> None:
         until_ms = self._runtime.uptime() + PURGE_MS
         with suppress(StoreUnavailable):
+            tasks = self._store.read([Range(keys.move_tasks(deleted.queue.id), keys.FIRST, keys.LAST, strong=True)])[0]
+            self._store.remove_all([key_of(task) for task in tasks])
             if with_topic:
                 self._deletion.topic(deleted.topic, until_ms)
             else:

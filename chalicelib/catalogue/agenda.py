@@ -21,7 +21,7 @@ from chalicelib.store import Store, found_items
 from chalicelib.table import keys
 from chalicelib.table.writes import Absent, AtMost, Either, Equals, Item, Key, Refused, RemoveItem, Set, Write, key_of
 
-REVIVE, FORWARD, CHECK, PUSH = "revive", "forward", "check", "push"
+REVIVE, FORWARD, CHECK, PUSH, MOVE = "revive", "forward", "check", "push", "move"
 """The sweeps that have an agenda."""
 
 ALWAYS_MS = 0
@@ -102,8 +102,8 @@ class Agenda:
         """Has the sweep look at the subject when it is due. Call it before the write that makes it due. Raises
         StoreUnavailable.
 
-        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`). `sent_by_ms`: until when the caller may
-        send that write; 0: at once."""
+        `subject`: a topic's name, for `REVIVE` a group's (`keys.subject`), for `MOVE` that of a queue of SQS clients.
+        `sent_by_ms`: until when the caller may send that write; 0: at once."""
         if appointed := self._missing(sweep, subject, due_ms, sent_by_ms):
             with suppress(Refused):
                 self._store.write(appointed.make())

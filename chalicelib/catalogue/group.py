@@ -20,7 +20,7 @@ from chalicelib.catalogue.push import Push, PushTarget, Secret
 from chalicelib.catalogue.rate import Rate
 from chalicelib.catalogue.settings import AsGiven
 from chalicelib.table import keys
-from chalicelib.table.writes import Item, Key, RemoveItem, Set, Write
+from chalicelib.table.writes import Equals, Item, Key, RemoveItem, Set, Write
 
 CLUSTERING, BROADCAST = "clustering", "broadcast"
 
@@ -210,6 +210,11 @@ def change(group: Group, given: Mapping[str, Any]) -> Write:
     """Changes the given settings. `start` counts at creation only."""
     new = {field: value for field, value in given.items() if field != "start"}
     return settings.change(group.key, group.id, group.version, new)
+
+
+def stands(group: Group) -> Write:
+    """Changes nothing. Send it in a transaction that demands that the group is there."""
+    return Write(group.key, (Equals(("id",), group.id),), (Set(("id",), group.id),))
 
 
 def purge(group: Group, purged_at_ms: int) -> Write:

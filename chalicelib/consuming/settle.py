@@ -16,7 +16,7 @@ from chalicelib.catalogue.group import BY_RECEIPT, ENDLESS, Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import late_acks
 from chalicelib.consuming.events import Events
-from chalicelib.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Plan, ReceiptBatch, Seen
+from chalicelib.consuming.receipt_batch import NOTHING, RECEIPT_INVALID, Failure, Owed, Plan, ReceiptBatch, Seen
 from chalicelib.consuming.request import LEASE_END
 from chalicelib.cursors import Cursors
 from chalicelib.cursors.cursor import Cursor, read_again
@@ -31,6 +31,10 @@ from chalicelib.telemetry.record import count
 
 Planner = Callable[[ReceiptBatch], Plan]
 """Plans the next write for a batch; may bury some of its messages first, each in a transaction of its own."""
+
+Take = Callable[[Cursor, Sequence[Owed]], tuple[Cursor | None, Sequence[Owed]]]
+"""Takes some of these messages out of their leases, in a transaction of its own. Returns the cursor after that (None:
+there is none), and the messages, at least one."""
 
 
 @record
@@ -135,6 +139,18 @@ class Settler:
             return NOTHING if group.dead_topic is None else batch.moves(waiting)
 
         return self._move(topic, group.name, batches, plan)
+
+    def take_out(self, topic: Topic, group_name: str, texts: Sequence[str], take: Take) -> list[Failure]:
+        """Moves messages elsewhere. What `take` raises ends it."""
+        batches, failed = self.open(topic, group_name, texts)
+
+        def plan(batch: ReceiptBatch) -> Plan:
+            while not batch.has_unknown_ends and (owed := batch.owed()):
+                cursor, taken = take(batch.cursor, owed)
+                batch.learn(cursor, Plan(moved=batch.moved_out_of(taken)))
+            return NOTHING
+
+        return failed + self._move(topic, group_name, batches, plan)
 
     def extend(
         self, topic: Topic, group_name: str, texts: Sequence[str], invisible_ms: int

@@ -116,6 +116,8 @@ class Cursor:
     """The zone of the last claim that named one, and when it was."""
     purged_at_ms: int | None = None
     """What was sent by then and has waited is not delivered."""
+    returns: int = 0
+    """Counts the transactions that brought messages back from a topic for dead ones."""
     stands: bool = True
     """False: the item does not exist, since there was no pop yet."""
 
@@ -135,6 +137,7 @@ class Cursor:
             "pages" in item,
             (item["zone"][0], item["zone"][1]) if "zone" in item else None,
             item.get("purged"),
+            item.get("returns", 0),
         )
 
     @classmethod

@@ -133,9 +133,13 @@ def no_claim_since(cursor: Cursor) -> Change:
 
 
 def no_redrive_since(cursor: Cursor) -> Change:
-    """Demands the count of dead letters as read: a redriven message is taken over like any other due one, so it could
-    exceed the cap unnoticed."""
-    return Change(guards=(writes.Equals(("dead",), cursor.dead),))
+    """Demands the counts of dead letters and of returns as read: a redriven message is taken over like any other due
+    one, so it could exceed the cap unnoticed."""
+    return Change(guards=(writes.Equals(("dead",), cursor.dead), _no_return_since(cursor)))
+
+
+def _no_return_since(cursor: Cursor) -> Guard:
+    return writes.Equals(("returns",), cursor.returns) if cursor.returns else writes.Absent(("returns",))
 
 
 def popped(consumer_id: str | None, now: int, zone: str | None = None) -> Change:
@@ -243,9 +247,21 @@ def redriven(parked: Sequence[Lease], letters: int) -> Change:
     `parked` must owe nothing at or above `next`, and nothing that another lease owes. Once read, this stays true for
     the epoch: `next` only grows, and a message below it enters a lease only from another lease that owes it, or from
     its letter, which the transaction demands and removes."""
+    return _back(parked) + Change(effects=(writes.Add(("dead",), -letters),))
+
+
+def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
+    """Brings dead messages back from a topic, in a transaction that takes their copies out of it.
+
+    `parked`: as of `redriven`. A message that died again after a reset has two copies, so it demands that nothing else
+    was brought back since the cursor was read."""
+    return no_redrive_since(cursor) + _back(parked) + Change(effects=(writes.Add(("returns",), 1),))
+
+
+def _back(parked: Sequence[Lease]) -> Change:
     return Change(
         guards=(writes.SizeBelow(("leases",), LEASES_MAX), *(writes.Absent(lease.path) for lease in parked)),
-        effects=(writes.Add(("dead",), -letters), *(writes.Set(lease.path, lease.listed()) for lease in parked)),
+        effects=tuple(writes.Set(lease.path, lease.listed()) for lease in parked),
         tokens=tuple(lease.token for lease in parked),
     )
 

@@ -24,7 +24,8 @@ class DeadLetters:
 
     def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays, stored: Callable[[Topic], None]) -> None:
         """`stored`: is called when messages have moved into a topic."""
-        self.burial = Burial(env, Mover(env, log, delays, stored))
+        self.mover = Mover(env, log, delays, stored)
+        self.burial = Burial(env, self.mover)
         self._env, self._log, self._cursors, self._delays = env, log, cursors, delays
 
     @cached_property

@@ -35,7 +35,7 @@ from chalicelib.log.reader import Want, entries, entry_at, within_reach
 from chalicelib.log.segment import Segment
 from chalicelib.producing.key_hash import queue_of_key
 from chalicelib.table import keys
-from chalicelib.table.writes import Refused
+from chalicelib.table.writes import Refused, Write
 
 Chosen = list[tuple[Lease, list[int]]]
 
@@ -75,24 +75,39 @@ class Mover:
         now = self._runtime.now()
         attempts = {lease.start + index: lease.attempt for lease, indexes in chosen for index in indexes}
         moved = [_moved(stored, group, attempts[stored.offset], reason, now) for stored in found]
-        placed = [(_queue(message, cursor, topic.writers(now)), message) for message in moved]
         try:
-            self._write(cursor, chosen, topic, placed)
+            self.send(cursor, chosen, topic, moved)
         except (Refused, TopicNotFound):
             self._catalogue.forget(topic.name)
             return []
-        self._deliver(topic, Counter(queue for queue, _ in placed))
         return chosen
 
-    def _write(self, cursor: Cursor, chosen: Chosen, topic: Topic, placed: Sequence[tuple[int, Message]]) -> None:
-        """Raises Refused, TopicNotFound, StoreUnavailable. That the topic has delayed messages is so already: the
-        write demands that it is this topic."""
+    def send(
+        self, cursor: Cursor, chosen: Chosen, topic: Topic, messages: Sequence[Message], also: Sequence[Write] = ()
+    ) -> None:
+        """Takes the chosen messages out of their leases and stores these in the topic, in one transaction with further
+        writes. Raises Refused, TopicNotFound, StoreUnavailable."""
+        writers = topic.writers(self._runtime.now())
+        placed = [(_queue(message, cursor, writers), message) for message in messages]
+        self._write(cursor, chosen, topic, placed, also)
+        self._deliver(topic, Counter(queue for queue, _ in placed))
+
+    def _write(
+        self,
+        cursor: Cursor,
+        chosen: Chosen,
+        topic: Topic,
+        placed: Sequence[tuple[int, Message]],
+        also: Sequence[Write],
+    ) -> None:
+        """That the topic has delayed messages is so already: the write demands that it is this topic."""
         waiting = self._delays.waiting(placed)
         stored = self._delays.entries(topic, waiting) if waiting else []
         waits = [
             wait(topic.id, message.queue, message.due_ms, entry) for message, entry in zip(waiting, stored, strict=True)
         ]
-        self._store.write_together([write(cursor, buried(chosen, 0)), topics.begin(topic, DELAYS), *waits])
+        leaving = write(cursor, buried(chosen, 0))
+        self._store.write_together([leaving, topics.begin(topic, DELAYS), *also, *waits])
 
     def _deliver(self, topic: Topic, counts: Counter[int]) -> None:
         """If this fails, the next pop or sweep does it."""
@@ -137,7 +152,7 @@ class Mover:
 
 
 def _moved(stored: Stored, group: Group, attempt: int, reason: str, now: int) -> Message:
-    """The message as it is sent to the topic: with what it was, but that it no longer ends, and asks for no reply."""
+    """The message as it is sent to the topic."""
     message = stored.message
     properties = {name: value for name, value in message.properties.items() if name != REASON}
     about = {
@@ -147,9 +162,21 @@ def _moved(stored: Stored, group: Group, attempt: int, reason: str, now: int) ->
         **({REASON: reason} if reason else {}),
     }
     first = {ID: stored.message_id, SENT: str(message.sent_at_ms or stored.stored_at_ms)}
+    whole = replace(LOST, text=_LOST_BODY) if message.is_lost else message
+    return _sent_again(whole, {**first, **properties, **about}, now)
+
+
+def as_new(message: Message, now: int) -> Message:
+    """The message without what the moves of dead messages have added."""
+    added = {ID, SENT, SOURCE, ORIGIN, COUNT, REASON}
+    return _sent_again(message, {n: text for n, text in message.properties.items() if n not in added}, now)
+
+
+def _sent_again(message: Message, properties: dict[str, str], now: int) -> Message:
+    """The message as it was, but that it no longer ends, and asks for no reply."""
     return replace(
-        replace(LOST, text=_LOST_BODY) if message.is_lost else message,
-        properties={**first, **properties, **about},
+        message,
+        properties=properties,
         deliver_at_ms=now,
         delayed_id=None,
         ttl_ms=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Protocol, TypeVar
 
 from chalicelib.base.errors import GroupNotFound
 from chalicelib.base.limits import DEAD_MS, LEASES_MAX, TAKEOVERS_MAX
@@ -76,7 +77,7 @@ class Redrive:
                 raise GroupNotFound(f"topic '{topic.name}' has no group '{group.name}' any more")
             # The message of a letter from before a reset may be ready or owed as well.
             is_ancient = any(letter.epoch != cursor.epoch for letter in letters)
-            paged = self._paged(cursor) if is_ancient else set()
+            paged = self.paged(cursor) if is_ancient else set()
             if paged is None:
                 continue
             chosen, back = choose(cursor, letters, paged)
@@ -95,7 +96,7 @@ class Redrive:
             letters = letters[len(chosen) :]
         return count, False
 
-    def _paged(self, cursor: Cursor) -> set[int] | None:
+    def paged(self, cursor: Cursor) -> set[int] | None:
         """The offsets in the cursor's pages, or None if one was brought back since the cursor was read."""
         held = self._retries.read([(cursor, cursor.pages.values())])[0]
         if held.keys() != cursor.pages.keys():
@@ -103,16 +104,24 @@ class Redrive:
         return {offset for leases in held.values() for lease in leases for offset in lease.owed_offsets}
 
 
-def choose(
-    cursor: Cursor, letters: Sequence[DeadLetter], paged: Collection[int] = ()
-) -> tuple[list[DeadLetter], list[range]]:
+class Dead(Protocol):
+    """A letter, or the copy of a message in a topic for dead ones."""
+
+    @property
+    def offset(self) -> int: ...
+
+
+D = TypeVar("D", bound=Dead)
+
+
+def choose(cursor: Cursor, letters: Sequence[D], paged: Collection[int] = ()) -> tuple[list[D], list[range]]:
     """The first of these letters, in offset order, that one transaction can remove, and the redriven offsets as one run
     per lease; none if the cursor has no room. `paged`: offsets that the cursor's pages owe.
 
     If a message is delivered anyway because of a reset to before it, only its letter is removed."""
     alive = {*paged, *(offset for lease in cursor.owing for offset in lease.owed_offsets)}
     room = min(TAKEOVERS_MAX, REDRIVEN_LEASES_MAX - len(cursor.leases))
-    chosen: list[DeadLetter] = []
+    chosen: list[D] = []
     back: list[int] = []
     leases = 0
     for letter in letters[:PURGED_TOGETHER_MAX]:

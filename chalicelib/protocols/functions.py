@@ -79,12 +79,18 @@ def _push_all() -> Json:
     return service.sweeps.push(service.outside.wake).as_json()
 
 
+def _move() -> Json:
+    service = wiring.api().service
+    return service.sweeps.move(service.moves).as_json()
+
+
 SWEEPS: Mapping[str, Callable[[], Json]] = {
     "revive": lambda: wiring.api().service.sweeps.revive().as_json(),
     "forward": lambda: wiring.api().service.sweeps.forward().as_json(),
     "expire": lambda: wiring.api().service.sweeps.expire().as_json(),
     "check": lambda: wiring.api().service.sweeps.check().as_json(),
     "push_all": _push_all,
+    "move": _move,
     "export": lambda: wiring.export(),
 }
 

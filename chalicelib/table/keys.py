@@ -289,7 +289,7 @@ def decision(topic_id: str, queue: int, number: int) -> Key:
 
 
 def number_of(key: str) -> int:
-    """The number that is the sort key of a segment (its base) or of a decision."""
+    """The number that is the sort key of a segment (its base), of a decision or of a move task."""
     return int(key)
 
 
@@ -307,6 +307,15 @@ def sqs_queues() -> str:
 
 def sqs_queue(name: str) -> Key:
     return Key(sqs_queues(), name)
+
+
+def move_tasks(queue_id: str) -> str:
+    """The tasks that move the messages of a queue of SQS clients."""
+    return f"moves#{queue_id}"
+
+
+def move_task(queue_id: str, number: int) -> Key:
+    return Key(move_tasks(queue_id), f"{number:0{_OFFSET_DIGITS}d}")
 
 
 def signing_key() -> Key:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.admin import Admin
 from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import TopicNotFound
 from chalicelib.base.limits import HOUR_MS, SECOND_MS
-from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, PUSH, REVIVE, Look
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK, FORWARD, MOVE, PUSH, REVIVE, Look
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -31,6 +31,9 @@ from chalicelib.upkeep.alarms import Alarms, is_concerned
 from chalicelib.upkeep.expiry import Expiry
 from chalicelib.upkeep.rounds import Rounds
 from chalicelib.upkeep.troubles import Troubles
+
+if TYPE_CHECKING:
+    from chalicelib.moves import Moves
 
 SWEEP_MS = 45 * SECOND_MS
 """How long a scheduled sweep runs: it starts every minute, and its function may run for one."""
@@ -202,6 +205,25 @@ class Sweeps:
                 swept += Swept(1, 1)
             looks = [Look(name, own, ALWAYS_MS if name in pushed else None, now) for name, own in due.items()]
             self._agenda.has_looked(PUSH, looks)
+        return swept
+
+    @_sweep
+    def move(self, moves: Moves, most_ms: int = SWEEP_MS) -> Swept:
+        """Works on move tasks for so long. `seen`: tasks that no other worker holds. `done`: messages."""
+        until_ms, troubles, runs = self._runtime.uptime() + most_ms, Troubles(), []
+        for due in self._rounds.due(MOVE, until_ms):
+            now, looks = self._runtime.now(), []
+            for name, own in due.items():
+                with troubles.kept():
+                    task = moves.tasks.active(name)
+                    looks.append(Look(name, own, ALWAYS_MS if task else None, now))
+                    runs += [run] if task and (run := moves.worker.taken(name, task)) else []
+            with troubles.kept():
+                self._agenda.has_looked(MOVE, looks)
+        swept = Swept(len(runs))
+        with troubles.kept():
+            swept += Swept(0, moves.worker.work(runs, until_ms, SECOND_MS))
+        troubles.tell()
         return swept
 
     @_sweep

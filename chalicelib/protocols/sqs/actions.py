@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from chalicelib.base.fields import quoted
 from chalicelib.protocols.sqs.action import Action
 from chalicelib.protocols.sqs.errors import SqsError
+from chalicelib.protocols.sqs.move_tasks import MOVE_TASKS
 from chalicelib.protocols.sqs.permissions import PERMISSIONS
 from chalicelib.protocols.sqs.queues import QUEUES
 from chalicelib.protocols.sqs.receiving import RECEIVING
@@ -14,7 +15,15 @@ from chalicelib.protocols.sqs.redrive_policies import REDRIVES
 from chalicelib.protocols.sqs.sending import SENDING
 from chalicelib.protocols.sqs.settling import SETTLING
 
-ACTIONS: Mapping[str, Action] = {**QUEUES, **PERMISSIONS, **REDRIVES, **SENDING, **RECEIVING, **SETTLING}
+ACTIONS: Mapping[str, Action] = {
+    **QUEUES,
+    **PERMISSIONS,
+    **REDRIVES,
+    **MOVE_TASKS,
+    **SENDING,
+    **RECEIVING,
+    **SETTLING,
+}
 
 
 def named(name: str) -> Action:

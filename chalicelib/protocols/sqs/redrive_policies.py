@@ -54,7 +54,7 @@ def parse(_: str, text: str) -> str:
         raise _bad(text, f"Invalid value for {_TARGET}.")
     if not re.fullmatch("[0-9]{1,5}", count) or not 1 <= int(count) <= ATTEMPTS_MAX:
         raise _bad(text, f"Invalid value for {_COUNT}: valid values are from 1 to {ATTEMPTS_MAX} both inclusive.")
-    return _text(_name_of(target), int(count))
+    return _text(name_of(target), int(count))
 
 
 def of_group(group: Group) -> str | None:
@@ -74,7 +74,7 @@ def _text(target: str, count: int) -> str:
     return orjson.dumps({_TARGET: target, _COUNT: count}).decode()
 
 
-def _name_of(arn: str) -> str:
+def name_of(arn: str) -> str:
     return arn.rpartition(":")[2]
 
 
@@ -119,7 +119,7 @@ def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
     if not target.queue.owns_topic:
         raise _bad(text, f"Queue '{target.queue.name}' reads topic '{target.topic.name}', and nothing is sent to it.")
     allowed = orjson.loads(target.queue.attributes.get(ALLOW) or "{}")
-    sources = [_name_of(arn) for arn in allowed.get("sourceQueueArns", [])]
+    sources = [name_of(arn) for arn in allowed.get("sourceQueueArns", [])]
     permission = allowed.get("redrivePermission", "allowAll")
     if permission == "denyAll" or (permission == "byQueue" and name not in sources):
         raise _bad(text, f"The {ALLOW} of queue '{target.queue.name}' does not allow this source.")
@@ -142,6 +142,11 @@ def list_dead_letter_source_queues(call: Call) -> Json:
         "", most or PAGE_MAX, after, lambda queue: call.is_shown(queue) and _is_source(call, queue, target)
     )
     return {"queueUrls": [call.context.url(queue.name) for queue in sources], "NextToken": rest if most else None}
+
+
+def sources_of(call: Call, target: str, most: int) -> list[SqsQueue]:
+    """The first queues whose dead messages move to this topic."""
+    return call.service.sqs_queues.page("", most, "", lambda queue: _is_source(call, queue, target))[0]
 
 
 def _is_source(call: Call, queue: SqsQueue, target: str) -> bool:

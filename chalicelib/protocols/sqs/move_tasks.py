@@ -1,0 +1,126 @@
+"""Move tasks: a dead-letter queue's messages go back to the queues that they are from, or to another queue.
+
+Queues are named by the ends of their ARNs. Clients make and read handles of tasks themselves."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import orjson
+
+from chalicelib.admin.sqs_queues import QueueGone, Standing
+from chalicelib.catalogue.move_task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
+from chalicelib.moves.tasks import TASKS_SHOWN_MAX, NoTask, TaskRuns
+from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
+from chalicelib.protocols.sqs.errors import SqsError, bad_value
+from chalicelib.protocols.sqs.message_ids import random_uuid
+from chalicelib.protocols.sqs.redrive_policies import has_source, name_of
+
+MOVE_TASKS = Actions()
+
+_SOURCE, _DESTINATION, _RATE, _HANDLE = "SourceArn", "DestinationArn", "MaxNumberOfMessagesPerSecond", "TaskHandle"
+_NO_TASK = "Task does not exist."
+_NO_DEAD_LETTER_QUEUE = "Source queue must be configured as a Dead Letter Queue."
+_IS_ACTIVE = "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
+
+
+@MOVE_TASKS.action(
+    "StartMessageMoveTask", "admin", {_SOURCE: TEXT, _DESTINATION: TEXT, _RATE: INTEGER}, required=(_SOURCE,)
+)
+def start_message_move_task(call: Call) -> Json:
+    rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)
+    source = _queue(call, _SOURCE, call.request[_SOURCE])
+    if not has_source(call, source.topic.name):
+        raise SqsError("InvalidParameterValue", _NO_DEAD_LETTER_QUEUE)
+    target = _target(call, source)
+    task_id = random_uuid(call.service.env.runtime.entropy(16))
+    try:
+        call.service.moves.tasks.start(source, target, rate, task_id)
+    except TaskRuns:
+        raise SqsError("InvalidParameterValue", _IS_ACTIVE) from None
+    return {_HANDLE: _handle(call, source, task_id)}
+
+
+def _target(call: Call, source: Standing) -> Standing | None:
+    arn = call.request.get(_DESTINATION)
+    if not arn:
+        return None
+    target = _queue(call, _DESTINATION, arn)
+    if target.queue.id == source.queue.id:
+        raise bad_value(arn, _DESTINATION, "The destination must be another queue than the source.")
+    if target.queue.is_fifo != source.queue.is_fifo:
+        raise bad_value(arn, _DESTINATION, "The destination must be same type of queue as the source.")
+    return target
+
+
+@MOVE_TASKS.action("ListMessageMoveTasks", "admin", {_SOURCE: TEXT, "MaxResults": INTEGER}, required=(_SOURCE,))
+def list_message_move_tasks(call: Call) -> Json:
+    most = _within(call, "MaxResults", TASKS_SHOWN_MAX) or 1
+    source = _queue(call, _SOURCE, call.request[_SOURCE])
+    tasks = call.service.moves.tasks.list(source.queue.id, most)
+    return {"Results": [_shown(call, source, task) for task in tasks]}
+
+
+def _shown(call: Call, source: Standing, task: MoveTask) -> Json:
+    shown = {
+        _HANDLE: _handle(call, source, task.id) if task.is_running else None,
+        "Status": task.state,
+        _SOURCE: call.context.arn(source.queue.name),
+        _DESTINATION: call.context.arn(task.to) if task.to else None,
+        _RATE: task.rate,
+        "ApproximateNumberOfMessagesMoved": task.moved,
+        "ApproximateNumberOfMessagesToMove": task.count,
+        "FailureReason": task.reason if task.state == FAILED else None,
+        "StartedTimestamp": task.started_at_ms,
+    }
+    return present(shown)
+
+
+@MOVE_TASKS.action("CancelMessageMoveTask", "admin", {_HANDLE: TEXT}, required=(_HANDLE,))
+def cancel_message_move_task(call: Call) -> Json:
+    task_id, source_arn = _parts(call.request[_HANDLE])
+    source = _queue(call, _SOURCE, source_arn)
+    try:
+        task = call.service.moves.tasks.cancel(source, task_id)
+    except NoTask:
+        raise SqsError("ResourceNotFoundException", _NO_TASK) from None
+    return {"ApproximateNumberOfMessagesMoved": task.moved}
+
+
+# -- members ----------------------------------------------------------------------------------------------------------
+
+
+def _within(call: Call, name: str, most: int) -> int | None:
+    """The number of this name, from 1 to `most`; None: it is not given. Raises SqsError."""
+    number: int | None = call.request.get(name)
+    if number is not None and not 1 <= number <= most:
+        raise bad_value(number, name, f"Must be between 1 and {most}, if provided.")
+    return number
+
+
+def _queue(call: Call, member: str, arn: str) -> Standing:
+    """Raises SqsError."""
+    try:
+        return call.service.sqs_queues.current(name_of(arn))
+    except QueueGone:
+        text = f"The resource that you specified for the {member} parameter doesn't exist."
+        raise SqsError("ResourceNotFoundException", text) from None
+
+
+def _handle(call: Call, source: Standing, task_id: str) -> str:
+    told = {"taskId": task_id, "sourceArn": call.context.arn(source.queue.name)}
+    return base64.b64encode(orjson.dumps(told)).decode()
+
+
+def _parts(handle: str) -> tuple[str, str]:
+    """The id of the task, and the ARN of its queue. Raises SqsError."""
+    try:
+        told: Any = orjson.loads(base64.b64decode(handle, validate=True))
+    except (ValueError, binascii.Error):
+        told = None
+    task_id, source_arn = (told.get("taskId"), told.get("sourceArn")) if isinstance(told, dict) else (None, None)
+    if not isinstance(task_id, str) or not isinstance(source_arn, str):
+        raise SqsError("InvalidParameterValue", f"Value for parameter {_HANDLE} is invalid.")
+    return task_id, source_arn
