@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from chalicelib import wiring
 from chalicelib.base.errors import StoreUnavailable
-from chalicelib.base.limits import HOUR_MS
+from chalicelib.base.limits import HOUR_MS, SECOND_MS
 from chalicelib.base.runtime import Runtime
 from local.memory import opening
 
@@ -28,12 +28,16 @@ _dropped_at_ms = 0
 """By the clock that is never set."""
 
 
-def start() -> threading.Thread:
-    """Sweeps in a thread of its own until the process ends."""
-    arguments = (sweep_all, threading.Event().wait)
-    sweeping = threading.Thread(target=sweep_for_ever, args=arguments, name="decant-sweeps", daemon=True)
-    sweeping.start()
-    return sweeping
+MOVE_MS = 5 * SECOND_MS
+"""How long move tasks are worked on at once, most of which is waiting for their rates: this sweep has a thread of its
+own, and new tasks must not wait long."""
+
+
+def start() -> None:
+    """Sweeps in threads of their own until the process ends."""
+    never = threading.Event().wait
+    for name, run in (("sweeps", lambda: sweep_for_ever(sweep_all, never)), ("moves", lambda: move_for_ever(never))):
+        threading.Thread(target=run, name=f"decant-{name}", daemon=True).start()
 
 
 def sweep_for_ever(
@@ -49,17 +53,27 @@ def sweep_for_ever(
         pause = pause_seconds(now() - began_at) if is_answered else PERIOD_SECONDS
 
 
+def move_for_ever(wait: Callable[[float], bool]) -> None:
+    """`wait`: as above."""
+    while not wait(PERIOD_SECONDS):
+        _answered(_move)
+
+
+def _move() -> None:
+    service = wiring.api().service
+    service.sweeps.move(service.moves, MOVE_MS)
+
+
 def pause_seconds(round_seconds: float) -> float:
     """The pause after a round of this length."""
     return max(PERIOD_SECONDS, PAUSES_PER_ROUND * round_seconds)
 
 
 def sweep_all() -> bool:
-    """Runs all sweeps once. Errors are printed, and do not stop later rounds. Returns whether the store responded: a
-    round that waited for it in vain took long but used nothing."""
+    """Runs all sweeps once, but for that of move tasks. Errors are printed, and do not stop later rounds. Returns
+    whether the store responded: a round that waited for it in vain took long but used nothing."""
     service = wiring.api().service
     sweeps = service.sweeps
-    is_answered = True
     all_sweeps: tuple[Callable[[], object], ...] = (
         sweeps.forward,
         sweeps.revive,
@@ -68,15 +82,20 @@ def sweep_all() -> bool:
         lambda: sweeps.push(service.outside.wake),
         lambda: drop_expired(service.env.runtime),
     )
-    for sweep in all_sweeps:
-        try:
-            sweep()
-        except StoreUnavailable as trouble:
-            is_answered = False
-            sys.stderr.write(f"decant: a sweep failed: {trouble.detail}\n")
-        except Exception:  # noqa: BLE001 - a defect in a sweep must not end the others
-            sys.stderr.write(f"decant: a sweep failed\n{traceback.format_exc()}")
-    return is_answered
+    answered = [_answered(sweep) for sweep in all_sweeps]
+    return all(answered)
+
+
+def _answered(sweep: Callable[[], object]) -> bool:
+    """Runs a sweep. Returns whether the store responded."""
+    try:
+        sweep()
+    except StoreUnavailable as trouble:
+        sys.stderr.write(f"decant: a sweep failed: {trouble.detail}\n")
+        return False
+    except Exception:  # noqa: BLE001 - a defect in a sweep must not end the others
+        sys.stderr.write(f"decant: a sweep failed\n{traceback.format_exc()}")
+    return True
 
 
 def drop_expired(runtime: Runtime) -> None:

@@ -34,6 +34,7 @@ from infra.stage import PARTS
 from local import embedded
 from tests.http import test_on_every_store as on_every_store
 from tests.simulation.afterlife import small_pages
+from tests.sqs.client import queue
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
 from tests.support.consumer import Consumer
@@ -59,6 +60,7 @@ ROLES = {
     "ForwardRole": {"forward"},
     "ExpireRole": {"expire"},
     "CheckRole": {"check"},
+    "MoveRole": {"move"},
     "PushAllRole": {"push"},
     "SweepRole": {*SWEEPS, "export"},
     "ExportRole": {"export"},
@@ -145,6 +147,25 @@ def sweeps_stop_on_their_way(client: Client) -> None:
         sweeps.push(client.outside.wake)
 
 
+def dead_messages_move_with_their_bodies(client: Client) -> None:
+    """And back again, in topics with pushed groups."""
+    name, dead = f"t{uuid4().hex}", f"d{uuid4().hex}"
+    for made in (name, dead):
+        queue(client, made)
+        Topic(client, made).group("pushed", push={"url": "https://a.example/"})
+    group = Group(client, Topic(client, name), name)
+    assert client.put(group.path, max_attempts=1, dead_letters={"topic": dead}).status == 200
+    group.topic.produce(*[LARGE] * 3)
+    group.nack(group.take_one())
+    client.post(f"{group.path}/bury", receipts=[group.take_one()["receipt"]])
+    group.take_one()
+    client.clock.sleep(DAY_MS)
+    assert client.api.service.sweeps.revive().done
+    service = client.api.service
+    service.moves.tasks.start(service.sqs_queues.current(dead), None, 1, uuid4().hex)
+    assert client.api.service.sweeps.move(client.api.service.moves).done == 2
+
+
 def an_alarm_is_raised(client: Client) -> None:
     topic = client.topic(f"t{uuid4().hex}")
     topic.group("billing", alarm={"ready": 1})
@@ -210,6 +231,7 @@ STORIES: list[Callable[..., object]] = [
     large_bodies_are_read_buried_and_deleted,
     whoever_delivers_packs_due_bodies_anew,
     a_pushed_topic_is_woken,
+    dead_messages_move_with_their_bodies,
     retries_come_and_go_in_pages,
     a_message_is_traced,
     tokens_are_made_rotated_and_deleted,

@@ -168,7 +168,7 @@ def test_request_takes_the_http_requests_that_wait_for_replies(client: Client, t
     assert invoke(client, "request", events.url(Sent("POST", f"{path}/reply", body)))["statusCode"] == 404
 
 
-@pytest.mark.parametrize("name", ["revive", "forward", "expire", "check", "push_all"])
+@pytest.mark.parametrize("name", ["revive", "forward", "expire", "check", "push_all", "move"])
 def test_a_sweep_runs_when_it_is_asked_for(client: Client, topic: Topic, name: str) -> None:
     assert "seen" in invoke(client, "sweep", {"sweep": name})
 

@@ -169,7 +169,7 @@ def test_the_schedule_runs_them() -> None:
     try:
         with Client(app.app) as client:
             event = client.events.generate_cw_event("aws.events", "Scheduled Event", {}, [])
-            for name in ("forward", "revive", "expire", "check"):
+            for name in ("forward", "revive", "expire", "check", "move"):
                 assert client.lambda_.invoke(name, event).payload == {"seen": 0, "done": 0}
     finally:
         wiring.use(None)

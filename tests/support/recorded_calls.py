@@ -17,7 +17,7 @@ from chalicelib.service import Service
 from chalicelib.upkeep.sweeps import Sweeps
 from tests.support.client import Client
 
-SWEEPS = ("revive", "forward", "expire", "check", "push")
+SWEEPS = ("revive", "forward", "expire", "check", "push", "move")
 
 _PARTS = {"Update": "UpdateItem", "Delete": "DeleteItem", "Put": "PutItem", "ConditionCheck": "ConditionCheckItem"}
 """IAM asks for the rights of the parts of a transaction, and for none of the transaction itself."""
