@@ -1,0 +1,220 @@
+"""A move task moves each message once: on every store, whoever dies at it, however many work on it, and whatever is
+deleted meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import product
+from typing import Self
+
+import pytest
+
+from chalicelib.admin.sqs_queues import NewQueue, QueueGone
+from chalicelib.api import Api
+from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
+from chalicelib.catalogue.group import LATEST
+from chalicelib.catalogue.move_task import COMPLETED, FAILED
+from chalicelib.moves.tasks import NoTask, TaskRuns
+from chalicelib.service import Service
+from tests.support.stopping import Stage, Work, die_after, finish, requests_of, stop_after
+
+BODIES = ["a", "b", "c"]
+TASK = "10f57157-0000-4da9-a113-4de7e12d05dd"
+
+
+class Scene(Stage):
+    """Three dead messages, one too large for a segment. `reads`: the queue `orders` reads the topic of `news`."""
+
+    def __init__(self, reads: bool = False) -> None:
+        super().__init__()
+        self.reads = reads
+        service = self.instance()
+        for name in ("dead", "news"):
+            self.make(service, name)
+        self.make_orders(service)
+        api = Api(service)
+        for body in ("a", "b" * 2_000, "c"):
+            api.produce("news" if reads else "orders", {"messages": [{"body": body}]})
+        while api.pop("news" if reads else "orders", "orders", {"max_messages": 3})["messages"]:
+            pass
+
+    def make(self, service: Service, name: str, topic: str | None = None, **settings: object) -> None:
+        own = None if topic else {"queues": 1}
+        service.sqs_queues.make(NewQueue(name, topic or name, own, name, settings, {}, {}, LATEST))
+
+    def make_orders(self, service: Service) -> None:
+        dead = DeadLetterTopic({"topic": "dead", "source": "orders"})
+        settings = {"max_attempts": 1, "invisible_ms": 0, "dead_letters": dead}
+        self.make(service, "orders", "news" if self.reads else None, **settings)
+
+    def start(self, service: Service, rate: int | None = None, named: bool = False) -> None:
+        queues = service.sqs_queues
+        target = queues.current("orders") if named else None
+        service.moves.tasks.start(queues.current("dead"), target, rate, TASK)
+
+    def started(self, rate: int = 1) -> Self:
+        """One message has moved."""
+        self.start(self.instance(), rate)
+        return self
+
+    def sweep(self, service: Service) -> None:
+        service.sweeps.move(service.moves)
+
+    def state(self) -> str | None:
+        service = self.instance()
+        task = service.moves.tasks.newest(service.sqs_queues.current("dead").queue.id)
+        return task.state if task else None
+
+    def left(self, name: str) -> list[str]:
+        """What comes out of a queue, by the first letters of the bodies."""
+        service, came = self.instance(), []
+        try:
+            found = service.sqs_queues.current(name)
+        except QueueGone:
+            return []
+        api = Api(service)
+        while got := api.pop(found.topic.name, name, {"max_messages": 100, "invisible_ms": 1_000_000})["messages"]:
+            came += [each["body"][0] for each in got]
+        return came
+
+    def verdict(self) -> tuple[list[str], list[str]]:
+        """What comes out of the queue and of its dead-letter queue an hour later, when sweeps have run."""
+        for _ in range(2):
+            self.now += 3_600_000
+            service = self.instance()
+            service.sweeps.forward()
+            self.sweep(service)
+        dead = self.left("dead")
+        return sorted(self.left("orders")), sorted(dead)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_every_store_moves_messages_back_whole(instance: Callable[[], Api], topic: str, reads: bool) -> None:
+    api = instance()
+    queues, name = api.service.sqs_queues, topic[:40]
+    dead = DeadLetterTopic({"topic": f"{name}-dead", "source": name})
+    settings = {"max_attempts": 1, "invisible_ms": 0, "dead_letters": dead}
+    queues.make(NewQueue(f"{name}-dead", f"{name}-dead", {"queues": 1}, f"{name}-dead", {}, {}, {}))
+    queues.make(NewQueue(f"{name}-news", f"{name}-news", {"queues": 1}, f"{name}-news", {}, {}, {}))
+    read = f"{name}-news" if reads else name
+    queues.make(NewQueue(name, read, None if reads else {"queues": 1}, name, settings, {}, {}))
+    sizes = [1, 2_000, 300_000]
+    for size in sizes:
+        api.produce(read, {"messages": [{"body": "x" * size}]})
+    while api.pop(read, name, {"max_messages": 3})["messages"]:
+        pass
+    moves = instance().service.moves
+    moves.tasks.start(queues.current(f"{name}-dead"), None, None, TASK)
+    [task] = moves.tasks.list(queues.current(f"{name}-dead").queue.id)
+    assert (task.state, task.moved, task.count) == (COMPLETED, 3, 3)
+    back = instance().pop(read, name, {"max_messages": 3})["messages"]
+    assert [(len(each["body"]), each["attempt"]) for each in back] == [(size, 1) for size in sizes]
+
+
+def starting(scene: Scene) -> Work:
+    return lambda stop: scene.start(scene.instance(stop))
+
+
+def sweeping(scene: Scene) -> Work:
+    return lambda stop: scene.sweep(scene.instance(stop))
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_who_dies_while_starting_a_task_loses_and_doubles_nothing(reads: bool) -> None:
+    scene = Scene(reads)
+    states = set()
+    for request in range(1, requests_of(starting(scene.copy())) + 1):
+        fresh = scene.copy()
+        die_after(starting(fresh), request)
+        came, dead = fresh.verdict()
+        states.add(fresh.state())
+        assert (came, dead) == ((BODIES, []) if fresh.state() else ([], BODIES)), f"dead after request {request}"
+    assert states == {None, COMPLETED}
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_who_dies_while_sweeping_leaves_the_task_to_the_next_sweep(reads: bool) -> None:
+    scene = Scene(reads).started()
+    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
+        fresh = scene.copy()
+        die_after(sweeping(fresh), request)
+        assert fresh.verdict() == (BODIES, []), f"dead after request {request}"
+        assert fresh.state() == COMPLETED
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_two_sweeps_may_each_stop_after_any_request(reads: bool) -> None:
+    scene = Scene(reads).started(rate=2)
+    count = requests_of(sweeping(scene.copy()))
+    for first, second, goes_on in product(range(1, count + 1, 2), range(1, count + 2, 13), (False, True)):
+        fresh = scene.copy()
+        running = stop_after(sweeping(fresh), first)
+        fresh.now += 61_000  # the first one holds the task no more
+        die_after(sweeping(fresh), second)
+        finish(running, goes_on)
+        assert fresh.verdict() == (BODIES, []), f"at {first} and {second}; goes on: {goes_on}"
+
+
+def test_of_two_that_start_a_task_one_does() -> None:
+    scene = Scene()
+    for request in range(1, requests_of(starting(scene.copy())) + 1):
+        fresh = scene.copy()
+        running = stop_after(starting(fresh), request)
+        with suppress(TaskRuns):
+            fresh.start(fresh.instance())
+        with suppress(TaskRuns):
+            finish(running, goes_on=True)
+        assert fresh.verdict() == (BODIES, []), f"at request {request}"
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_task_may_be_cancelled_after_any_request(reads: bool) -> None:
+    """Nothing moves from then on."""
+    scene = Scene(reads).started()
+    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
+        fresh = scene.copy()
+        running = stop_after(sweeping(fresh), request)
+        service = fresh.instance()
+        source = service.sqs_queues.current("dead")
+        try:
+            moved = service.moves.tasks.cancel(source, TASK).moved
+        except NoTask:
+            moved = len(BODIES)
+        finish(running, goes_on=True)
+        came, dead = fresh.verdict()
+        assert (len(came), sorted(came + dead)) == (moved, BODIES), f"cancelled after request {request}"
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("reads", [False, True])
+def test_the_destination_may_be_deleted_after_any_request(reads: bool, is_made_again: bool) -> None:
+    """What had not moved is still dead."""
+    scene = Scene(reads)
+    scene.start(scene.instance(), 1, named=True)
+    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
+        fresh = scene.copy()
+        running = stop_after(sweeping(fresh), request)
+        had = fresh.left("orders")
+        service = fresh.instance()
+        service.sqs_queues.delete("orders")
+        if is_made_again:
+            fresh.make_orders(service)
+        finish(running, goes_on=True)
+        came, dead = fresh.verdict()
+        assert sorted([*had, *dead]) == BODIES, f"deleted after request {request}"
+        assert came == []
+        assert fresh.state() == (FAILED if dead else COMPLETED)
+
+
+def test_the_dead_letter_queue_may_be_deleted_after_any_request() -> None:
+    scene = Scene().started()
+    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
+        fresh = scene.copy()
+        running = stop_after(sweeping(fresh), request)
+        had = fresh.left("orders")
+        fresh.instance().sqs_queues.delete("dead")
+        finish(running, goes_on=True)
+        fresh.make(fresh.instance(), "dead")
+        assert fresh.state() is None
+        assert fresh.verdict() == ([], []), f"deleted after request {request}"
+        assert len({*had}) == len(had)
