@@ -143,6 +143,7 @@ KINDS: dict[str, StructType | None] = {
     "secret": None,
     "token": None,
     "sqs_queue": None,
+    "move_task": None,
 }
 """Each kind of item, with the struct of that name in `ITEMS`."""
 

@@ -3,6 +3,7 @@ deleted meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from typing import Self

@@ -9,13 +9,14 @@ from typing import Any
 from chalicelib.admin.sqs_queues import NewQueue
 from chalicelib.base.limits import ENTRY_LATE_MS, HEARD_MS
 from chalicelib.catalogue import topic as topics
+from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.push.outside import Answer
 from chalicelib.table import keys
 from local.memory.store import MemoryStore
 from tests.http.test_dead_letters import bury, redrive
 from tests.http.test_requests import asked, fetch, reply
 from tests.http.test_transactions import begin, commit, roll_back
-from tests.support.client import ALL_RIGHTS, Client, Json, Topic
+from tests.support.client import ALL_RIGHTS, Client, Group, Json, Topic
 from tests.support.consumer import Consumer
 
 DAY_MS = 86_400_000
@@ -54,7 +55,7 @@ def busy_world(store: MemoryStore | None = None) -> World:
     """Every feature that leaves something in the table has been used."""
     client = Client(store or MemoryStore(keeps_blobs=True))
     made = [_orders(client), _retried(client), _delayed(client), _broadcast(client), _bodies(client), _held(client)]
-    made += [_shrunk(client), _questions(client), _called(client), *_moved(client)]
+    made += [_shrunk(client), _questions(client), _called(client), *_moved(client), *_moved_back(client)]
     sweeps = client.api.service.sweeps
     for sweep in (sweeps.revive, sweeps.forward, sweeps.expire, sweeps.check):
         sweep()
@@ -121,6 +122,26 @@ def _moved(client: Client) -> tuple[Topic, Topic]:
     topic.produce("small", "large" * 1000, "fine")
     bury(group, *group.take(2), reason="no such customer")
     return topic, graves
+
+
+def _moved_back(client: Client) -> tuple[Topic, Topic]:
+    """A move task has brought dead messages back to a queue that reads the topic of another. One that no queue has
+    given up has failed the next task."""
+    service = client.api.service
+    queues, tasks = service.sqs_queues, service.moves.tasks
+    dead = DeadLetterTopic({"topic": "returns", "source": "clerk"})
+    for own in ("returns", "wares"):
+        queues.make(NewQueue(own, own, {"queues": 1}, own, {}, {}, {}))
+    queues.make(NewQueue("clerk", "wares", None, "clerk", {"dead_letters": dead}, {}, {}))
+    topic = Topic(client, "wares")
+    group = Group(client, topic, "clerk")
+    topic.produce("small", "large" * 1000, "fine")
+    bury(group, *group.take(2), reason="out of stock")
+    tasks.start(queues.current("returns"), None, None, "first")
+    group.take_one()
+    Topic(client, "returns").produce("of no queue")
+    tasks.start(queues.current("returns"), queues.current("clerk"), 100, "second")
+    return topic, Topic(client, "returns")
 
 
 def _delayed(client: Client) -> Topic:

@@ -24,6 +24,7 @@ PREFIXES = {
     "reply": "reply",
     "tokens": "token",
     "sqs-queues": "sqs_queue",
+    "moves": "move_task",
     "trace": "note",
     "agenda": "appointment",
 }
@@ -63,7 +64,7 @@ def topic_id_of(kind: str, key: Key, item: Attributes | None) -> str | None:
         return item.text("id") if item else None
     if kind == "grave":
         return key.sk
-    return None if key.parts[0] in ("service", "tokens", "agenda", "sqs-queues") else part_of(key.parts, 1)
+    return None if key.parts[0] in ("service", "tokens", "agenda", "sqs-queues", "moves") else part_of(key.parts, 1)
 
 
 def demand(holds: bool, key: Key) -> None:
