@@ -43,14 +43,15 @@ class MoveTasks:
         """Starts a task and works on it for a while; a sweep does the rest. `target`: None: each message goes to the
         queue that it is from. `rate`: messages a second at most. `task_id`: a new one. Raises TaskRuns, TopicNotFound,
         GroupNotFound, StoreUnavailable."""
-        self._agenda.appoint(MOVE, source.queue.name, ALWAYS_MS)
         newest = self.newest(source.queue.id)
         if newest and newest.is_running:
+            self._agenda.appoint(MOVE, source.queue.name, ALWAYS_MS)  # whoever started it may have stopped for minutes
             raise TaskRuns(source.queue.name)
         now, number = self._runtime.now(), newest.number + 1 if newest else 1
         to, to_id = (target.queue.name, target.queue.id) if target else (None, None)
         task = MoveTask(source.queue.id, number, task_id, now, self._ready(source), to, to_id, rate)
         task = replace(task, by=self._worker.new_name(), held_until_ms=now + HELD_MS)
+        self._agenda.appoint(MOVE, source.queue.name, ALWAYS_MS)
         try:
             self._store.write(move_task.start(task))
         except Refused:

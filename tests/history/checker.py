@@ -695,6 +695,10 @@ def _a_dead_message_is_in_one_place(case: Case) -> Iterator[str]:
     yield from moves.a_dead_message_is_in_one_place(case.history)
 
 
+def _what_tasks_move_comes_once(case: Case) -> Iterator[str]:
+    yield from moves.what_tasks_move_comes_once(case.history)
+
+
 def _undelivered_messages_do_not_die(case: Case) -> Iterator[str]:
     yield from deaths.undelivered_messages_do_not_die(case.history)
 
@@ -908,6 +912,7 @@ CHECKS = (
     _attempts_stay_within_the_maximum,
     _dead_letters_were_tried_and_stay_dead,
     _a_dead_message_is_in_one_place,
+    _what_tasks_move_comes_once,
     _undelivered_messages_do_not_die,
     _only_lost_messages_die_as_lost,
     _extended_messages_do_not_expire,

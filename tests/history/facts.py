@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
@@ -259,6 +260,22 @@ class Moved:
 
 
 @dataclass(slots=True)
+class Tasks:
+    """What move tasks have done, by the bodies of messages: how many were `dead`, and of these how many are `left`, or
+    went `back` to a topic; how often each was `seen` by the group that gets back what its own topic has, and when
+    first. `moved`: the destination of each task, and how many messages it has counted. `cancelled`: how many it had
+    when its cancel was answered."""
+
+    dead: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    back: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    drained_ms: dict[str, int] = field(default_factory=dict)
+    moved: dict[str, tuple[str | None, int]] = field(default_factory=dict)
+    cancelled: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Purge:
     """A purge of all dead letters of a group; perhaps carried out, if it was not answered."""
 
@@ -400,6 +417,7 @@ class History:
     """The one that stands in the end."""
     exhumed: list[str] = field(default_factory=list)
     """The ids of the messages that came out of it."""
+    tasks: Tasks = field(default_factory=Tasks)
     lost: set[Place] = field(default_factory=set)
     """Messages whose payloads the simulation removed."""
     stale_ms: int | None = None

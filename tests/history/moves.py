@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.history.facts import History, Moved, Place
+from tests.history.facts import NEVER_MS, History, Moved, Place
 
 
 def a_dead_message_is_in_one_place(history: History) -> Iterator[str]:
@@ -41,3 +41,37 @@ def _it_comes_out_once(history: History) -> Iterator[str]:
             yield f"{moved.group} {moved.place} moved at {moved.at_ms} into a topic that was gone by {gone_ms}"
         elif moved.topic_id == history.grave and came[moved.message_id] != 1:
             yield f"{moved.group} {moved.place} came {came[moved.message_id]} times out of the topic"
+
+
+def what_tasks_move_comes_once(history: History) -> Iterator[str]:
+    """A dead message is left, or has gone to one of the destinations; each task has counted what it moved, and moved
+    nothing when it was cancelled."""
+    facts = history.tasks
+    returned = facts.dead - facts.left - facts.back
+    for body in facts.left + facts.back:
+        if facts.left[body] + facts.back[body] > facts.dead[body]:
+            counts = f"{facts.dead[body]}, {facts.left[body]} and {facts.back[body]} times"
+            yield f"{body} was dead, is left, and went back {counts}"
+    yield from _what_returns_comes_again(history, returned)
+    counted = Counter({to: 0 for to, _ in facts.moved.values()})
+    for to, moved in facts.moved.values():
+        counted[to] += moved
+    for to, came in (("back", facts.back), ("seen", returned)):
+        if counted[to] != came.total():
+            yield f"tasks counted {counted[to]} messages to '{to}', where {came.total()} came"
+    for task, moved in facts.cancelled.items():
+        if facts.moved[task][1] != moved:
+            yield f"task {task} was cancelled when it had moved {moved}, and has moved {facts.moved[task][1]}"
+
+
+def _what_returns_comes_again(history: History, returned: Counter[str]) -> Iterator[str]:
+    """A message that had not come yet when it returned, or twice at once, comes no more often than it would have."""
+    in_log, seen = Counter(history.log.values()), history.tasks.seen
+    died_ms: dict[str, int] = {}
+    for moved in history.moved:
+        body = history.log[moved.place]
+        died_ms[body] = min(moved.at_ms, died_ms.get(body, NEVER_MS))
+    for body, count in returned.items():
+        is_again = count == 1 and history.tasks.drained_ms.get(body, NEVER_MS) < died_ms[body]
+        if not in_log[body] + is_again <= seen[body] <= in_log[body] + count:
+            yield f"{body}, {in_log[body]} times in the log, returned {count} and was seen {seen[body]} times"

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from chalicelib.catalogue import agenda
-from chalicelib.catalogue.agenda import FORWARD, REVIVE, Appointment
+from chalicelib.catalogue.agenda import ALWAYS_MS, FORWARD, MOVE, REVIVE, Appointment
+from chalicelib.catalogue.move_task import RUNNING
 from chalicelib.cursors.cursor import Cursor
 from chalicelib.table import keys
 from chalicelib.table.writes import Key
@@ -59,6 +60,10 @@ def _waiting(store: PastStore) -> Iterator[Waiting]:
     for key, since_ms, until_ms, _ in store.lives("delay#"):
         name, gone_ms = topics[_topic_of(key)]
         yield Waiting(FORWARD, name, keys.due_and_entry(key.sk)[0], since_ms, min(until_ms, gone_ms))
+    queues = {item["id"]: key.sk for key, _, _, item in store.lives(keys.sqs_queues())}
+    for key, since_ms, until_ms, item in store.lives("moves#"):
+        if item["state"] == RUNNING:
+            yield Waiting(MOVE, queues[_topic_of(key)], ALWAYS_MS, since_ms, until_ms)
     groups = {key.pk: (item, until_ms) for key, _, until_ms, item in store.lives("group#") if key.sk == keys.SETTINGS}
     for key, since_ms, until_ms, item in store.lives("group#"):
         group, ended_ms = groups[key.pk]

@@ -1,4 +1,4 @@
-"""Bugs planted into the moves of dead messages into a topic."""
+"""Bugs planted into the moves of dead messages, into a topic and by tasks out of it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.catalogue import topic
+from chalicelib.catalogue import move_task, topic
 from chalicelib.dead_letters import bury, dead_letter, move
 from chalicelib.dead_letters.dead_letter import DeadLetter
 from chalicelib.dead_letters.move import Mover
 from chalicelib.delays.writer import DelayWriter
+from chalicelib.moves import carrier, tasks
 from chalicelib.table.writes import Key, Refused, Write
 from tests.simulation.mutants import planted, replaced
 
@@ -84,3 +85,42 @@ def messages_that_are_dropped_without_a_topic() -> Iterator[None]:
 
     with patch.object(Mover, "move", moved), patch.object(bury.Burial, "can_bury", lambda *_: True):
         yield
+
+
+@planted
+def tasks_that_move_in_two_writes() -> Any:
+    """A message is stored where it goes, and leaves the dead-letter queue after."""
+    true = Mover.send
+
+    def send(self: Any, cursor: Any, chosen: Any, topic: Any, messages: Any, also: Any = ()) -> None:
+        if also:
+            self._write(cursor, [], topic, [(0, message) for message in messages], ())
+            self._store.write_together([bury.write(cursor, bury.buried(chosen, 0)), *also])
+        else:
+            true(self, cursor, chosen, topic, messages)
+
+    return patch.object(Mover, "send", send)
+
+
+@planted
+def tasks_that_go_on_when_they_are_cancelled() -> Any:
+    """A worker does not look whether its task has ended."""
+    true = move_task.moved
+
+    def moved(*args: Any) -> Write:
+        return replace(true(*args), guards=())
+
+    return patch.object(move_task, "moved", moved)
+
+
+@planted
+def returns_that_nobody_owes() -> Any:
+    """A message leaves the dead-letter queue, and is not with its group again."""
+    true = carrier.returned
+    return patch.object(carrier, "returned", lambda cursor, _: true(cursor, []))
+
+
+@planted
+def tasks_without_appointments() -> Any:
+    """No sweep hears of a task that its first worker leaves."""
+    return patch.object(tasks, "MOVE", "nothing")

@@ -85,6 +85,8 @@ class Plan:
     """Whether what dies moves into a topic."""
     removals: int = 0
     """How often that topic is deleted and made again."""
+    tasks: int = 0
+    """How often each of two callers starts move tasks out of that topic, works on them, or cancels them."""
     dedup_ids: int = 0
     """Producers take their dedup ids from a pool of this size; 0: they use none."""
     dedup_ms: int = 300_000
@@ -182,7 +184,8 @@ class Plan:
         plan = replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
         plan = replace(plan, notes_first=random.random() < 0.5)
         is_fifo, over_json = random.random() < 0.3, random.random() < 0.4
-        return replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
+        plan = replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
+        return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead else 0)
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
@@ -225,6 +228,8 @@ NAMED = Plan(queues=1, consumers=4, pops=8, messages=16, meddlers=4, burials=0, 
 """For bugs that show where old receipts, and those of others, are used, by every rule of what they name."""
 MOVED = Plan(queues=1, consumers=4, pops=10, burials=0.25, max_attempts=2, moves_dead=True)
 """For bugs that show where much that is dead moves into a topic."""
+RETURNED = replace(MOVED, tasks=14)
+"""And where move tasks take it out of there."""
 REMOVED = replace(MOVED, messages=40, removals=4, burials=0)
 """The same where the topic comes and goes: nothing is buried, since that is a nack while it is gone."""
 RISEN = Plan(

@@ -49,6 +49,7 @@ from tests.simulation.plans import (
     PUNCTUAL,
     PUSHED,
     REMOVED,
+    RETURNED,
     RISEN,
     SET_BACK,
     SIFTED,
@@ -212,6 +213,15 @@ PLANS = {
     "records_removed_by_their_name": replace(OWNED, over_json=True, faults=replace(ALL, zombie=0.2, latency_ms_max=60)),
     "queues_made_again_that_know_old_ids": replace(OWNED, is_fifo=True),
     **dict.fromkeys(("moves_in_two_writes", "moves_that_leave_a_letter"), MOVED),
+    **dict.fromkeys(
+        (
+            "tasks_that_move_in_two_writes",
+            "tasks_that_go_on_when_they_are_cancelled",
+            "returns_that_nobody_owes",
+            "tasks_without_appointments",
+        ),
+        RETURNED,
+    ),
     **dict.fromkeys(("moves_into_what_is_gone", "messages_that_are_dropped_without_a_topic"), REMOVED),
     "replies_that_overwrite": CALLS,
     "late_replies_that_are_taken": CALLS,
@@ -265,6 +275,8 @@ FOUND_AT = {
     "topics_that_go_with_others_groups": 27,
     "changes_that_overwrite_others": 17,
     "queues_made_again_that_know_old_ids": 18,
+    "tasks_that_move_in_two_writes": 29,
+    "tasks_that_go_on_when_they_are_cancelled": 29,
 }
 """The first seed that shows a bug, if it is 10 or more. It changes when the service makes other requests to its store:
 then the search finds the next one, and `python -m tests.simulation --planted` prints all of them anew."""

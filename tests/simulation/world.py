@@ -28,7 +28,7 @@ from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller
-from tests.simulation import moving, pushing, queueing
+from tests.simulation import moving, pushing, queueing, returning
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.appointed import short_appointments, unappointed
@@ -104,6 +104,8 @@ class World:
                     settings.enter_context(short_lives())
                 if self._plan.queue_calls:
                     settings.enter_context(queueing.quick_news())
+                if self._plan.tasks:
+                    settings.enter_context(returning.short_holds())
                 self._scheduler.run(_STEPS_MAX)
                 self._drain()
         except Endless as endless:
@@ -130,6 +132,7 @@ class World:
         self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
         self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
+        self._spawn_some(2 * bool(plan.tasks), lambda random: returning.Returner(self, plan.tasks, random))
         self._spawn_some(bool(plan.removals), lambda random: Remover(self, plan.removals, random))
         self._spawn_some(bool(plan.purges), lambda random: Purger(self, plan.purges, random))
         self._spawn_some(2 * bool(plan.alarm_ready), lambda random: Watcher(self, random))
@@ -284,9 +287,11 @@ class World:
 
         def prepare() -> None:
             service = self.instance(NONE)
-            if self._plan.moves_dead:
+            if self._plan.moves_dead and not self._plan.tasks:
                 make_topic(service, self.history)
             made.append(service.admin.topics.put("t", self._topic_settings)[0])
+            if self._plan.tasks:
+                returning.make_queues(service, self.history)
             for group in self._groups:
                 service.admin.groups.put(made[0], group, self.settings)
                 self.history.rules[group] = self.rules
@@ -389,6 +394,8 @@ class World:
             self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
         if self._plan.moves_dead:
             exhume(service, self._store, self.history)
+        if self._plan.tasks:
+            returning.settle(self)
         if self._plan.requests:
             at_last(service, self)
         if self._plan.transactions:
