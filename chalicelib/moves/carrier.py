@@ -136,7 +136,7 @@ class Carrier:
         }
         for copy in copies:
             if found.get(copy.offset) != copy.first_id:
-                raise Unmovable(f"topic '{topic.name}' no longer has the message {copy.first_id}")
+                raise Unmovable(f"topic '{topic.name}' no longer has one of the messages")
 
 
 def _offsets(chosen: Sequence[Owed]) -> list[int]:

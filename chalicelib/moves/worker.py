@@ -165,7 +165,7 @@ class Worker:
         return run.task.left > 0 or self._end(run, COMPLETED)
 
     def _carry_to(self, run: Run, source: Standing, name: str, deliveries: Sequence[Delivery]) -> None:
-        target = self._target(run.task, name)
+        target = self._target(run.task, source, name)
         topic, group_name = source.topic, source.group.name
 
         now = self._runtime.now()
@@ -184,8 +184,10 @@ class Worker:
             self._queues.forget(name)
             raise
 
-    def _target(self, task: MoveTask, name: str) -> Standing:
-        """The queue of this name; one that was made again is not the destination of a task. Raises Unmovable."""
+    def _target(self, task: MoveTask, source: Standing, name: str) -> Standing:
+        """The queue of this name. One that was made again is not the destination of a task; and one that a message
+        names gets it back only if its dead messages move to this queue, since anybody can write such a property. Raises
+        Unmovable."""
         if not name:
             raise Unmovable(NO_SOURCE)
         try:
@@ -194,6 +196,8 @@ class Worker:
             raise Unmovable(NO_QUEUE) from None
         if task.to_id not in (None, target.queue.id):
             raise Unmovable(NO_QUEUE)
+        if task.to is None and target.group.dead_topic != source.topic.name:
+            raise Unmovable(NO_SOURCE)
         return target
 
     def _give_back(self, source: Standing, deliveries: Sequence[Delivery]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 
@@ -67,6 +68,9 @@ MEMBERS: dict[str, Json] = {
     "ChangeMessageVisibility": {"ReceiptHandle": "a", "VisibilityTimeout": 1},
     "ChangeMessageVisibilityBatch": {"Entries": ENTRIES},
     "ListDeadLetterSourceQueues": {},
+    "StartMessageMoveTask": {},
+    "ListMessageMoveTasks": {},
+    "CancelMessageMoveTask": {},
 }
 SENDS = {"SendMessage", "SendMessageBatch"}
 ON_TOPICS = {"CreateQueue", "DeleteQueue", "SetQueueAttributes"}
@@ -80,7 +84,15 @@ def request(action: str, queue: str) -> Json:
     members = MEMBERS[action]
     if action == "CreateQueue":
         return {"QueueName": queue, "tags": QUEUES.get(queue, {})}
-    named = {"GetQueueUrl": {"QueueName": queue}, "ListQueues": {}}
+    source = f"arn:aws:sqs:us-east-1:000000000000:{queue}"
+    handle = base64.b64encode(json.dumps({"taskId": "a", "sourceArn": source}).encode()).decode()
+    named = {
+        "GetQueueUrl": {"QueueName": queue},
+        "ListQueues": {},
+        "StartMessageMoveTask": {"SourceArn": source},
+        "ListMessageMoveTasks": {"SourceArn": source},
+        "CancelMessageMoveTask": {"TaskHandle": handle},
+    }
     return {**named.get(action, {"QueueUrl": f"http://sqs.test/000000000000/{queue}"}), **members}
 
 
@@ -201,6 +213,30 @@ def test_messages_move_where_one_may_send(insider: Client) -> None:
             assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
     sender = Sqs(Keyed(insider, own, {"operations": ["produce"], "topics": "dead"}))
     sender.SetQueueAttributes(QueueUrl="mine", Attributes=policy("dead"))
+
+
+def test_a_move_task_needs_the_right_to_send_where_it_moves(insider: Client) -> None:
+    """Or to administer the group that gets its messages back."""
+    inside = Sqs(insider)
+    for name, tags in (("dead", {}), ("lost", {"decant:topic": "orders"})):
+        inside.CreateQueue(QueueName=name, tags=tags)
+    for name in ("orders", "lost"):
+        inside.SetQueueAttributes(QueueUrl=name, Attributes=policy("dead"))
+    keeper: Json = {"operations": ["admin"], "topics": "dead"}
+    sender = {"operations": ["produce"], "topics": "orders"}
+    redriver = {**keeper, "topics": "orders", "groups": "lost"}
+    task = {"SourceArn": "arn:aws:sqs:::dead"}
+    for target, needed in (("orders", sender), ("lost", redriver)):
+        to = {"DestinationArn": f"arn:aws:sqs:::{target}"}
+        refused = Sqs(Keyed(insider, keeper)).refused("StartMessageMoveTask", **task, **to)
+        may_not = f"move messages to queue '{target}'"
+        assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
+        Sqs(Keyed(insider, keeper, needed)).StartMessageMoveTask(**task, **to)
+    absent = {"DestinationArn": "arn:aws:sqs:::absent"}
+    assert Sqs(Keyed(insider, keeper)).refused("StartMessageMoveTask", **task, **absent).code == "AccessDenied"
+    for rights in ((sender,), (redriver,)):
+        assert Sqs(Keyed(insider, keeper, *rights)).refused("StartMessageMoveTask", **task).code == "AccessDenied"
+    Sqs(Keyed(insider, keeper, sender, redriver)).StartMessageMoveTask(**task)
 
 
 def test_lists_show_the_queues_that_the_caller_may_read(insider: Client) -> None:

@@ -219,7 +219,7 @@ def test_what_is_dead_twice_comes_back_once(subscribed: Sqs, client: Client) -> 
 def test_what_a_subscribed_queue_cannot_get_back_fails(
     subscribed: Sqs, client: Client, clock: Clock, gone: str
 ) -> None:
-    reason = "topic 'news' no longer has the message "
+    reason = "topic 'news' no longer has one of the messages"
     if gone == "direct":
         subscribed.SendMessage(QueueUrl="dead", MessageBody="a")
         reason = "CouldNotDetermineMessageSource"
@@ -369,6 +369,14 @@ def test_a_message_that_no_queue_has_given_up_has_no_source(made: Sqs) -> None:
     assert (task["Status"], task["FailureReason"]) == ("FAILED", "CouldNotDetermineMessageSource")
     [left] = receive(made, "dead")
     assert left["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_no_property_sends_a_message_where_nobody_asked_for_it(made: Sqs, client: Client) -> None:
+    made.CreateQueue(QueueName="payroll")
+    Topic(client, "dead").produce({"body": "a", "properties": {"sqs:source": "payroll"}})
+    start(made)
+    assert tasks(made)[0]["FailureReason"] == "CouldNotDetermineMessageSource"
+    assert (bodies(made, "payroll"), bodies(made, "dead")) == ([], ["a"])
 
 
 def test_the_tasks_of_a_queue_end_with_it(made: Sqs, client: Client) -> None:

@@ -10,31 +10,44 @@ from typing import Any
 
 import orjson
 
+from chalicelib.access.callers import is_limited, may
+from chalicelib.access.rights import Need
 from chalicelib.admin.sqs_queues import QueueGone, Standing
+from chalicelib.base.fields import quoted
 from chalicelib.catalogue.move_task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
+from chalicelib.catalogue.sqs_queue import own_name
 from chalicelib.moves.tasks import TASKS_SHOWN_MAX, NoTask, TaskRuns
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
-from chalicelib.protocols.sqs.errors import SqsError, bad_value
+from chalicelib.protocols.sqs.errors import SqsError, bad_value, denied
 from chalicelib.protocols.sqs.message_ids import random_uuid
-from chalicelib.protocols.sqs.redrive_policies import has_source, name_of
+from chalicelib.protocols.sqs.redrive_policies import name_of, sources_of
 
 MOVE_TASKS = Actions()
 
 _SOURCE, _DESTINATION, _RATE, _HANDLE = "SourceArn", "DestinationArn", "MaxNumberOfMessagesPerSecond", "TaskHandle"
+_ALL = 10**9
+"""More sources than a queue can have."""
 _NO_TASK = "Task does not exist."
 _NO_DEAD_LETTER_QUEUE = "Source queue must be configured as a Dead Letter Queue."
 _IS_ACTIVE = "There is already a task running. Only one active task is allowed for a source queue arn at a given time."
 
 
 @MOVE_TASKS.action(
-    "StartMessageMoveTask", "admin", {_SOURCE: TEXT, _DESTINATION: TEXT, _RATE: INTEGER}, required=(_SOURCE,)
+    "StartMessageMoveTask",
+    "admin",
+    {_SOURCE: TEXT, _DESTINATION: TEXT, _RATE: INTEGER},
+    required=(_SOURCE,),
+    demands=True,
 )
 def start_message_move_task(call: Call) -> Json:
     rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)
-    source = _queue(call, _SOURCE, call.request[_SOURCE])
-    if not has_source(call, source.topic.name):
+    source = _source(call, call.request[_SOURCE])
+    sources = sources_of(call, source.topic.name, _ALL if is_limited() else 1)
+    if not sources:
         raise SqsError("InvalidParameterValue", _NO_DEAD_LETTER_QUEUE)
     target = _target(call, source)
+    for queue in [target.queue] if target else sources:
+        _demand_right(queue.name, queue.topic, None if queue.owns_topic else queue.group)
     task_id = random_uuid(call.service.env.runtime.entropy(16))
     try:
         call.service.moves.tasks.start(source, target, rate, task_id)
@@ -47,7 +60,11 @@ def _target(call: Call, source: Standing) -> Standing | None:
     arn = call.request.get(_DESTINATION)
     if not arn:
         return None
-    target = _queue(call, _DESTINATION, arn)
+    try:
+        target = call.service.sqs_queues.current(name_of(arn))
+    except QueueGone:
+        _demand_right(name_of(arn), own_name(name_of(arn)))
+        raise _no_resource(_DESTINATION) from None
     if target.queue.id == source.queue.id:
         raise bad_value(arn, _DESTINATION, "The destination must be another queue than the source.")
     if target.queue.is_fifo != source.queue.is_fifo:
@@ -55,10 +72,12 @@ def _target(call: Call, source: Standing) -> Standing | None:
     return target
 
 
-@MOVE_TASKS.action("ListMessageMoveTasks", "admin", {_SOURCE: TEXT, "MaxResults": INTEGER}, required=(_SOURCE,))
+@MOVE_TASKS.action(
+    "ListMessageMoveTasks", "admin", {_SOURCE: TEXT, "MaxResults": INTEGER}, required=(_SOURCE,), demands=True
+)
 def list_message_move_tasks(call: Call) -> Json:
     most = _within(call, "MaxResults", TASKS_SHOWN_MAX) or 1
-    source = _queue(call, _SOURCE, call.request[_SOURCE])
+    source = _source(call, call.request[_SOURCE])
     tasks = call.service.moves.tasks.list(source.queue.id, most)
     return {"Results": [_shown(call, source, task) for task in tasks]}
 
@@ -78,10 +97,10 @@ def _shown(call: Call, source: Standing, task: MoveTask) -> Json:
     return present(shown)
 
 
-@MOVE_TASKS.action("CancelMessageMoveTask", "admin", {_HANDLE: TEXT}, required=(_HANDLE,))
+@MOVE_TASKS.action("CancelMessageMoveTask", "admin", {_HANDLE: TEXT}, required=(_HANDLE,), demands=True)
 def cancel_message_move_task(call: Call) -> Json:
     task_id, source_arn = _parts(call.request[_HANDLE])
-    source = _queue(call, _SOURCE, source_arn)
+    source = _source(call, source_arn)
     try:
         task = call.service.moves.tasks.cancel(source, task_id)
     except NoTask:
@@ -100,13 +119,27 @@ def _within(call: Call, name: str, most: int) -> int | None:
     return number
 
 
-def _queue(call: Call, member: str, arn: str) -> Standing:
+def _source(call: Call, arn: str) -> Standing:
     """Raises SqsError."""
     try:
-        return call.service.sqs_queues.current(name_of(arn))
+        source = call.service.sqs_queues.current(name_of(arn))
     except QueueGone:
-        text = f"The resource that you specified for the {member} parameter doesn't exist."
-        raise SqsError("ResourceNotFoundException", text) from None
+        call.demand_absent(name_of(arn))
+        raise _no_resource(_SOURCE) from None
+    call.demand(source.queue)
+    return source
+
+
+def _no_resource(member: str) -> SqsError:
+    text = f"The resource that you specified for the {member} parameter doesn't exist."
+    return SqsError("ResourceNotFoundException", text)
+
+
+def _demand_right(queue_name: str, topic: str, group: str | None = None) -> None:
+    """Raises SqsError unless the caller may send to the topic; with a group, unless it may administer that, as whoever
+    redrives its dead letters."""
+    if not may(Need("admin", topic, group) if group else Need("produce", topic)):
+        raise denied(f"move messages to queue {quoted(queue_name)}")
 
 
 def _handle(call: Call, source: Standing, task_id: str) -> str:
