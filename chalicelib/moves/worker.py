@@ -158,7 +158,7 @@ class Worker:
         except NoRoom:
             self._give_back(source, left)
             return self._let_go(run)
-        except (Refused, TopicNotFound):
+        except (Refused, TopicNotFound, GroupNotFound):
             self._give_back(source, left)
             return self._is_refused(run)
         run.refusals = 0
@@ -180,8 +180,9 @@ class Worker:
 
         try:
             self._consuming.settler.take_out(topic, group_name, [delivery.receipt for delivery in deliveries], take)
-        except (Refused, TopicNotFound):
+        except (Refused, TopicNotFound, GroupNotFound):
             self._queues.forget(name)
+            self._queues.forget(run.queue_name)
             raise
 
     def _target(self, task: MoveTask, source: Standing, name: str) -> Standing:
@@ -202,7 +203,8 @@ class Worker:
 
     def _give_back(self, source: Standing, deliveries: Sequence[Delivery]) -> None:
         receipts = [delivery.receipt for delivery in deliveries]
-        self._consuming.settler.give_back(source.topic, source.group.name, receipts)
+        with suppress(TopicNotFound, GroupNotFound):  # they are gone with the queue
+            self._consuming.settler.give_back(source.topic, source.group.name, receipts)
 
     # -- left ---------------------------------------------------------------------------------------------------------
 
