@@ -124,7 +124,7 @@ def moved(task: MoveTask, by: str, count: int, now: int) -> Write:
     """Counts messages that move in the same transaction, and says when more may."""
     after = task.after(count, now)
     told = {"moved": after.moved, "held": after.held_until_ms, "next": after.next_ms}
-    return Write(task.key, (_RUNS, Equals(("by",), by), Equals(("moved",), task.moved)), (*_sets(told), _kept(now)))
+    return Write(task.key, (_RUNS, Equals(("by",), by)), (*_sets(told), _kept(now)))
 
 
 def end(task: MoveTask, state: str, now: int, reason: str | None = None, by: str | None = None) -> Write:
