@@ -185,7 +185,7 @@ class Plan:
         plan = replace(plan, notes_first=random.random() < 0.5)
         is_fifo, over_json = random.random() < 0.3, random.random() < 0.4
         plan = replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
-        return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead else 0)
+        return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead and not plan.queue_calls else 0)
 
 
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
