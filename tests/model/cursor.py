@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
 
 BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
 """The contract's, as far as messages get here; then ever longer."""
@@ -21,12 +25,14 @@ EITHER = "counts, or LeaseLost"
 @dataclass
 class Hold:
     """A message that was taken and is not settled: leased under `receipt` until `until_ms`, or, without a receipt,
-    nacked and to be retried then. `name`: the consumer and the attempt that took it, if it gave one."""
+    nacked and to be retried then. `name`: the consumer and the attempt that took it, if it gave one. `delivery`: the
+    first receipt of the lease and of its extensions."""
 
     until_ms: int
     attempt: int
     receipt: str | None = None
     name: tuple[str | None, str] | None = None
+    delivery: str | None = None
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,18 @@ class Ticket:
     epoch: int
     offset: int
     until_ms: int
+    delivery: str | None
 
 
 @dataclass
 class Cursor:
+    """`aside`: passed by pops of a group ordered `by_key`, and ready or behind an earlier one of their key."""
+
     next: int
+    settle_by: str = BY_RECEIPT
+    by_key: bool = False
+    aside: set[int] = field(default_factory=set)
+    buried: set[int] = field(default_factory=set)
     epoch: int = 0
     """Counts resets."""
     holds: dict[int, Hold] = field(default_factory=dict)
@@ -65,7 +78,26 @@ class Cursor:
         return sorted(exhausted, key=lambda offset: self.holds[offset].until_ms)
 
     def ready(self, now: int, end: int) -> list[int]:
-        return self.due(now) + list(range(self.next, end))
+        return sorted([*self.due(now), *self.aside]) + list(range(self.next, end))
+
+    def in_turn(self, now: int, log: list[dict[str, Any]], besides: Collection[int], want: int) -> list[int]:
+        """What can be taken, in the order in which it is: by key, the key that is ready for longest first. Of what was
+        never taken, it is among the first `want`."""
+        ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
+        if not self.by_key:
+            return ready
+        held = {offset for offset, hold in self.holds.items() if hold.until_ms > now}
+        free = [offset for offset in ready if not any(self._is_behind(log, offset, other) for other in held)]
+        fresh = [offset for offset in free if offset >= self.next]
+        own: dict[str | int, list[int]] = {}
+        for offset in [*free[: len(free) - len(fresh)], *fresh[:want]]:
+            own.setdefault(line_of(log, offset), []).append(offset)
+        since = {offset: log[offset]["stored_at_ms"] for offset in ready}
+        since |= {offset: hold.until_ms for offset, hold in self.holds.items()}
+        return [offset for line in sorted(own.values(), key=lambda line: (since[line[0]], line[0])) for offset in line]
+
+    def _is_behind(self, log: list[dict[str, Any]], offset: int, other: int) -> bool:
+        return other < offset and line_of(log, other) == line_of(log, offset)
 
     def in_flight(self, now: int) -> int:
         return sum(hold.receipt is not None and hold.until_ms > now for hold in self.holds.values())
@@ -74,7 +106,8 @@ class Cursor:
         return sum(hold.receipt is None and hold.until_ms > now for hold in self.holds.values())
 
     def committed(self) -> int:
-        return min([self.next, *(offset for offset, hold in self.holds.items() if hold.receipt is not None)])
+        shown = (offset for offset, hold in self.holds.items() if self.by_key or hold.receipt is not None)
+        return min([self.next, *self.aside, *shown])
 
     def held_by(self, name: tuple[str | None, str], now: int) -> list[int]:
         return sorted(offset for offset, hold in self.holds.items() if hold.name == name and _runs(hold, now))
@@ -84,6 +117,7 @@ class Cursor:
     def take(self, offset: int, hold: Hold) -> None:
         self.moves += offset in self.holds
         self.holds[offset] = hold
+        self.aside = self.aside.union(range(self.next, offset)) - {offset}
         self.next = max(self.next, offset + 1)
 
     def attempts_of(self, offset: int) -> int:
@@ -91,22 +125,28 @@ class Cursor:
 
     def bury(self, offset: int) -> None:
         del self.holds[offset]
+        self.buried.add(offset)
         self.dead += 1
         self.moves += 1
 
     def reset(self, offset: int) -> None:
         self.next, self.epoch, self.moves = offset, self.epoch + 1, 0
-        self.holds.clear()
-        self.settled_by.clear()
+        for known in (self.holds, self.settled_by, self.aside, self.buried):
+            known.clear()
 
     # -- receipts -----------------------------------------------------------------------------------------------------
 
-    def is_held(self, ticket: Ticket, receipt: str) -> bool:
+    def is_held(self, ticket: Ticket, receipt: str, now: int) -> bool:
+        """Whether the receipt is good for the message."""
         hold = self.holds.get(ticket.offset)
-        return ticket.epoch == self.epoch and hold is not None and hold.receipt == receipt
+        if ticket.epoch != self.epoch or hold is None:
+            return False
+        if self.settle_by == BY_DELIVERY:
+            return _runs(hold, now) and hold.delivery == ticket.delivery
+        return self.settle_by == BY_MESSAGE or hold.receipt == receipt
 
-    def ack(self, ticket: Ticket, receipt: str) -> None:
-        if self.is_held(ticket, receipt):
+    def ack(self, ticket: Ticket, receipt: str, now: int) -> None:
+        if self.is_held(ticket, receipt, now):
             del self.holds[ticket.offset]
             self.settled_by[ticket.offset] = receipt
 
@@ -114,6 +154,8 @@ class Cursor:
         """The answer of an ack about a receipt, after all receipts of its call are acked."""
         if ticket.epoch != self.epoch or ticket.offset in self.holds:
             return LOST
+        if self.settle_by != BY_RECEIPT:
+            return LOST if ticket.offset in self.buried else COUNTS
         if self.settled_by.get(ticket.offset) == receipt:
             return COUNTS
         is_forgotten = ticket.until_ms + REMEMBERED_MS < now or self.moves > REMEMBERED_MOVES
@@ -127,9 +169,16 @@ class Cursor:
         wait_ms = BACKOFF_MS[min(attempt, len(BACKOFF_MS)) - 1] if delay_ms is None else delay_ms
         self.take(offset, Hold(now + wait_ms, attempt))
 
-    def extend(self, offset: int, receipt: str, until_ms: int) -> None:
+    def extend(self, offset: int, receipt: str | None, until_ms: int) -> None:
+        """`receipt`: the one that the holder has from now on. None: the same, or there is no holder."""
         hold = self.holds[offset]
-        self.take(offset, Hold(until_ms, hold.attempt, receipt, hold.name))
+        self.take(offset, replace(hold, until_ms=until_ms, receipt=receipt or hold.receipt))
+
+
+def line_of(log: list[dict[str, Any]], offset: int) -> str | int:
+    """A key, or the offset of a message without one."""
+    key: str | None = log[offset]["key"]
+    return offset if key is None else key
 
 
 def _runs(hold: Hold, now: int) -> bool:

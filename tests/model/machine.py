@@ -4,13 +4,14 @@ each step a third instance tells how far every group is, so that the caches of t
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from chalicelib import wiring
-from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor, Ticket
+from tests.model.cursor import COUNTS, EITHER, INVALID, LOST, Cursor
 from tests.model.model import DEFAULTS, Group, Json, Model, Topic, details
 from tests.model.popping import Pop, asked
 from tests.support.client import Answer, Client
@@ -25,9 +26,15 @@ CHORES = 5 * ["put_group"] + 4 * ["reset"] + ["put_topic", "delete_group", "dele
 
 instances = st.sampled_from([0, 1])
 consumers = st.sampled_from([None, None, "c1"])
-durations = st.sampled_from([1, 500, 2_000, 10_000])
+durations = st.sampled_from([0, 1, 500, 2_000, 10_000])
+KEPT = ("ordered", "settle_by")
+"""Settings that a group of the model keeps: an instance may go by another `settle_by` for five seconds."""
 settings_given = st.fixed_dictionaries(
-    {"invisible_ms": st.sampled_from([1_000, 3_000, 20_000])},
+    {
+        "invisible_ms": st.sampled_from([0, 1_000, 3_000, 20_000, 20_000]),
+        "ordered": st.sampled_from([False, "key"]),
+        "settle_by": st.sampled_from(["receipt", "delivery", "message"]),
+    },
     optional={
         "max_attempts": st.sampled_from([1, 2, 3, None]),
         "max_in_flight": st.sampled_from([1, 2, 3]),
@@ -40,13 +47,14 @@ pop_fields = st.fixed_dictionaries(
         "invisible_ms": durations,
         "attempt_id": st.sampled_from(["a1", "a1", "a2"]),
         "wait_ms": st.sampled_from([0, 1_500]),
+        "fill": st.booleans(),
     },
 )
 new_messages = st.lists(
     st.fixed_dictionaries(
         {},
         optional={
-            "key": st.sampled_from(["k1", "k2", "k3"]),
+            "key": st.sampled_from(["k1", "k1", "k1", "k2", "k3"]),
             "queue": st.sampled_from([0, 0, 1, 2]),
             "tag": st.just("x"),
             "properties": st.just({"p": "1"}),
@@ -85,7 +93,7 @@ class Machine(RuleBasedStateMachine):
         """A group that is not paused, and something for it to read."""
         self.put_topic(0, "orders", queues)
         self.put_group(0, "orders", "billing", {**settings, "paused": False}, "earliest")
-        self._produce(0, "orders", [{}, {"key": "k1"}, {"key": "k2"}, {"queue": 0}])
+        self._produce(0, "orders", [{"key": "k1"}, {"key": "k1"}, {"key": "k2"}, {"queue": 0}])
 
     @rule(instance=instances, kind=st.sampled_from(CHORES), data=st.data())
     def administer(self, instance: int, kind: str, data: st.DataObject) -> None:
@@ -139,13 +147,16 @@ class Machine(RuleBasedStateMachine):
         self.believed_until_ms[1 - instance, name] = self.now + BELIEVED_MS
 
     def put_group(self, instance: int, topic: str, name: str, given: Json, start: str | int) -> None:
+        if self.model.missing(topic, name) is None:
+            given = {field: value for field, value in given.items() if field not in KEPT}
         answer = self.clients[instance].put(_path(topic, name), start=start, **given)
         if self._is_refused(answer, topic):
             return
         modelled = self.model.topics[topic]
         assert answer.status == (200 if name in modelled.groups else 201)
         if name not in modelled.groups:
-            cursors = [Cursor(offset) for offset in modelled.starts(start)]
+            kept = given.get("settle_by", "receipt"), given.get("ordered") == "key"
+            cursors = [Cursor(offset, *kept) for offset in modelled.starts(start)]
             modelled.groups[name] = Group(next(self.model.ids), {**DEFAULTS, "start": start}, cursors)
         modelled.groups[name].settings |= given
         self._compare(topic, name, answer.json)
@@ -172,8 +183,10 @@ class Machine(RuleBasedStateMachine):
             modelled.groups[name].cursors[queue].reset(offset)
         else:
             starts = modelled.starts(to["at_ms"] if isinstance(to, dict) else to)
-            for cursor, offset in zip(modelled.groups[name].cursors, starts, strict=True):
+            group = modelled.groups[name]
+            for cursor, offset in zip(group.cursors, starts, strict=True):
                 cursor.reset(offset)
+            group.purged_at_ms = None if to != "now" else group.purged_by(self.now)
         self._compare(topic, name, answer.json)
 
     def _targets(self) -> st.SearchStrategy[Any]:
@@ -300,9 +313,9 @@ class Machine(RuleBasedStateMachine):
         if self._is_refused(answer, topic, name):
             return
         group = self.model.topics[topic].groups[name]
-        held = self.model.held(group, receipts)
-        for ticket, cursor in held.values():
-            cursor.nack(ticket.offset, self.now, delay_ms, group.settings["max_attempts"])
+        held = self.model.held(group, receipts, self.now)
+        for queue, offset in {(ticket.queue, ticket.offset) for ticket, _ in held.values()}:
+            group.cursors[queue].nack(offset, self.now, delay_ms, group.settings["max_attempts"])
         self._judge_worths(answer.json, "nacked", receipts, self._moved(group, receipts, held))
 
     @precondition(lambda self: self.model.tickets)
@@ -315,7 +328,7 @@ class Machine(RuleBasedStateMachine):
         if self._is_refused(answer, topic, name):
             return
         group = self.model.topics[topic].groups[name]
-        held = self.model.held(group, receipts)
+        held = self.model.held(group, receipts, self.now)
         extended = {lease["receipt"]: lease for lease in answer.json["extended"]}
         self._judge_failed(answer.json["failed"], receipts, self._moved(group, receipts, held))
         assert sorted(lease["receipt"] for lease in answer.json["extended"]) == sorted(
@@ -324,9 +337,9 @@ class Machine(RuleBasedStateMachine):
         for receipt, (ticket, cursor) in held.items():
             until_ms, new = self.now + invisible_ms, extended[receipt]["new_receipt"]
             assert extended[receipt]["invisible_until_ms"] == until_ms
-            assert new not in self.model.tickets
-            cursor.extend(ticket.offset, new, until_ms)
-            self.model.tickets[new] = Ticket(group.id, ticket.queue, ticket.epoch, ticket.offset, until_ms)
+            assert new not in self.model.tickets or (new == receipt and cursor.settle_by != "receipt")
+            cursor.extend(ticket.offset, new if new != receipt else None, until_ms)
+            self.model.tickets.setdefault(new, replace(ticket, until_ms=until_ms))
 
     @rule(ms=st.sampled_from([1, 499, 500, 1_000, 2_000, 5_001, 10_000, 30_000, 700_000]))
     def wait(self, ms: int) -> None:

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
-from chalicelib.base.limits import BACKOFF_MS
+from chalicelib.base.limits import BACKOFF_MS, CLOCKS_APART_MS
 from tests.model.cursor import INVALID, Cursor, Ticket
 
 Json = dict[str, Any]
@@ -37,6 +37,11 @@ class Group:
     id: int
     settings: Json
     cursors: list[Cursor]
+    purged_at_ms: int | None = None
+
+    def purged_by(self, now: int) -> int:
+        """What a purge counts for where nothing waits."""
+        return max(now - CLOCKS_APART_MS - 1, (self.purged_at_ms or 0) + 1)
 
 
 @dataclass
@@ -87,13 +92,15 @@ class Model:
         places = [(self.place(group, receipt), receipt) for receipt in receipts]
         for place, receipt in places:
             if place:
-                place[1].ack(place[0], receipt)
+                place[1].ack(place[0], receipt, now)
         return [place[1].worth(place[0], receipt, now) if place else INVALID for place, receipt in places]
 
-    def held(self, group: Group, receipts: list[str]) -> dict[str, tuple[Ticket, Cursor]]:
-        """Those of the receipts that hold their message."""
+    def held(self, group: Group, receipts: list[str], now: int) -> dict[str, tuple[Ticket, Cursor]]:
+        """Those of the receipts that are good for their message."""
         places = {receipt: self.place(group, receipt) for receipt in receipts}
-        return {receipt: place for receipt, place in places.items() if place and place[1].is_held(place[0], receipt)}
+        return {
+            receipt: place for receipt, place in places.items() if place and place[1].is_held(place[0], receipt, now)
+        }
 
     def newest(self, group: Group) -> list[str]:
         """The receipts of all messages that are leased, or were and have not been taken since."""
@@ -109,7 +116,7 @@ def details(topic: Topic, name: str, now: int) -> Json:
         "topic": topic.name,
         "group": name,
         **group.settings,
-        "purged_at_ms": None,
+        "purged_at_ms": group.purged_at_ms,
         "ready": ready,
         "in_flight": in_flight,
         "retrying": sum(cursor.retrying(now) for cursor in group.cursors),

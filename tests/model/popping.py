@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.model.cursor import Cursor, Hold, Ticket
+from chalicelib.catalogue.group import BY_KEY, BY_RECEIPT
+from tests.model.cursor import Cursor, Hold, Ticket, line_of
 from tests.model.model import Group, Json, Model, Topic
 
 
@@ -17,18 +18,21 @@ class Asked:
     consumer_id: str | None
     name: tuple[str | None, str] | None
     wait_ms: int
+    fill: bool
     now: int
 
 
 def asked(fields: Json, group: Group, now: int) -> Asked:
     """A pop by the fields of its request."""
     consumer_id, attempt_id = fields.get("consumer_id"), fields.get("attempt_id")
+    invisible_ms = fields.get("invisible_ms")
     return Asked(
         fields["max_messages"],
-        fields.get("invisible_ms") or group.settings["invisible_ms"],
+        group.settings["invisible_ms"] if invisible_ms is None else invisible_ms,
         consumer_id,
         (consumer_id, attempt_id) if attempt_id else None,
         fields.get("wait_ms", 0),
+        fields.get("fill", False),
         now,
     )
 
@@ -49,15 +53,16 @@ class Pop:
         name = self.asked.name
         if name is None:
             return []
-        cursors = enumerate(self.group.cursors)
-        return [(queue, offset) for queue, cursor in cursors for offset in cursor.held_by(name, self.asked.now)]
+        held = {queue: cursor.held_by(name, self.asked.now) for queue, cursor in enumerate(self.group.cursors)}
+        return [(queue, offset) for queue, own in held.items() for offset in self._in_order(queue, own)]
 
     def judge_repeat(self, held: dict[tuple[int, int], Hold], messages: list[Json]) -> None:
         """A repeat gets what it holds, with the same receipts."""
         assert [(stored["queue"], stored["offset"]) for stored in messages] == list(held)
         for message in messages:
             hold = held[message["queue"], message["offset"]]
-            assert message["receipt"] == hold.receipt
+            assert message["receipt"] == hold.receipt or self.group.settings["settle_by"] != BY_RECEIPT
+            self._note(message, hold)
             self._judge_message(message, hold)
 
     def judge(self, answer: Json, now: int) -> None:
@@ -67,48 +72,81 @@ class Pop:
             assert (messages, answer.get("paused"), now) == ([], True, self.asked.now)
             return
         assert "paused" not in answer
-        waiting = [self._ready(cursor, queue, now) for queue, cursor in enumerate(self.group.cursors)]
+        want = self.asked.max_messages
+        waiting = [self._ready(cursor, queue, now, want) for queue, cursor in enumerate(self.group.cursors)]
         if messages:
             self._judge_taken(messages, waiting, "limited" in answer, now)
         else:
             self._judge_empty(waiting, "limited" in answer, now)
 
     def _judge_taken(self, messages: list[Json], waiting: list[list[int]], is_limited: bool, now: int) -> None:
-        queue = messages[0]["queue"]
-        cursor, ready = self.group.cursors[queue], waiting[queue]
-        assert [stored["queue"] for stored in messages] == [queue] * len(messages)
-        assert [stored["offset"] for stored in messages] == ready[: self._room(cursor, now)]
-        assert is_limited == (len(messages) < min(self.asked.max_messages, len(ready)))
-        self._bury(queue, now)
-        self.doubtful = {other: self._doomed(other, now) for other in range(len(waiting)) if other != queue}
+        by_queue: dict[int, list[Json]] = {}
         for message in messages:
-            self._take(cursor, message, now)
-        cursor.last_pop_at_ms, cursor.last_consumer_id = now, self.asked.consumer_id
+            by_queue.setdefault(message["queue"], []).append(message)
+        left, others = self.asked.max_messages, [queue for queue in range(len(waiting)) if queue not in by_queue]
+        assert self.asked.fill or len(by_queue) == 1
+        is_capped = False
+        for queue, own in by_queue.items():
+            cursor = self.group.cursors[queue]
+            ready, room = self._ready(cursor, queue, now, left), self._room(cursor, now)
+            assert [stored["offset"] for stored in own] == self._in_order(queue, ready[: min(left, room)])
+            is_capped = is_capped or len(own) < min(left, len(ready))
+            left -= len(own)
+        if self.asked.fill and left:
+            self._demand_nothing({queue: waiting[queue] for queue in others}, now)
+            is_capped = is_capped or any(waiting[queue] for queue in others)
+        may_be = self.asked.fill and any(waiting[queue] for queue in others)  # one that it met before it was full
+        assert is_limited == is_capped or (is_limited and may_be)
+        self.doubtful = {other: self._doomed(other, now) for other in others}
+        for queue, own in by_queue.items():
+            self._bury(queue, now)
+            cursor = self.group.cursors[queue]
+            for message in own:
+                self._take(cursor, message, now)
+            cursor.last_pop_at_ms, cursor.last_consumer_id = now, self.asked.consumer_id
+
+    def _demand_nothing(self, waiting: dict[int, list[int]], now: int) -> None:
+        for queue, ready in waiting.items():
+            assert ready[: self._room(self.group.cursors[queue], now)] == [], "something was ready"
+
+    def _in_order(self, queue: int, offsets: list[int]) -> list[int]:
+        """As in an answer: by offset; in a group ordered by key, those of one key together."""
+        log, by_key = self.topic.logs[queue], self.group.settings["ordered"] == BY_KEY
+        firsts: dict[str | int | None, int] = {}
+        for offset in sorted(offsets):
+            firsts.setdefault(line_of(log, offset) if by_key else None, offset)
+        return sorted(offsets, key=lambda offset: (firsts[line_of(log, offset) if by_key else None], offset))
 
     def _judge_empty(self, waiting: list[list[int]], is_limited: bool, now: int) -> None:
         assert now == self.asked.now + self.asked.wait_ms
-        for cursor, ready in zip(self.group.cursors, waiting, strict=True):
-            assert ready[: self._room(cursor, now)] == [], "something was ready"
+        self._demand_nothing(dict(enumerate(waiting)), now)
         assert is_limited == any(waiting)
+        if self.group.settings["ordered"] == BY_KEY:  # a queue whose dead wait for others of their key is left alone
+            self.doubtful = {queue: self._doomed(queue, now) for queue in range(len(waiting))}
+            return
         for queue in range(len(waiting)):
             self._bury(queue, now)
 
     def _take(self, cursor: Cursor, message: Json, now: int) -> None:
         offset, receipt, until_ms = message["offset"], message["receipt"], now + self.asked.invisible_ms
         assert receipt not in self.model.tickets
-        hold = Hold(until_ms, cursor.attempts_of(offset) + 1, receipt, self.asked.name)
+        hold = Hold(until_ms, cursor.attempts_of(offset) + 1, receipt, self.asked.name, receipt)
         self._judge_message(message, hold)
         cursor.take(offset, hold)
-        self.model.tickets[receipt] = Ticket(self.group.id, message["queue"], cursor.epoch, offset, until_ms)
+        self._note(message, hold)
+
+    def _note(self, message: Json, hold: Hold) -> None:
+        queue = message["queue"]
+        place = (self.group.id, queue, self.group.cursors[queue].epoch, message["offset"])
+        self.model.tickets.setdefault(message["receipt"], Ticket(*place, hold.until_ms, hold.delivery))
 
     def _judge_message(self, message: Json, hold: Hold) -> None:
         stored = self.topic.logs[message["queue"]][message["offset"]]
         lease = {"attempt": hold.attempt, "invisible_until_ms": hold.until_ms, "receipt": message["receipt"]}
         assert message == {**stored, **lease}
 
-    def _ready(self, cursor: Cursor, queue: int, now: int) -> list[int]:
-        doomed = self._doomed(queue, now)
-        return [offset for offset in cursor.ready(now, len(self.topic.logs[queue])) if offset not in doomed]
+    def _ready(self, cursor: Cursor, queue: int, now: int, want: int) -> list[int]:
+        return cursor.in_turn(now, self.topic.logs[queue], self._doomed(queue, now), want)
 
     def _room(self, cursor: Cursor, now: int) -> int:
         """How many messages the pop may take of this queue."""
