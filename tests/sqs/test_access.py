@@ -232,10 +232,14 @@ def test_a_move_task_needs_the_right_to_send_where_it_moves(insider: Client) -> 
         may_not = f"move messages to queue '{target}'"
         assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
         Sqs(Keyed(insider, keeper, needed)).StartMessageMoveTask(**task, **to)
-    absent = {"DestinationArn": "arn:aws:sqs:::absent"}
-    assert Sqs(Keyed(insider, keeper)).refused("StartMessageMoveTask", **task, **absent).code == "AccessDenied"
+    inside.CreateQueue(QueueName="other.fifo", Attributes={"FifoQueue": "true"})
+    for name in ("absent", "other.fifo"):
+        to = {"DestinationArn": f"arn:aws:sqs:::{name}"}
+        assert Sqs(Keyed(insider, keeper)).refused("StartMessageMoveTask", **task, **to).code == "AccessDenied"
     for rights in ((sender,), (redriver,)):
-        assert Sqs(Keyed(insider, keeper, *rights)).refused("StartMessageMoveTask", **task).code == "AccessDenied"
+        refused = Sqs(Keyed(insider, keeper, *rights)).refused("StartMessageMoveTask", **task)
+        may_not = "move messages back to every queue that they can be from"
+        assert (refused.code, refused.message) == ("AccessDenied", f"The access key is not allowed to {may_not}.")
     Sqs(Keyed(insider, keeper, sender, redriver)).StartMessageMoveTask(**task)
 
 

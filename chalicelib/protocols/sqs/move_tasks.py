@@ -15,7 +15,7 @@ from chalicelib.access.rights import Need
 from chalicelib.admin.sqs_queues import QueueGone, Standing
 from chalicelib.base.fields import quoted
 from chalicelib.catalogue.move_task import FAILED, MOVED_PER_SECOND_MAX, MoveTask
-from chalicelib.catalogue.sqs_queue import own_name
+from chalicelib.catalogue.sqs_queue import SqsQueue, own_name
 from chalicelib.moves.tasks import TASKS_SHOWN_MAX, NoTask, TaskRuns
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json, present
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, denied
@@ -46,8 +46,8 @@ def start_message_move_task(call: Call) -> Json:
     if not sources:
         raise SqsError("InvalidParameterValue", _NO_DEAD_LETTER_QUEUE)
     target = _target(call, source)
-    for queue in [target.queue] if target else sources:
-        _demand_right(queue.name, queue.topic, None if queue.owns_topic else queue.group)
+    if target is None and not all(map(_may_arrive, sources)):
+        raise denied("move messages back to every queue that they can be from")
     task_id = random_uuid(call.service.env.runtime.entropy(16))
     try:
         call.service.moves.tasks.start(source, target, rate, task_id)
@@ -60,11 +60,16 @@ def _target(call: Call, source: Standing) -> Standing | None:
     arn = call.request.get(_DESTINATION)
     if not arn:
         return None
+    name = name_of(arn)
     try:
-        target = call.service.sqs_queues.current(name_of(arn))
+        target = call.service.sqs_queues.current(name)
+        is_allowed = _may_arrive(target.queue)
     except QueueGone:
-        _demand_right(name_of(arn), own_name(name_of(arn)))
-        raise _no_resource(_DESTINATION) from None
+        target, is_allowed = None, may(Need("produce", own_name(name)))
+    if not is_allowed:  # before it hears anything of the destination
+        raise denied(f"move messages to queue {quoted(name)}")
+    if target is None:
+        raise _no_resource(_DESTINATION)
     if target.queue.id == source.queue.id:
         raise bad_value(arn, _DESTINATION, "The destination must be another queue than the source.")
     if target.queue.is_fifo != source.queue.is_fifo:
@@ -135,11 +140,10 @@ def _no_resource(member: str) -> SqsError:
     return SqsError("ResourceNotFoundException", text)
 
 
-def _demand_right(queue_name: str, topic: str, group: str | None = None) -> None:
-    """Raises SqsError unless the caller may send to the topic; with a group, unless it may administer that, as whoever
-    redrives its dead letters."""
-    if not may(Need("admin", topic, group) if group else Need("produce", topic)):
-        raise denied(f"move messages to queue {quoted(queue_name)}")
+def _may_arrive(queue: SqsQueue) -> bool:
+    """Whether the caller may have messages move to the queue: may send to its own topic, or administer the group that
+    gets them back, as whoever redrives its dead letters."""
+    return may(Need("produce", queue.topic) if queue.owns_topic else Need("admin", queue.topic, queue.group))
 
 
 def _handle(call: Call, source: Standing, task_id: str) -> str:
