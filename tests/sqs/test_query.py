@@ -47,7 +47,7 @@ def test_only_void_actions_are_without_a_result(name: str, monkeypatch: pytest.M
     monkeypatch.setitem(ACTIONS, name, ACTIONS[name]._replace(run=lambda _: answer, required=()))
     client = Client()
     text = QuerySqs(client).send(f"Action={name}&QueueUrl={queue(client)}").raw.decode()
-    assert (f"<{name}Result></{name}Result>" in text) == (name not in VOID)
+    assert (f"<{name}Result/>" in text) == (name not in VOID)
 
 
 def test_answers_and_errors_look_as_clients_of_sqs_know_them(query: QuerySqs, url: str) -> None:
@@ -97,7 +97,7 @@ def test_what_xml_cannot_hold_does_not_break_an_answer(query: QuerySqs, url: str
     }
     refused = query.refused("SendMessage", QueueUrl=url, MessageBody="a", MessageGroupId="\1")
     assert refused.message.startswith("Value \ufffd for parameter MessageGroupId is invalid.")
-    assert code_and_text(query.send("Action=a%00"))[2] == "The action 'a\\u0000' is not valid for this service."
+    assert code_and_text(query.send("Action=a%00"))[2] == "The action a\\u0000 is not valid for this endpoint."
 
 
 # -- forms ------------------------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def test_the_members_of_a_list_come_in_the_order_of_their_numbers(query: QuerySq
     [
         ("", "MissingAction", "The request must contain the parameter Action."),
         (VERSION, "MissingAction", "The request must contain the parameter Action."),
-        ("Action=Fly", "InvalidAction", "The action 'Fly' is not valid for this service."),
+        ("Action=Fly", "InvalidAction", "The action Fly is not valid for this endpoint."),
         (
             "Action=ListQueues&Version=2008-01-01",
             "NoSuchVersion",

@@ -14,7 +14,7 @@ from tests.support.troubled_store import TroubledStore, unavailable
 
 def test_an_unknown_action_is_refused(sqs: Sqs) -> None:
     status = 400 if isinstance(sqs, QuerySqs) else 404
-    text = "The action 'Fly' is not valid for this service."
+    text = "The action Fly is not valid for this endpoint."
     assert sqs.refused("Fly") == Refused(status, "UnknownOperationException", "InvalidAction", text)
 
 

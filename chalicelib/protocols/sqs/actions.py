@@ -29,5 +29,5 @@ ACTIONS: Mapping[str, Action] = {
 def named(name: str) -> Action:
     """Raises SqsError."""
     if name not in ACTIONS:
-        raise SqsError("InvalidAction", f"The action {quoted(name)} is not valid for this service.")
+        raise SqsError("InvalidAction", f"The action {quoted(name)[1:-1]} is not valid for this endpoint.")
     return ACTIONS[name]

@@ -130,7 +130,8 @@ class QueryWire:
 
     def response(self, answer: Json, request_id: str) -> Response:
         """Without a result where an action answers nothing."""
-        result = f"<{self.action}Result>{_members(answer, self.action)}</{self.action}Result>" if answer else ""
+        name, inside = f"{self.action}Result", _members(answer, self.action)
+        result = "" if not answer else f"<{name}>{inside}</{name}>" if inside else f"<{name}/>"
         number = f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>"
         return _response(200, f"{self.action}Response", result + number, request_id)
 
