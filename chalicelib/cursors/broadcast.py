@@ -42,7 +42,7 @@ def by_consumer(cursors: Iterable[Cursor]) -> list[list[Cursor]]:
 
 def newest(cursors: Iterable[Cursor]) -> Cursor | None:
     """The cursor that records the consumer's last pop, or None if it never popped or is forgotten."""
-    noted = [cursor for cursor in cursors if cursor.stands and cursor.last_pop_at_ms is not None]
+    noted = [cursor for cursor in cursors if cursor.last_pop_at_ms is not None]
     return max(noted, key=lambda cursor: (cursor.last_pop_at_ms or 0, cursor.key), default=None)
 
 

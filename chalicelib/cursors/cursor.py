@@ -193,7 +193,7 @@ class Cursor:
         return self._sorted.inert
 
     def due(self, now: int) -> list[Lease]:
-        if not self.leases or self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
+        if self._sorted.soonest is None or not self._sorted.soonest.is_due(now):
             return []
         return [lease for lease in self.owing if lease.is_due(now)]
 

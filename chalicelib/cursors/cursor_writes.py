@@ -51,10 +51,10 @@ def write(cursor: Cursor, change: Change, recognised: Callable[[Item], object] =
     but finds its effect: for the token of an attempt, that may be the effect of another call."""
 
     def landed(before: Item | None) -> bool:
-        is_there = before is not None and _has_landed(change, before["leases"])
-        if before is not None and is_there:
-            recognised(before)
-        return is_there
+        if before is None or not _has_landed(change, before["leases"]):
+            return False
+        recognised(before)
+        return True
 
     return Write(cursor.key, (writes.Equals(("epoch",), cursor.epoch), *change.guards), change.effects, landed)
 

@@ -100,7 +100,6 @@ class _Stage:
         self.asked, self.reach = asked, reach
         self._name = name
         self._room, self._waiting, self._results, self._killers = room, waiting, results, killers
-        self._breadth = reach.breadth() if name == "tests" else Counter[str]()
 
     def judge(self, judge: Judge) -> None:
         began = time.monotonic()
@@ -116,19 +115,29 @@ class _Stage:
         print(file=sys.__stderr__)
 
     def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
-        """First what has noticed others of this file, then tests that reach little else, as long as there is time."""
-        random = Random(mutant.id)
-        names = sorted(
-            (name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 4),
-            key=lambda name: (-self._killers[str(mutant.path), name], self._breadth[name] // 20, random.random()),
-        )
-        chosen = []
+        """First what has noticed others of this file, then one test of each file or history of each plan in turn, as
+        long as there is time."""
+        names = [name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 4]
+        Random(mutant.id).shuffle(names)
+        counts, turns = Counter[str](), dict[str, int]()
+        for name in names:
+            turns[name] = counts[kind := _kind(name)]
+            counts[kind] += 1
+        names.sort(key=lambda name: (-self._killers[str(mutant.path), name], turns[name]))
+        chosen: list[str] = []
         for name in names[:most]:
             seconds -= self.reach.runners[name]
             if chosen and seconds < 0:
                 break
             chosen.append(name)
         return chosen
+
+
+def _kind(name: str) -> str:
+    """The file of a test; the plan of a history, while those of the seeds' own plans count as ten."""
+    file, _, _ = name.partition("::")
+    plan, _, seed = name.partition("/")
+    return file if file != name else plan + seed[-1] * (plan == "seeds")
 
 
 def _judge_by_tests(stage: _Stage, hot: bool) -> None:

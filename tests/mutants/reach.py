@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -82,11 +81,3 @@ class Reach:
             if found := [name for name, mask in masks.items() if mask >> line & 1]:
                 return found
         return [*masks]
-
-    def breadth(self) -> dict[str, int]:
-        """How many functions each runner reaches: those that reach few say more about them."""
-        counts: dict[str, int] = defaultdict(int)
-        for masks in self._functions.values():
-            for name in masks:
-                counts[name] += 1
-        return counts

@@ -15,10 +15,10 @@ from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.base.runtime import system
 from chalicelib.store import Outcome
 from chalicelib.table.writes import Add, Item, Remove, RemoveItem, Set, Write
-from local.memory.store import MemoryStore
 from tests.history.checker import SKEW_MS
 from tests.support.clock import Clock
 from tests.support.instances import instance
+from tests.support.repeating_store import RepeatingStore
 
 QUEUES = 3
 Place = tuple[int, int]
@@ -28,7 +28,7 @@ class Died(BaseException):
     """The function was killed."""
 
 
-class Watched(MemoryStore):
+class Watched(RepeatingStore):
     """Kills the caller after some writes, and lets something happen before the next write that `when` waits for."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def api(store: Watched, clock: Clock) -> Api:
     return prepared(store, clock)
 
 
-def prepared(store: Watched, clock: Clock, apart_ms: int = HOUR_MS) -> Api:
+def prepared(store: Watched, clock: Clock, apart_ms: int = HOUR_MS, given_up: int = 1) -> Api:
     """Ann has read all three queues, the first one last, and given up what is in one of them."""
     api = instance(store, clock)
     api.put_topic("t", {"queues": QUEUES, "retention_ms": 365 * DAY_MS})
@@ -97,7 +97,7 @@ def prepared(store: Watched, clock: Clock, apart_ms: int = HOUR_MS) -> Api:
     for queue in reversed(range(QUEUES)):
         api.produce("t", {"messages": [{"body": "x", "queue": queue}] * 2})
         taken = take(api, 1)
-        if queue == 1:
+        if queue == given_up:
             api.bury("t", "g", {"receipts": taken})
         else:
             api.ack("t", "g", {"receipts": taken})
@@ -179,13 +179,26 @@ def test_a_cursor_forgotten_as_its_consumer_returns_loses_no_other_message() -> 
         assert len(found - new) == 2 * writes, writes
 
 
-def test_a_pop_that_comes_at_the_same_time_wins(store: Watched, clock: Clock, api: Api) -> None:
+@pytest.mark.parametrize("given_up", [0, 1])
+def test_a_pop_that_comes_at_the_same_time_wins(store: Watched, clock: Clock, given_up: int) -> None:
+    """Whether the newest cursor, that of queue 0, is removed or begins again since it counts dead letters."""
+    api = prepared(store, clock, given_up=given_up)
     other_clock = Clock()
     other_clock.ms = clock.ms - HOUR_MS + IDLE_CONSUMER_MS
     store.when, store.happens = forgets, lambda: take(instance(store, other_clock, 5), 1)
     assert sweep(api, other_clock.ms + 1) == 0
     clock.ms = other_clock.ms + 1
     assert places(instance(store, clock, 9)) == Counter()
+
+
+def test_a_message_that_dies_as_its_consumer_is_forgotten_is_counted(store: Watched, clock: Clock, api: Api) -> None:
+    api.produce("t", {"messages": [{"body": "new", "queue": 0}]})
+    held = {"receipts": take(api, 1)}
+    clock.ms += IDLE_CONSUMER_MS + 1
+    store.when, store.happens = forgets, lambda: instance(store, clock, 5).bury("t", "g", held)
+    sweep(api, clock.ms)
+    letters = api.list_dead("t", "g", {})["messages"]
+    assert api.get_group("t", "g")["dead"] == len(letters) == 3
 
 
 def test_a_pop_that_comes_too_late_starts_over(store: Watched, clock: Clock, api: Api) -> None:
