@@ -25,6 +25,7 @@ _MESSAGES = {
     "extended": "Receipts that counted in an extend.",
     "expired": "Messages that a group settled since they had expired.",
     "dead": "Messages that became dead letters.",
+    "moved": "Messages that a move task took out of a dead-letter queue.",
 }
 _STORE = {
     "store_calls": "Requests to DynamoDB and S3.",

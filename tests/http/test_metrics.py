@@ -220,4 +220,5 @@ def test_the_dashboard_reads_only_metrics_that_are_given(client: Client, topic: 
     assert given - {re.sub("_(total|bucket|sum|count)$", "", name) for name in read} == {
         "decant_buried_messages",
         "decant_extended_messages",
+        "decant_moved_messages",
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.http.test_log_lines import Log
 from tests.sqs.client import Json, Refused, Sqs
 from tests.support.client import Client, Topic
 from tests.support.clock import START_MS, Clock
@@ -411,6 +412,22 @@ def test_a_pushed_group_has_no_messages_to_move(made: Sqs, client: Client) -> No
     start(made)
     [task] = tasks(made)
     assert (task["Status"], task["FailureReason"]) == ("FAILED", "AWS.SimpleQueueService.UnsupportedOperation")
+
+
+def test_a_task_that_has_ended_writes_a_line(made: Sqs, client: Client) -> None:
+    die(made, "a")
+    made.SendMessage(QueueUrl="dead", MessageBody="of no source")
+    log = Log(client)
+    start(made)
+    told = {"queue": "dead", "state": "FAILED", "moved": 1, "to_move": 2, "reason": "CouldNotDetermineMessageSource"}
+    assert told.items() <= log.only(operation="move_task").items()
+    assert log.only(operation="sqs.StartMessageMoveTask")["moved"] == 1
+    assert 'decant_moved_messages_total{group="dead",process=' in client.get("/metrics").json
+    handle = start(made, DestinationArn=f"{ARN}orders", MaxNumberOfMessagesPerSecond=1)
+    die(made, "b")
+    assert tasks(made)[0]["Status"] == "COMPLETED"
+    assert made.refused("CancelMessageMoveTask", TaskHandle=handle).status == 404
+    assert [line["state"] for line in log if line["operation"] == "move_task"] == ["FAILED", "COMPLETED"]
 
 
 # -- refused ----------------------------------------------------------------------------------------------------------
