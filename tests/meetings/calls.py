@@ -10,6 +10,7 @@ from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import BROADCAST, BY_DELIVERY, BY_KEY, BY_MESSAGE
 from chalicelib.catalogue.rate import Rate
+from chalicelib.cursors import cursor_writes
 from chalicelib.service import Service
 from chalicelib.table import keys
 from tests.history.aftermath import read_log
@@ -422,12 +423,14 @@ def an_ack_from_the_cache() -> Scene:
 
 @call
 def a_late_ack() -> Scene:
-    """Of messages that are dead, or settled."""
+    """Of messages that are dead, or settled, when nothing is left of their lease."""
     scene = with_fresh(2, ack)
     scene.mine = scene.theirs
     caller = scene.caller(scene.instance())
     caller.bury(scene.mine[:1])
     caller.ack(scene.mine[1:])
+    scene.wait(cursor_writes.WITNESS_MS + LONG_MS)
+    scene.lease(1)
     return torn(scene)
 
 

@@ -18,7 +18,11 @@ MOMENT_MS = 5
 
 def take(count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Act:
     """Somebody pops, and holds what came."""
-    return lambda scene, service: scene.caller(service).pop("g", scene.ask(count, invisible_ms, **fields))
+
+    def act(scene: Scene, service: Service) -> None:
+        scene.taken = scene.caller(service).pop("g", scene.ask(count, invisible_ms, **fields)) or []
+
+    return act
 
 
 def settled(settle: Callable[[Any, Sequence[Delivered]], object], count: int = 100) -> Act:
@@ -110,6 +114,7 @@ def group_made_again(scene: Scene, service: Service) -> None:
 def topic_made_again(scene: Scene, service: Service) -> None:
     """Nothing of the old one counts, but a reset that is under way may find the new one."""
     scene.is_made_again = scene.is_new_topic = True
+    scene.taken = []
     service.admin.topics.delete(service.env.catalogue.current_topic("t"))
     scene.history = History(resets=[each for each in scene.history.resets if each.at_ms == NEVER_MS])
     scene.make(service)

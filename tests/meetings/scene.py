@@ -97,8 +97,8 @@ class Scene(Stage):
     transaction, and two messages that somebody holds.
 
     `act`: the call that meets another one. `warm`: what its instance has done before. `theirs`: deliveries that others
-    hold, and settle; `mine`: those of the caller. `got`: what the call delivered. `is_torn`: the call looks several
-    times, and something may happen between two of its looks too."""
+    hold, and settle; `mine`: those of the caller. `got`: what the call delivered; `taken`: what others took meanwhile.
+    `is_torn`: the call looks several times, and something may happen between two of its looks too."""
 
     def __init__(self, queues: int = 1, is_held: bool = True, **settings: Any) -> None:
         """`is_held`: whether somebody holds two messages."""
@@ -116,6 +116,7 @@ class Scene(Stage):
         self.theirs: list[Delivered] = []
         self.mine: list[Delivered] = []
         self.got: list[Delivered] = []
+        self.taken: list[Delivered] = []
         self.is_torn = self.is_made_again = self.is_new_topic = False
         self.around: Callable[[], AbstractContextManager[object]] = nullcontext
         self.warm: Act = look
@@ -243,7 +244,7 @@ class Scene(Stage):
         if self.is_new_topic:
             self._demand_refused(service)
         else:
-            for held in (self.got[1:][-1:], self.theirs[-1:]):
+            for held in (self.got[1:][-1:], self.theirs[-1:], self.taken[-1:]):
                 if held:
                     self.caller(service).ack(held)
         fresh = self.instance()
@@ -256,7 +257,7 @@ class Scene(Stage):
 
     def _demand_refused(self, service: Service) -> None:
         """No receipt counts in another incarnation."""
-        receipts = [held.receipt for held in [*self.got, *self.theirs, *self.mine]]
+        receipts = [held.receipt for held in [*self.got, *self.theirs, *self.mine, *self.taken]]
         if receipts and len(service.consuming.ack(self.topic, "g", receipts)) < len(receipts):
             self.history.defects.append("a receipt of a deleted topic counts")
 
