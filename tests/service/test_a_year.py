@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from chalicelib.api import Api
-from chalicelib.base.limits import DAY_MS, MINUTE_MS
+from chalicelib.base.limits import DAY_MS, HOUR_MS, MINUTE_MS
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance
@@ -110,3 +110,23 @@ def test_for_a_year_every_group_gets_what_is_not_over_once() -> None:
     assert all(len(came) == len({*came}) for came in year.got.values())
     assert year.ends_ms.keys() - year.got["weekly"] == set()
     assert year.ends_ms.keys() - year.got["seldom"], "some were over before"
+
+
+def test_a_group_is_reset_to_any_offset_and_instant_of_many_segments() -> None:
+    """By an instance that has slept, for one that has, and for a new one."""
+    store, clock = MemoryStore(), Clock()
+    slept, other = instance(store, clock), instance(store, clock, 1)
+    slept.put_topic("t", {"queues": 1, "retention_ms": 30 * DAY_MS})
+    slept.put_group("t", "g", {})
+    stored_ms = []
+    for _ in range(150):
+        clock.sleep(HOUR_MS // 2)
+        stored_ms.append(clock.ms)
+        slept.produce("t", {"messages": [{"body": "x"}]})
+    other.pop("t", "g", {"max_messages": 100})
+    for offset in range(0, 150, 7):
+        clock.sleep(MINUTE_MS)
+        for to in ({"queue": 0, "offset": offset}, {"at_ms": stored_ms[offset]}, {"at_ms": stored_ms[offset] - 1}):
+            for api in (other, instance(store, clock, offset)):
+                slept.reset_group("t", "g", {"to": to})
+                assert [each["offset"] for each in api.pop("t", "g", {"max_messages": 1})["messages"]] == [offset], to

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
-from chalicelib.base.limits import DEDUP_MS
+from chalicelib.base.limits import DAY_MS, DEDUP_MS
 from chalicelib.table.writes import Refused
 from local.memory.store import MemoryStore
-from tests.support.clock import Clock
+from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance as at_a_virtual_time
 from tests.support.recording_store import RecordingStore
 
@@ -86,3 +86,20 @@ def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:
         behind.ms += step
         for api in apis:
             assert api.produce("t", {"messages": [{"body": "a", "dedup_id": "x"}]})["messages"][0]["offset"] == 0
+
+
+def test_a_batch_may_have_ids_of_every_age() -> None:
+    """Of one that is long gone, one that is no longer valid, one that is, and a new one, only the third is a repeat."""
+    store, clock = MemoryStore(), Clock()
+    slept, asked = at_a_virtual_time(store, clock), {"gone": 0, "old": 2 * DAY_MS, "young": 2 * DAY_MS + DEDUP_MS}
+    slept.put_topic("t", {"queues": 1})
+    first = {}
+    for dedup_id, at_ms in asked.items():
+        clock.sleep(START_MS + at_ms - clock.ms)
+        store.drop_expired(clock.ms)
+        first[dedup_id] = slept.produce("t", {"messages": [{"body": dedup_id, "dedup_id": dedup_id}]})["messages"][0]
+    clock.sleep(1_000)
+    batch = {"messages": [{"body": "again", "dedup_id": dedup_id} for dedup_id in (*asked, "new")]}
+    for api in (slept, at_a_virtual_time(store, clock, 1)):
+        got = api.produce("t", batch)["messages"]
+        assert [each["offset"] for each in got] == [3, 4, first["young"]["offset"], 5]
