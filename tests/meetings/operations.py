@@ -125,6 +125,14 @@ def swept(name: str) -> Act:
     return lambda _, service: getattr(service.sweeps, name)()
 
 
+def promoted_twice(scene: Scene, service: Service) -> None:
+    """What is due, and then what is due a moment later."""
+    service.sweeps.forward()
+    scene.caller(service).send(scene.bodies(1), [None], "", (), [scene.now + MOMENT_MS])
+    scene.wait(MOMENT_MS)
+    service.sweeps.forward()
+
+
 ack_theirs = settled(lambda caller, held: caller.ack(held))
 nack_theirs = settled(lambda caller, held: caller.nack(held, 0))
 bury_theirs = settled(lambda caller, held: caller.bury(held))
@@ -159,6 +167,7 @@ OF_CURSORS: dict[str, Act] = {
 OF_WAITING: dict[str, Act] = {
     "all is taken": take(10),
     "what is due is promoted": swept("forward"),
+    "what is due is promoted twice": promoted_twice,
     "a message is cancelled": cancel_first,
     "a transaction is committed": decided(COMMIT),
     "a transaction is rolled back": decided(ROLLBACK),

@@ -185,10 +185,6 @@ class Scene(Stage):
         for number in range(count):
             caller.send(self.bodies(1), [keys[number % len(keys)] if keys else None], self.noise(size))
 
-    def noise(self, size: int) -> str:
-        """Which no compression makes small."""
-        return self.random.randbytes(size).hex()
-
     def ask(self, count: int, invisible_ms: int = LONG_MS, **fields: Any) -> Pop:
         return Pop(count, invisible_ms, consumer_id=CONSUMER if self.is_broadcast else None, **fields)
 

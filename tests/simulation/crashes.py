@@ -56,7 +56,7 @@ class Scene(Stage):
         self.history.rules["g"] = Rules(2, 1_000)
         caller = self.caller(service)
         for number, size in enumerate((0, _LARGE, 300, 300, 0, _LARGE)):
-            caller.send([f"s-{number}.{part}" for part in range(3)], ["k"] * 3, "x" * size)
+            caller.send([f"s-{number}.{part}" for part in range(3)], ["k"] * 3, self.noise(size))
         self.held.last_attempt = _popped(caller, 2, 1_000)
         self.now += 1_000
         self.held.last_attempt = _popped(caller, 2, 60_000)
@@ -159,7 +159,7 @@ OPERATIONS: dict[str, Operation] = {
     "remove a group": lambda scene, service: service.admin.groups.delete(scene.topic, "spare"),
     "remove the topic": lambda _, service: service.admin.topics.delete(service.env.catalogue.current_topic("t")),
     "produce small": lambda scene, service: scene.caller(service).send(scene.bodies(2), ["k", "k"], ""),
-    "produce large": lambda scene, service: scene.caller(service).send(scene.bodies(1), ["k"], "y" * 1_500),
+    "produce large": lambda scene, service: scene.caller(service).send(scene.bodies(1), ["k"], scene.noise(_LARGE)),
     "pop": lambda scene, service: scene.caller(service).pop("g", Pop(10, 5_000)),
     "pop by attempt": lambda scene, service: scene.caller(service).pop("g", Pop(2, 5_000, attempt_id="a")),
     "pop and ack": lambda scene, service: scene.caller(service).pop(

@@ -105,6 +105,10 @@ class Stage:
     def runtime(self) -> Runtime:
         return Runtime(lambda: self.now, self._sleep, self.random.randbytes, lambda: self.now - 900_000)
 
+    def noise(self, chars: int) -> str:
+        """Text that no compression makes smaller than half of that."""
+        return self.random.randbytes(chars // 2).hex()
+
     def _sleep(self, ms: int) -> None:
         self.now += ms
 
