@@ -206,8 +206,9 @@ class Scene(Stage):
             service = fresh._warmed()
             before, fresh.store.decisive = fresh.store.requests, []
             fresh.act(fresh, service)
-        made = fresh.store.requests - before
-        return [*range(1, made + 1)] if self.is_torn else [request - before for request in fresh.store.decisive]
+        made, decisive = fresh.store.requests - before, [request - before for request in fresh.store.decisive]
+        looks = range(1, min(decisive, default=made + 1)) if self.is_torn else ()
+        return [*looks, *decisive]
 
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""
