@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from chalicelib.base.limits import DEAD_MS
 from chalicelib.catalogue.group import BY_KEY
-from chalicelib.cursors.cursor_writes import WITNESSES_MAX
+from chalicelib.cursors.cursor_writes import WITNESS_MS, WITNESSES_MAX
 from tests.history import (
     alarms,
     deaths,
@@ -559,12 +559,15 @@ def _made_by_ms(delivered: Delivered) -> int:
 
 
 def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
-    """Whether its message may be acked already, and so many leases of the queue were given up since the receipt was
-    given: lost to the next pop, or replaced by an extend or a nack."""
+    """Whether its message may be settled already, and its lease ended long ago, or so many leases of the queue were
+    given up since: lost to the next pop, or replaced by an extend or a nack."""
     others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
     if naming.names_more(case.history, ack.group):
         return ack.verb == "ack" and is_acked
+    ends = [lease.until_ms for lease in case.delivered[ack.group, ack.place] if lease.receipt == ack.receipt]
+    if ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
+        return ack.verb == "ack" and (is_acked or case.is_perhaps_purged(ack.group, ack.place))
     given_up: set[object] = {
         pop.began_ms  # nobody heard of its lease, which the next pop took over
         for pop in case.history.pops

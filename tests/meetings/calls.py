@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import parse_message_id
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.filters import Filter
@@ -87,7 +88,7 @@ def a_claim_of_all_there_is() -> Scene:
 
 @call
 def an_attempt() -> Scene:
-    return with_fresh(5, pop(3, attempt_id="again"))
+    return with_fresh(9, pop(3, attempt_id="again"))
 
 
 @call
@@ -249,6 +250,13 @@ def a_rated_claim() -> Scene:
 
 
 @call
+def a_rated_claim_in_a_new_window() -> Scene:
+    scene = with_fresh(10, pop(10), rate_limit=Rate(4))
+    scene.wait(SECOND_MS)
+    return scene
+
+
+@call
 def an_ordered_claim() -> Scene:
     scene = Scene(is_held=False, ordered=True)
     scene.send(4)
@@ -285,10 +293,11 @@ def a_claim_ordered_by_key() -> Scene:
 
 @call
 def a_claim_ordered_by_key_that_acks() -> Scene:
+    """What it acks is all that the next message of the first key waits for. Others hold it as well."""
     scene = Scene(is_held=False, ordered=BY_KEY)
     scene.send(6, "a", "b")
-    scene.mine = scene.lease(3)
-    scene.theirs = scene.mine[:1]
+    scene.theirs = scene.lease(2)
+    scene.mine = scene.theirs[:1]
     scene.act = pop(2, with_mine=True)
     return scene
 

@@ -35,7 +35,7 @@ LONG_MS, SHORT_MS = 60_000, 500
 TOGETHER_MS = 100
 """What comes back within so long is asked for at once."""
 CONSUMER = "ann"
-_AGENDA = keys.agenda("")
+_AGENDA, _RATE = keys.agenda(""), "rate#"
 _OF_TIME = "a_pop_waits_no_longer_than_asked"
 """Time may pass at once between two requests of a pop."""
 
@@ -52,7 +52,7 @@ class MeetingStore(PastStore):
         self._stage = stage
         self.requests = 0
         self.decisive: list[int] = []
-        """The numbers of those that change what the store holds only if it is as expected."""
+        """The numbers of those that decide something: writes, but for appointments and what nothing depends on."""
         self._request, self._happens = 0, lambda: None
 
     def before(self, request: int, happens: Callable[[], None]) -> None:
@@ -81,7 +81,7 @@ class MeetingStore(PastStore):
         return other
 
     def _note(self, writes: Sequence[Write]) -> None:
-        if any(write.guards and not write.key.pk.startswith(_AGENDA) for write in writes):
+        if any(not write.key.pk.startswith(_AGENDA) for write in writes):
             self.decisive.append(self.requests + 1)
 
     def _count_calls(self, requests: int = 1) -> None:
@@ -206,9 +206,8 @@ class Scene(Stage):
             service = fresh._warmed()
             before, fresh.store.decisive = fresh.store.requests, []
             fresh.act(fresh, service)
-        made, decisive = fresh.store.requests - before, [request - before for request in fresh.store.decisive]
-        looks = range(1, min(decisive, default=made + 1)) if self.is_torn else ()
-        return [*looks, *decisive]
+        made = fresh.store.requests - before
+        return [*range(1, made + 1)] if self.is_torn else [request - before for request in fresh.store.decisive]
 
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""
@@ -244,6 +243,8 @@ class Scene(Stage):
             for held in (self.got[1:][-1:], self.theirs[-1:], self.taken[-1:]):
                 if held:
                     self.caller(service).ack(held)
+        if rate := self.settings.get("rate_limit"):
+            self._demand_rate(rate)
         fresh = self.instance()
         lenient = {"paused": False, "max_in_flight": self.settings["max_in_flight"]}
         if "rate_limit" in self.settings:
@@ -257,6 +258,15 @@ class Scene(Stage):
         receipts = [held.receipt for held in [*self.got, *self.theirs, *self.mine, *self.taken]]
         if receipts and len(service.consuming.ack(self.topic, "g", receipts)) < len(receipts):
             self.history.defects.append("a receipt of a deleted topic counts")
+
+    def _demand_rate(self, rate: Rate) -> None:
+        """No window gives more than its share, and whatever was delivered is counted in one."""
+        taken: dict[int, int] = {}
+        for key, _, item in self.store.versions("w"):
+            if key.sk.startswith(_RATE):
+                taken[item["w"]] = max(item["n"], taken.get(item["w"], 0))
+        if max(taken.values(), default=0) > rate.count or len(self.history.delivered) > sum(taken.values()):
+            self.history.defects.append(f"{len(self.history.delivered)} were delivered, in windows of {taken}")
 
     def _drain(self, service: Service) -> None:
         caller, came = self.caller(service), self.history.drained.setdefault("g", set())
