@@ -565,7 +565,7 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
     if naming.names_more(case.history, ack.group):
         return ack.verb == "ack" and is_acked
-    ends = [lease.until_ms for lease in case.delivered[ack.group, ack.place] if lease.receipt == ack.receipt]
+    ends = [lease.until_ms for lease in case.delivered.get((ack.group, ack.place), ()) if lease.receipt == ack.receipt]
     if ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
         return ack.verb == "ack" and (is_acked or case.is_perhaps_purged(ack.group, ack.place))
     given_up: set[object] = {
