@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 
@@ -42,7 +42,8 @@ class Claimed:
 
     `is_limited`: the group's cap on messages in flight left ready messages. `is_full`: the space in the response did.
     `is_partial`: one write could not name all due leases. `is_own`: this call leased them, not another one of the same
-    attempt."""
+    attempt. `in_turn`: in a group ordered by key, their offsets in the order in which they were chosen; empty for an
+    attempt, whose repeat could not know it."""
 
     leases: list[Lease]
     segments: list[Segment]
@@ -50,6 +51,7 @@ class Claimed:
     is_full: bool = False
     is_partial: bool = False
     is_own: bool = True
+    in_turn: Sequence[int] = ()
 
 
 @record
@@ -178,7 +180,8 @@ class Claimer:
             if not is_own or {lease.token for lease in held} - set(tokens):
                 return self.held(view)
         own = [leases[token] for token in tokens if token in leases and not leases[token].parked]
-        return Claimed(own, plan.segments, plan.picked.is_limited, plan.is_full, plan.picked.is_partial)
+        picked, in_turn = plan.picked, () if view.ask.attempt_id else plan.picked.in_turn
+        return Claimed(own, plan.segments, picked.is_limited, plan.is_full, picked.is_partial, in_turn=in_turn)
 
     def _tend(self, view: QueueView, want: int, now: int) -> bool:
         """Makes the write that the cursor needs before a claim, if any, and returns whether it made one."""

@@ -170,7 +170,7 @@ class Popper:
             if held := self._claimer.held(view):
                 held_here, _ = self._deliverer.deliver(view, held)
                 fitting = held_here[: space.fitting(delivery.stored for delivery in held_here)]
-                deliveries += _in_order(view, fitting)
+                deliveries += _in_order(view, fitting, ())
                 space = space.after(delivery.stored for delivery in fitting)
         return Popped(deliveries) if deliveries else None
 
@@ -295,26 +295,28 @@ class Popper:
         messages are missing."""
         self._deliverer.demand_key(view)
         deliveries: list[Delivery] = []
+        in_turn: list[int] = []
         while True:
             try:
                 claimed = self._claimer.claim(view, want - len(deliveries))
             except StoreUnavailable as trouble:
                 if not deliveries or (view.ask.attempt_id and trouble.outcome_unknown):
                     raise  # a repeat would also return what this claim may have leased
-                return Popped(_in_order(view, deliveries))
+                return Popped(_in_order(view, deliveries, in_turn))
             try:
                 delivered, has_missing = self._deliverer.deliver(view, claimed)
             except StoreUnavailable as trouble:
                 if view.ask.attempt_id:  # a repeat would also return the messages that could not be given back
                     raise
-                return Popped(_in_order(view, deliveries), trouble=None if deliveries else trouble)
+                return Popped(_in_order(view, deliveries, in_turn), trouble=None if deliveries else trouble)
             deliveries += delivered
+            in_turn += claimed.in_turn
             view.delivered |= {delivery.stored.offset for delivery in delivered}
             is_partial = claimed.is_partial and bool(claimed.leases)
             is_enough = len(deliveries) == want or self._runtime.uptime() > view.filter_until_ms
             if is_enough or not (is_partial or has_missing):
                 is_limited, is_full = claimed.is_limited, claimed.is_full
-                return Popped(_in_order(view, deliveries), is_limited=is_limited, is_full=is_full)
+                return Popped(_in_order(view, deliveries, in_turn), is_limited=is_limited, is_full=is_full)
             view.space, view.riding = view.space.after(delivery.stored for delivery in delivered), None
 
     def _choose(self, waiting: dict[int, int], acks: Sequence[ReceiptBatch], now: int) -> int:
@@ -328,17 +330,19 @@ class Popper:
         return self._runtime.choice([queue for queue, since in waiting.items() if since == oldest])
 
 
-def _in_order(view: QueueView, deliveries: Sequence[Delivery]) -> list[Delivery]:
+def _in_order(view: QueueView, deliveries: Sequence[Delivery], in_turn: Sequence[int]) -> list[Delivery]:
     """By offset: a later claim of the call may have met an older message that came back meanwhile. In a group ordered
-    by key, those of one key together."""
+    by key, those of one key together, and the keys in the order in which they were chosen, where that is known."""
     by_offset = sorted(deliveries, key=lambda delivery: delivery.stored.offset)
     if not view.group.is_by_key:
         return by_offset
+    turns = {offset: turn for turn, offset in enumerate(in_turn)}
     by_key: dict[str | int, list[Delivery]] = {}
     for delivery in by_offset:
         key = delivery.stored.message.key
         by_key.setdefault(delivery.stored.offset if key is None else key, []).append(delivery)
-    return [delivery for own in by_key.values() for delivery in own]
+    keys = sorted(by_key.values(), key=lambda own: min(turns.get(each.stored.offset, 0) for each in own))
+    return [delivery for own in keys for delivery in own]
 
 
 def _promotes_on(view: GroupView, promoted: Collection[int], promotions: int) -> bool:
