@@ -31,5 +31,5 @@ class Moves:
     ) -> None:
         """`stored`: is called when messages are ready again."""
         carrier = Carrier(env, log.reader, dead_letters, stored)
-        self.worker = Worker(env, consuming, queues, carrier)
-        self.tasks = MoveTasks(env, delays.promoter, admin.groups, queues, self.worker)
+        self.worker = Worker(env, consuming, admin.groups, queues, carrier)
+        self.tasks = MoveTasks(env, delays.promoter, queues, self.worker)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from chalicelib.admin.groups import Groups
 from chalicelib.admin.sqs_queues import QueueGone, SqsQueues, Standing
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import SECOND_MS
@@ -35,9 +34,9 @@ class NoTask(Exception):
 
 
 class MoveTasks:
-    def __init__(self, env: Env, promoter: Promoter, groups: Groups, queues: SqsQueues, worker: Worker) -> None:
+    def __init__(self, env: Env, promoter: Promoter, queues: SqsQueues, worker: Worker) -> None:
         self._store, self._runtime, self._agenda = env.store, env.runtime, env.agenda
-        self._promoter, self._groups, self._queues, self._worker = promoter, groups, queues, worker
+        self._promoter, self._queues, self._worker = promoter, queues, worker
 
     def start(self, source: Standing, target: Standing | None, rate: int | None, task_id: str) -> None:
         """Starts a task and works on it for a while; a sweep does the rest. `target`: None: each message goes to the
@@ -66,7 +65,7 @@ class MoveTasks:
         for queue in range(topic.readers if topic.delays else 0):
             while self._promoter.promote(topic, queue) and self._runtime.uptime() <= until_ms:
                 pass
-        return sum(queue.ready for queue in self._groups.details(topic, source.group.name).queues)
+        return self._worker.ready(source)
 
     def active(self, queue_name: str) -> MoveTask | None:
         """The task of the queue of this name that is to be worked on."""

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from chalicelib.admin.groups import Groups
 from chalicelib.admin.sqs_queues import QueueGone, SqsQueues, Standing
 from chalicelib.base.errors import GroupIsPushed, GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import SECOND_MS
@@ -63,9 +64,9 @@ class Run:
 
 
 class Worker:
-    def __init__(self, env: Env, consuming: Consuming, queues: SqsQueues, carrier: Carrier) -> None:
+    def __init__(self, env: Env, consuming: Consuming, groups: Groups, queues: SqsQueues, carrier: Carrier) -> None:
         self._store, self._runtime, self._telemetry = env.store, env.runtime, env.telemetry
-        self._consuming, self._queues, self._carrier = consuming, queues, carrier
+        self._consuming, self._groups, self._queues, self._carrier = consuming, groups, queues, carrier
 
     def new_name(self) -> str:
         return self._runtime.name(_NAME_CHARS)
@@ -117,6 +118,7 @@ class Worker:
             if source.queue.id != run.task.queue_id:
                 return False
             popped = self._pop(source, run.task)
+            is_over = not popped.deliveries and not self.ready(source)  # a pop may not see what has just come
         except QueueGone:
             return False
         except (TopicNotFound, GroupNotFound):
@@ -128,7 +130,7 @@ class Worker:
             return self._carry(run, source, popped.deliveries)
         if popped.is_paused or popped.is_limited or popped.retry_after_ms is not None:
             return self._let_go(run)
-        return self._end(run, COMPLETED)
+        return self._end(run, COMPLETED) if is_over else self._is_refused(run)
 
     def _is_mine(self, run: Run) -> bool:
         """Reads the task again."""
@@ -142,6 +144,10 @@ class Worker:
         most = max(1, min(task.per_second * TURN_MS // SECOND_MS, DEAD_TOGETHER_MAX, task.left))
         ask = Pop(max_messages=most, invisible_ms=LEASE_MS)
         return self._consuming.pop(source.topic, source.group.name, ask)
+
+    def ready(self, source: Standing) -> int:
+        """How many messages can be received now."""
+        return sum(queue.ready for queue in self._groups.details(source.topic, source.group.name).queues)
 
     # -- carried ------------------------------------------------------------------------------------------------------
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from chalicelib.store import Read
-from chalicelib.table.writes import Item
-from local.memory.store import MemoryStore
 from tests.mqhttp.client import Mq, Refused, md5, properties_of, receipt_handles
 from tests.support.client import Client, Group, Topic
 from tests.support.clock import Clock
+from tests.support.late_store import LateStore
 
 LAMBDA_BYTES_MAX = 6 * 1024 * 1024
 
@@ -188,17 +185,6 @@ def test_a_filter_that_changes_ends_the_wait_for_the_old_one(mq: Mq, group: Grou
     assert mq.refused("GET", query={"consumer": "billing", "tag": "a", "waitseconds": 10}).code == "InvalidArgument"
 
 
-class LateStore(MemoryStore):
-    """Its weak reads show what was there when `behind` was set."""
-
-    behind: MemoryStore | None = None
-
-    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        now = super().read
-        weak = self.behind.read if self.behind else now
-        return [(now if each.strong else weak)([each])[0] for each in reads]
-
-
 def test_a_filter_counts_as_soon_as_it_is_set() -> None:
     store = LateStore()
     client = Client(store)
@@ -206,8 +192,7 @@ def test_a_filter_counts_as_soon_as_it_is_set() -> None:
     mq, other = Mq(client), Mq(client.another())
     for tag in ("a", "b"):
         mq.publish(tag, tag)
-    store.behind = MemoryStore()
-    store.behind.put_all([item for partition in store._items.values() for item in partition.values()])
+    store.fall_behind()
     assert [taken["MessageBody"] for taken in other.consume(tag="a")] == ["a"]
     assert mq.refused("GET", query={"consumer": "billing", "tag": "b"}).code == "InvalidArgument"
     assert mq.consume(tag="a") == []

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from itertools import count
 
 import pytest
 
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import TAKEOVERS_MAX
-from chalicelib.store import Keys, Read
-from chalicelib.table.writes import Item
-from local.memory.store import MemoryStore
 from tests.support.clock import Clock
 from tests.support.instances import instance, with_messages
+from tests.support.late_store import LateStore
 from tests.support.troubled_store import TroubledStore
-
-
-class LateStore(MemoryStore):
-    """Weak reads of logs show what was there at the time of `stop`."""
-
-    past: MemoryStore | None = None
-
-    def stop(self) -> None:
-        self.past = MemoryStore()
-        self.past._items, self.past._order = copy.deepcopy(self._items), copy.deepcopy(self._order)
-
-    def read(self, reads: Sequence[Read]) -> list[list[Item]]:
-        return [self._read_late(read) for read in reads]
-
-    def _read_late(self, read: Read) -> list[Item]:
-        return self.past.read([read])[0] if self.past and _is_weak(read) else super().read([read])[0]
-
-
-def _is_weak(read: Read) -> bool:
-    names = [key.pk for key in read.keys] if isinstance(read, Keys) else [read.pk]
-    return not read.strong and all(name.startswith("log#") for name in names)
 
 
 def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None:
@@ -45,7 +20,7 @@ def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None
     api.put_topic("t", {"queues": 1})
     api.put_group("t", "g", {})
     api.produce("t", {"messages": [{"body": "old"}]})
-    store.stop()
+    store.fall_behind()
     api.produce("t", {"messages": [{"body": "new"}]})
     ask = {"max_messages": 10, "attempt_id": "a"}
     past, store.past = store.past, None

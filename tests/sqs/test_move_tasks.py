@@ -13,6 +13,7 @@ from tests.http.test_log_lines import Log
 from tests.sqs.client import Json, Refused, Sqs
 from tests.support.client import Client, Topic
 from tests.support.clock import START_MS, Clock
+from tests.support.late_store import LateStore
 
 ARN = "arn:aws:sqs:us-east-1:000000000000:"
 NO_QUEUE = "AWS.SimpleQueueService.NonExistentQueue"
@@ -406,6 +407,39 @@ def test_a_paused_group_holds_its_task_up(made: Sqs, client: Client) -> None:
     assert bodies(made, "orders") == ["a"]
 
 
+def test_a_task_is_not_over_while_its_worker_does_not_see_its_messages_yet() -> None:
+    store = LateStore()
+    client = Client(store)
+    sqs = Sqs(client)
+    sqs.CreateQueue(QueueName="dead", tags={"decant:queues": "1"})
+    make(sqs, tags={"decant:queues": "1"})
+    store.fall_behind()
+    past, store.past = store.past, None
+    die(sqs, "a", "b")
+    store.past = past
+    other = client.another()
+    start(Sqs(other))
+    assert tasks(sqs)[0]["Status"] == "RUNNING"
+    store.past = None
+    assert sweep(other) == {"seen": 1, "done": 2}
+    assert tasks(sqs)[0]["Status"] == "COMPLETED"
+
+
+def test_a_task_waits_for_what_comes_after_messages_in_flight(sqs: Sqs, client: Client) -> None:
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    sqs.CreateQueue(QueueName="dead.fifo", Attributes=fifo)
+    make(sqs, "orders.fifo", "dead.fifo", **fifo)
+    for body in ("a1", "a2"):
+        sqs.SendMessage(QueueUrl="dead.fifo", MessageBody=body, MessageGroupId="a")
+    [held] = receive(sqs, "dead.fifo", MaxNumberOfMessages=1)
+    sqs.CreateQueue(QueueName="other.fifo", Attributes=fifo)
+    start(sqs, "dead.fifo", DestinationArn=f"{ARN}other.fifo")
+    assert tasks(sqs, "dead.fifo")[0]["Status"] == "RUNNING"
+    sqs.DeleteMessage(QueueUrl="dead.fifo", ReceiptHandle=held["ReceiptHandle"])
+    assert sweep(client) == {"seen": 1, "done": 1}
+    assert bodies(sqs, "other.fifo") == ["a2"]
+
+
 def test_a_pushed_group_has_no_messages_to_move(made: Sqs, client: Client) -> None:
     die(made, "a")
     assert client.put("/topics/dead/groups/dead", push={"url": "https://example.com/"}).status == 200
@@ -456,6 +490,7 @@ def test_queues_that_there_are_not_are_not_found(made: Sqs) -> None:
     ("members", "text"),
     [
         ({"SourceArn": f"{ARN}orders"}, "Source queue must be configured as a Dead Letter Queue."),
+        ({"SourceArn": f"{ARN}readers"}, "Source queue must be configured as a Dead Letter Queue."),
         ({"SourceArn": f"{ARN}orders", "DestinationArn": f"{ARN}dead"}, "Source queue must be configured as a Dead"),
         ({"DestinationArn": f"{ARN}dead"}, "The destination must be another queue than the source."),
         ({"DestinationArn": f"{ARN}other.fifo"}, "The destination must be same type of queue as the source."),
@@ -465,6 +500,7 @@ def test_queues_that_there_are_not_are_not_found(made: Sqs) -> None:
 )
 def test_a_task_that_cannot_be_is_refused(made: Sqs, members: Json, text: str) -> None:
     made.CreateQueue(QueueName="other.fifo", Attributes={"FifoQueue": "true"})
+    made.CreateQueue(QueueName="readers", tags={"decant:topic": "dead"})
     refused = made.refused("StartMessageMoveTask", **{"SourceArn": f"{ARN}dead", **members})
     assert (refused.status, refused.code) == (400, "InvalidParameterValue")
     assert text in refused.message

@@ -257,7 +257,7 @@ def test_a_dead_letter_queue_says_who_may_name_it(made: Sqs, allowed: Json, is_a
 def test_the_sources_of_a_dead_letter_queue_are_listed(made: Sqs) -> None:
     for name in ("b", "a", "c"):
         made.CreateQueue(QueueName=name, Attributes={"RedrivePolicy": policy()})
-    made.CreateQueue(QueueName="other")
+    made.CreateQueue(QueueName="other", tags={"decant:topic": "dead"})
     assert sources(made) == ["a", "b", "c", "orders"]
     assert sources(made, "other") == []
     first = made.ListDeadLetterSourceQueues(QueueUrl="dead", MaxResults=3)

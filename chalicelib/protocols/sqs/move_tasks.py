@@ -42,7 +42,7 @@ _IS_ACTIVE = "There is already a task running. Only one active task is allowed f
 def start_message_move_task(call: Call) -> Json:
     rate = _within(call, _RATE, MOVED_PER_SECOND_MAX)
     source = _source(call, call.request[_SOURCE])
-    sources = sources_of(call, source.topic.name, _ALL if is_limited() else 1)
+    sources = sources_of(call, source, _ALL if is_limited() else 1)
     if not sources:
         raise SqsError("InvalidParameterValue", _NO_DEAD_LETTER_QUEUE)
     target = _target(call, source)

@@ -137,24 +137,24 @@ def list_dead_letter_source_queues(call: Call) -> Json:
         after = place_of(token, NAME_PATTERN) if token else ""
     except InvalidField:
         raise bad_value(token, "NextToken", "It is not from a previous page.") from None
-    target = call.standing.topic.name
+    target = call.standing
     sources, rest = call.service.sqs_queues.page(
         "", most or PAGE_MAX, after, lambda queue: call.is_shown(queue) and _is_source(call, queue, target)
     )
     return {"queueUrls": [call.context.url(queue.name) for queue in sources], "NextToken": rest if most else None}
 
 
-def sources_of(call: Call, target: str, most: int) -> list[SqsQueue]:
-    """The first queues whose dead messages move to this topic."""
+def sources_of(call: Call, target: Standing, most: int) -> list[SqsQueue]:
+    """The first queues whose dead messages move to this queue."""
     return call.service.sqs_queues.page("", most, "", lambda queue: _is_source(call, queue, target))[0]
 
 
-def _is_source(call: Call, queue: SqsQueue, target: str) -> bool:
-    """Whether its messages move to this topic when they are dead. Only of those that say so the group is read."""
+def _is_source(call: Call, queue: SqsQueue, target: Standing) -> bool:
+    """Whether its messages move to this queue when they are dead. Only of those that say so the group is read."""
     policy = queue.attributes.get(REDRIVE)
-    if not policy or orjson.loads(policy)[_TARGET] != target.removeprefix(OWN_PREFIX):
+    if not policy or orjson.loads(policy)[_TARGET] != target.queue.name:
         return False
     try:
-        return call.service.sqs_queues.current(queue.name).group.dead_topic == target
+        return call.service.sqs_queues.current(queue.name).group.dead_topic == target.topic.name
     except QueueGone:
         return False
