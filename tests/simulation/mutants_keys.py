@@ -64,6 +64,18 @@ def retries_that_hold_no_key() -> Any:
 
 
 @planted
+def keys_held_up_by_their_last_message() -> Any:
+    """Of a key, what lies before the last held message comes, though it lies behind the first."""
+    true = Owed.in_turn
+
+    def in_turn(self: Any, known: Any, fresh: Any) -> Any:
+        last = {key_plan.line(known, offset): offset for offset in sorted(self.held)}
+        return true(dataclasses.replace(self, held={*last.values()}), known, fresh)
+
+    return patch.object(Owed, "in_turn", in_turn)
+
+
+@planted
 def takeovers_by_offset_only() -> Any:
     """Messages that come back are delivered whatever is out of their key."""
     true = Owed.in_turn

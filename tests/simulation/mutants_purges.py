@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.admin.groups import Groups
 from chalicelib.catalogue import group
 from chalicelib.consuming.view import QueueView
 from chalicelib.cursors import broadcast, cursor_writes
@@ -37,6 +39,19 @@ def purges_that_reach_ahead() -> Any:
     """A purge holds back what is sent a second after it was answered."""
     true = group.purge
     return patch.object(group, "purge", lambda current, purged_at_ms: true(current, purged_at_ms + 3_000))
+
+
+@planted
+def purges_that_answer_too_soon() -> Any:
+    """A purge is answered while some clocks are not past what it counts for."""
+    true = Groups._purge
+
+    def purge(self: Any, *args: Any) -> Any:
+        hurried = copy(self)
+        hurried._runtime = replace(self._runtime, sleep=lambda _: None)
+        return true(hurried, *args)
+
+    return patch.object(Groups, "_purge", purge)
 
 
 @planted

@@ -183,6 +183,8 @@ class Plan:
             plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
         plan = replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
         plan = replace(plan, notes_first=random.random() < 0.5)
+        if plan.ordered == BY_KEY and random.random() < 0.5:
+            plan = replace(plan, queues=1, consumers=5, pops=6, meddlers=2, pop_sizes=(1, 2, 4))
         is_fifo, over_json = random.random() < 0.3, random.random() < 0.4
         plan = replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
         return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead and not plan.queue_calls else 0)
@@ -310,6 +312,15 @@ KEYED = Plan(
     faults=replace(ALL, stale=0.3, stale_ms_max=500, latency_ms_max=100),
 )
 """For bugs that show where messages of a few keys wait for each other."""
+MEDDLED = replace(
+    KEYED,
+    meddlers=6,
+    pops=16,
+    pop_sizes=(2, 4),
+    leases_ms=(3_000,),
+    faults=replace(NONE, stale=0.6, stale_ms_max=1_000, latency_ms_max=100),
+)
+"""For bugs that show where these are extended and given back behind the backs of those who ack them."""
 OWNED = Plan(producers=1, consumers=1, messages=1, pops=1, queue_calls=14)
 """For bugs that show where queues of SQS clients come and go."""
 PUNCTUAL = Plan(queues=1, consumers=4, pops=6, skew_ms=0)
