@@ -410,9 +410,10 @@ class World:
         self.instance(NONE).sweeps.check()
 
     def _let_queues_leave(self, service: Service) -> None:
-        """All groups have settled them, but for those that somebody made to throw them away."""
+        """All groups have settled them, but for those that somebody made to throw them away, and that to which move
+        tasks bring messages back."""
         service.sweeps.check()
-        if not self._plan.chores:
+        if not (self._plan.chores or self._plan.tasks):
             self.history.draining = [*service.env.catalogue.current_topic("t").draining]
 
     def _last_check(self, service: Service) -> None:
