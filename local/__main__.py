@@ -48,7 +48,8 @@ DynamoDB endpoint{access}: {endpoint}
 
 SHOWN_ONCE = """tokens are needed; this is the first, it may do everything, and is shown this once:
   TOKEN={token}
-Its access key, for clients of SQS and of MQ over HTTP:
+"""
+ACCESS_KEY = """Its access key, for clients of SQS and of MQ over HTTP:
   export AWS_ACCESS_KEY_ID={access_key_id} AWS_SECRET_ACCESS_KEY={secret_access_key}
 """
 SHOWN_BEFORE = """tokens are needed, and the table has some:
@@ -112,7 +113,8 @@ def first_token() -> str:
     """What to say of the tokens that are needed. A table that is kept has had its first."""
     if wiring.api().service.access.tokens.page(1, None)[0]:
         return SHOWN_BEFORE
-    return SHOWN_ONCE.format(**wiring.first_token("first", [ALL_RIGHTS]))
+    made = wiring.first_token("first", [ALL_RIGHTS])
+    return (SHOWN_ONCE + (ACCESS_KEY if made["secret_access_key"] else "")).format(**made)
 
 
 def port_of(text: str, name: str = "PORT") -> int:

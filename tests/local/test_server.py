@@ -58,6 +58,7 @@ def test_with_access_on_it_demands_the_token_that_it_prints_once() -> None:
         with running(ACCESS="on", AWS_ENDPOINT_URL_DYNAMODB=endpoint) as server:
             assert problem_of(server.ask("GET", "/topics")) == (401, "Unauthenticated")
             assert server.ask("GET", "/health")[0] == 200
+            assert "AWS_SECRET_ACCESS_KEY" not in server.banner  # the signing key is in the table
             lines = [line.strip() for line in server.banner.splitlines() if "curl" in line or "TOKEN=" in line]
             pasted = subprocess.check_output(["/bin/sh", "-c", "\n".join(lines)], text=True)
             assert '"body":"hello"' in pasted
