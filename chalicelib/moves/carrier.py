@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from chalicelib.admin.sqs_queues import Standing
-from chalicelib.base.message import Message
+from chalicelib.base.message import Message, Stored
 from chalicelib.catalogue import group as groups
 from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.catalogue.catalogue import Env
+from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.delivery import Delivery
 from chalicelib.consuming.receipt_batch import Owed
@@ -91,8 +92,8 @@ class Carrier:
         self, target: Standing, cursor: Cursor, chosen: list[Owed], messages: Mapping[int, Message], count: Count
     ) -> list[Owed]:
         queue, copies = _copies(chosen, messages)
-        self._demand_there(target.topic, queue, copies)
         owing = self._cursor(target, queue)
+        self._demand_there(target, owing, copies)
         paged = self._dead_letters.redrive.paged(owing)
         if paged is None:
             raise Refused(None)  # a page was brought back just now
@@ -122,21 +123,30 @@ class Carrier:
             raise Refused(None)
         return cursor
 
-    def _demand_there(self, topic: Topic, queue: int, copies: Sequence[Copy]) -> None:
-        """Raises Unmovable unless consumers of the topic could receive all of these."""
-        log = keys.log(topic.id, queue)
+    def _demand_there(self, target: Standing, owing: Cursor, copies: Sequence[Copy]) -> None:
+        """Raises Unmovable unless consumers of the queue could receive all of these."""
+        topic, log = target.topic, keys.log(target.topic.id, owing.queue)
         wants = [Want(log, run.start, len(run), None) for run in runs(copy.offset for copy in copies)]
         by_base = {segment.base: segment for chain in self._reader.chains(wants, strong=True) for segment in chain}
         chain = [by_base[base] for base in sorted(by_base)]
         now = self._runtime.now()
         found = {
-            stored.offset: stored.message.properties.get(ID, stored.message_id)
-            for stored in self._reader.stored(topic, queue, chain, [copy.offset for copy in copies])
+            stored.offset: stored
+            for stored in self._reader.stored(topic, owing.queue, chain, [copy.offset for copy in copies])
             if not (stored.message.is_lost or stored.has_expired(now) or stored.stored_at_ms <= topic.expired_ms(now))
         }
         for copy in copies:
-            if found.get(copy.offset) != copy.first_id:
+            stored = found.get(copy.offset)
+            if stored is None or stored.message.properties.get(ID, stored.message_id) != copy.first_id:
                 raise Unmovable(f"topic '{topic.name}' no longer has one of the messages")
+            if copy.offset >= owing.next and _is_passed(stored, target.group, owing):
+                raise Unmovable(f"queue '{target.queue.name}' does not receive one of the messages")
+
+
+def _is_passed(stored: Stored, group: Group, cursor: Cursor) -> bool:
+    """Whether the group passes a message that it has not come to yet."""
+    is_wanted = group.filter is None or group.filter.wants(stored.message)
+    return not is_wanted or stored.is_purged(cursor.purged_at_ms)
 
 
 def _offsets(chosen: Sequence[Owed]) -> list[int]:

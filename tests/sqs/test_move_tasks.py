@@ -244,6 +244,25 @@ def test_what_a_subscribed_queue_cannot_get_back_fails(
     assert bodies(subscribed, "dead") == ["a"]
 
 
+@pytest.mark.parametrize("is_young", [False, True])
+def test_what_a_subscribed_queue_would_pass_over_stays(subscribed: Sqs, clock: Clock, is_young: bool) -> None:
+    if not is_young:
+        subscribed.TagQueue(QueueUrl="mails", Tags={"decant:filter": "urgent"})
+    subscribed.SendMessage(QueueUrl="news", MessageBody="a", DelaySeconds=9)
+    subscribed.CreateQueue(QueueName="young", tags={"decant:topic": "news"})
+    clock.sleep(10_000)
+    while receive(subscribed, "bills"):
+        pass
+    queue = "young" if is_young else "mails"
+    start(subscribed, DestinationArn=ARN + queue)
+    [task] = tasks(subscribed)
+    assert (task["Status"], task["FailureReason"]) == (
+        "FAILED",
+        f"queue '{queue}' does not receive one of the messages",
+    )
+    assert bodies(subscribed, "dead") == ["a"]
+
+
 # -- tasks ------------------------------------------------------------------------------------------------------------
 
 
