@@ -117,12 +117,17 @@ def test_a_message_comes_again_when_its_time_is_over(sqs: Sqs, sent: str, clock:
     assert message["Attributes"] == {"ApproximateReceiveCount": "2"}
 
 
-def test_a_queue_with_too_much_in_flight_is_over_its_limit(client: Client, sqs: Sqs, sent: str) -> None:
+def test_with_too_much_in_flight_only_a_long_poll_is_no_error(
+    client: Client, sqs: Sqs, sent: str, clock: Clock
+) -> None:
     Group(client, Topic(client, "orders"), "orders").change(max_in_flight=1)
     sqs.SendMessage(QueueUrl=sent, MessageBody="b")
     assert receive(sqs, sent)
     refused = sqs.refused("ReceiveMessage", QueueUrl=sent)
     assert (refused.status, refused.shape) == (403, "OverLimit")
+    began = clock.now()
+    assert receive(sqs, sent, WaitTimeSeconds=5) == []
+    assert clock.now() - began == 5_000
 
 
 def test_a_paused_group_gives_nothing(client: Client, sqs: Sqs, sent: str) -> None:

@@ -225,6 +225,12 @@ def test_a_policy_that_cannot_be_is_refused(made: Sqs, text: str, reason: str) -
     assert get(made)["maxReceiveCount"] == 1
 
 
+def test_the_topic_that_a_queue_reads_cannot_take_its_dead_messages(made: Sqs) -> None:
+    made.CreateQueue(QueueName="reads", tags={"decant:topic": "dead"})
+    refused = made.refused("SetQueueAttributes", QueueUrl="reads", Attributes={"RedrivePolicy": policy()})
+    assert refused.message.endswith("Queue 'reads' reads topic 'dead' itself: its dead messages would come again.")
+
+
 def test_a_queue_with_a_policy_that_cannot_be_is_not_made(sqs: Sqs) -> None:
     refused = sqs.refused("CreateQueue", QueueName="orders", Attributes={"RedrivePolicy": policy()})
     shown = policy().replace(" ", "")

@@ -74,13 +74,17 @@ def test_the_region_of_the_signature_is_in_the_arn(sqs: Sqs, url: str) -> None:
         (b'{"MaxNumberOfMessages": "1"}', 'MaxNumberOfMessages must be an integer; it is "1"'),
         (b'{"MaxNumberOfMessages": true}', "MaxNumberOfMessages must be an integer; it is true"),
         (b'{"AttributeNames": "All"}', 'AttributeNames must be a list; it is "All"'),
-        (b'{"AttributeNames": [7]}', "AttributeNames must be a string of text; it is 7"),
+        (b'{"AttributeNames": ["All", 7]}', "AttributeNames.2 must be a string of text; it is 7"),
     ],
 )
 def test_a_member_of_another_type_is_refused(sqs: Sqs, url: str, raw: bytes, text: str) -> None:
     refused = refusal_in(sqs.ask("ReceiveMessage", raw=raw))
     assert (refused.status, refused.shape, refused.code) == (400, "SerializationException", "InvalidParameterValue")
     assert refused.message.startswith(text)
+
+
+def test_a_url_may_end_with_a_slash(sqs: Sqs, url: str) -> None:
+    assert sqs.ReceiveMessage(QueueUrl=f"{url}/") == {}
 
 
 def test_a_value_of_another_type_is_named_by_its_key(client: Client, url: str) -> None:

@@ -81,7 +81,8 @@ def _demand_recent(date: str, now_ms: int) -> None:
         raise MqError("InvalidDateHeader", f"header 'Date' must be {wanted}; it is {quoted(date)}") from None
     if abs(sent_at_s * SECOND_MS - now_ms) > SKEW_MS_MAX:
         minutes = SKEW_MS_MAX // MINUTE_MS
-        raise MqError("TimeExpired", f"header 'Date' must be of the last {minutes} minutes; it is {quoted(date)}")
+        wanted = f"within {minutes} minutes of the service's clock"
+        raise MqError("TimeExpired", f"header 'Date' must be {wanted}; it is {quoted(date)}")
 
 
 def _texts(request: Request, date: str) -> list[bytes]:

@@ -121,7 +121,7 @@ def _signer(api: Api, request: Request) -> Token:
 
 def _run_on_queue(call: Call, queue_name: str) -> Json:
     """The queue is the last part of `QueueUrl`, or of the path. It comes before all other members."""
-    queue_name = call.request.get("QueueUrl", queue_name).rsplit("/", 1)[-1]
+    queue_name = call.request.get("QueueUrl", queue_name).rstrip("/").rpartition("/")[2]
     if not queue_name:
         raise missing("QueueUrl")
 

@@ -91,7 +91,7 @@ def _member(kind: Kind, value: Any, path: str) -> Any:
     if isinstance(kind, List):
         if not isinstance(value, list):
             raise wrong_kind(path, "a list", value)
-        return [_member(kind.of, each, path) for each in value]
+        return [_member(kind.of, each, f"{path}.{number}") for number, each in enumerate(value, 1)]
     if isinstance(kind, Map):
         given = _object(value, path).items()
         return {_text(name, path): _member(kind.of, each, f"{path}.{name}") for name, each in given}

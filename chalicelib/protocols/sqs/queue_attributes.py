@@ -170,7 +170,7 @@ def parsed(given: Mapping[str, str], is_fifo: bool) -> dict[str, str]:
     taken = {name: _ALL[name].parse(name, text) for name, text in values.items()}
     if taken.get(_KMS) and taken.get(_SSE) == "true":
         raise SqsError("InvalidAttributeName", _ONE_ENCRYPTION)
-    return taken
+    return {_KMS: "", **taken} if taken.get(_SSE) == "true" else taken  # the later of the two counts
 
 
 def are_same(name: str, text: str, kept: str) -> bool:
@@ -240,7 +240,7 @@ def settable(standing: Standing) -> dict[str, str]:
     if not queue.keeps_delay:
         shown[DELAY] = str(standing.group.delay_ms // SECOND_MS)
     shown[REDRIVE] = redrive_policies.of_group(standing.group)
-    shown[_SSE] = held.get(_SSE, "false" if held.get(_KMS) else "true")
+    shown[_SSE] = "false" if held.get(_KMS) else held.get(_SSE, "true")
     return {name: text for name, text in shown.items() if text is not None}
 
 

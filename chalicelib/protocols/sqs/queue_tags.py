@@ -29,7 +29,7 @@ _EVERYTHING = "'all'"
 Tags = Mapping[str, str]
 
 
-def _invalid(key: str, value: str, reason: str) -> SqsError:
+def invalid(key: str, value: str, reason: str) -> SqsError:
     return SqsError("InvalidParameterValue", f"Value {value} for tag {key} is invalid. Reason: {reason}")
 
 
@@ -48,15 +48,15 @@ def demand_new(given: Tags, queue_name: str) -> None:
     for key in unfit:
         if key in given:
             relation = "without" if key == QUEUES else "with"
-            raise _invalid(key, given[key], f"It goes {relation} tag {TOPIC} only.")
+            raise invalid(key, given[key], f"It goes {relation} tag {TOPIC} only.")
     for key in (TOPIC, GROUP):
         if key in given and not re.fullmatch(NAME_PATTERN, given[key]):
-            raise _invalid(key, given[key], f"Must match {NAME_PATTERN}")
+            raise invalid(key, given[key], f"Must match {NAME_PATTERN}")
     if given.get(START, LATEST) not in (LATEST, EARLIEST):
-        raise _invalid(START, given[START], f"Must be {LATEST} or {EARLIEST}.")
+        raise invalid(START, given[START], f"Must be {LATEST} or {EARLIEST}.")
     queues = given.get(QUEUES, "1")
     if not re.fullmatch("[0-9]{1,3}", queues) or not 1 <= int(queues) <= QUEUES_MAX:
-        raise _invalid(QUEUES, queues, f"Must be between 1 and {QUEUES_MAX}.")
+        raise invalid(QUEUES, queues, f"Must be between 1 and {QUEUES_MAX}.")
 
 
 def demand_tags(given: Tags) -> None:
@@ -65,11 +65,11 @@ def demand_tags(given: Tags) -> None:
         demand_keys([*given])
     for key, value in given.items():
         if key.lower().startswith(_AWS):
-            raise _invalid(key, value, f"Keys that begin with {_AWS} are reserved.")
+            raise invalid(key, value, f"Keys that begin with {_AWS} are reserved.")
         if len(value) > _VALUE_CHARS_MAX:
-            raise _invalid(key, value, f"Must be between 0 and {_VALUE_CHARS_MAX} characters in length.")
+            raise invalid(key, value, f"Must be between 0 and {_VALUE_CHARS_MAX} characters in length.")
         if key.startswith(_OURS) and key not in (*_FIXED, FILTER):
-            raise _invalid(key, value, f"Those with a meaning are {', '.join((*_FIXED, FILTER))}.")
+            raise invalid(key, value, f"Those with a meaning are {', '.join((*_FIXED, FILTER))}.")
 
 
 def demand_same(given: Tags, existing: Tags) -> None:
@@ -106,7 +106,7 @@ def without(existing: Tags, keys: list[str]) -> dict[str, str]:
 def _demand_changeable(changed: Tags) -> None:
     for key in _FIXED:
         if key in changed:
-            raise _invalid(key, changed[key], "It cannot be changed once the queue exists.")
+            raise invalid(key, changed[key], "It cannot be changed once the queue exists.")
 
 
 def queues_of(tags: Tags, default: int = QUEUES_DEFAULT) -> int:
@@ -124,4 +124,4 @@ def group_settings(tags: Tags, before: Tags | None = None) -> dict[str, Any]:
     try:
         return {"filter": filters.parse(form)}
     except DecantError as unfit:
-        raise _invalid(FILTER, value, unfit.detail) from None
+        raise invalid(FILTER, value, unfit.detail) from None

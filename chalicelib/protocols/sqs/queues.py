@@ -118,9 +118,9 @@ def _made(call: Call, wanted: NewQueue, values: attributes.Values) -> Standing |
         reads = f"With tag {queue_tags.TOPIC}={wanted.topic} a queue reads it."
         raise SqsError("QueueNameExists", f"A topic '{wanted.topic}' exists that is not the queue's. {reads}") from None
     except TopicNotFound:
-        raise bad_value(wanted.topic, f"tag {queue_tags.TOPIC}", "There is no such topic.") from None
+        raise queue_tags.invalid(queue_tags.TOPIC, wanted.topic, "There is no such topic.") from None
     except GroupUnfit as unfit:
-        raise bad_value(wanted.group, f"tag {queue_tags.GROUP}", f"{unfit}.") from None
+        raise queue_tags.invalid(queue_tags.GROUP, wanted.group, f"{unfit}.") from None
 
 
 def _demand_same(standing: Standing, values: attributes.Values, tags: queue_tags.Tags) -> None:

@@ -56,8 +56,11 @@ _ATTEMPT_ID = "ReceiveRequestAttemptId"
     },
 )
 def receive_message(call: Call) -> Json:
-    popped = _popped(call, replace(_asked(call), space=_space(call)))
-    if popped.is_limited and not popped.deliveries and popped.retry_after_ms is None and not call.queue.is_fifo:
+    asked = _asked(call)
+    popped = _popped(call, replace(asked, space=_space(call)))
+    is_short = not asked.wait_ms  # a long poll has waited for room, and is empty without it
+    is_over = popped.is_limited and not popped.deliveries and popped.retry_after_ms is None
+    if is_over and is_short and not call.queue.is_fifo:
         raise SqsError("OverLimit", "Too many messages of the queue are in flight: delete some first.")
     wanted = {*call.request.get("AttributeNames", ()), *call.request.get("MessageSystemAttributeNames", ())}
     return {"Messages": [_received(call, delivery, wanted) for delivery in popped.deliveries]}
