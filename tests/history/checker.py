@@ -847,6 +847,10 @@ def _an_answer_has_no_more_than_was_asked_for(case: Case) -> Iterator[str]:
     yield from pops.an_answer_has_no_more_than_was_asked_for(case.history)
 
 
+def _no_answer_shows_a_lease_that_was_over(case: Case) -> Iterator[str]:
+    yield from pops.no_answer_shows_a_lease_that_was_over(case.history, SKEW_MS)
+
+
 def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:
     yield from pops.a_pop_waits_no_longer_than_asked(case.history)
 
@@ -945,6 +949,7 @@ CHECKS = (
     _a_message_goes_to_its_zone,
     _a_queue_is_left_to_its_zone,
     _an_answer_has_no_more_than_was_asked_for,
+    _no_answer_shows_a_lease_that_was_over,
     _a_pop_waits_no_longer_than_asked,
     _a_repeated_attempt_gets_the_same_messages,
     _a_queue_is_there_whole_or_not_at_all,

@@ -41,6 +41,13 @@ def an_answer_has_no_more_than_was_asked_for(history: History) -> Iterator[str]:
             yield f"{pop.group} answered {pop.surplus} more at {pop.at_ms} than it was asked for"
 
 
+def no_answer_shows_a_lease_that_was_over(history: History, skew_ms: int) -> Iterator[str]:
+    """A repeat of an attempt returns what is still leased: with any other, its caller would have no time."""
+    for got in history.delivered:
+        if got.until_ms + skew_ms < got.began_ms:
+            yield f"{got.group} asked at {got.began_ms}, and got {got.place} until {got.until_ms}"
+
+
 def a_pop_waits_no_longer_than_asked(history: History) -> Iterator[str]:
     """Even if its clock is set meanwhile; if the store answers, a pop needs no more than seconds besides."""
     for attempt in history.attempts if history.are_all_answered else ():

@@ -37,6 +37,11 @@ def test_a_repeated_attempt_shows_its_lease_once_more() -> None:
     assert broken(history(first, taken_over, again, resets=[Reset("g", 10, 20)])) == set()
 
 
+def test_a_repeated_attempt_does_not_show_a_lease_that_was_over() -> None:
+    first, again = delivered("r", 505, 594), delivered("r", 2_000, 594)
+    assert "no_answer_shows_a_lease_that_was_over" in broken(history(first, again))
+
+
 def test_a_reset_ends_a_lease_on_clocks_that_differ() -> None:
     """The lease after it had run out by its own clock before the reset began by ours: seed 185832 of a run."""
     judged = history(delivered("r", 412, 2_519), delivered("s", 1_057, 1_058), resets=[Reset("g", 1_075, 10**15)])

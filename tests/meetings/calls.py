@@ -12,6 +12,7 @@ from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import BROADCAST, BY_DELIVERY, BY_KEY, BY_MESSAGE
 from chalicelib.catalogue.rate import Rate
 from chalicelib.cursors import cursor_writes
+from chalicelib.cursors.lease import MARKS_MAX
 from chalicelib.service import Service
 from chalicelib.table import keys
 from tests.history.aftermath import read_log
@@ -444,6 +445,17 @@ def a_late_ack() -> Scene:
 
 
 @call
+def an_ack_that_merges_marks() -> Scene:
+    """So many of a lease's messages were acked one by one that the next ack writes all of its marks anew."""
+    scene = with_fresh(MARKS_MAX + 2, ack)
+    held, caller = scene.lease(MARKS_MAX + 2), scene.caller(scene.instance())
+    for each in held[2:]:
+        caller.ack([each])
+    scene.mine, scene.theirs = held[:1], held[1:2]
+    return scene
+
+
+@call
 def an_ack_by_delivery() -> Scene:
     return settling(False, ack, settle_by=BY_DELIVERY)
 
@@ -500,6 +512,16 @@ def an_extension_in_place() -> Scene:
 @call
 def an_extension_by_message() -> Scene:
     return settling(True, extend, settle_by=BY_MESSAGE)
+
+
+@call
+def an_extension_in_place_of_what_ran_out() -> Scene:
+    """Others may take it over, or settle a part of it."""
+
+    def extend_all(scene: Scene, service: Service) -> None:
+        scene.got = scene.caller(service).extend(scene.mine, LONG_MS)
+
+    return settling(True, extend_all, settle_by=BY_MESSAGE)
 
 
 @call

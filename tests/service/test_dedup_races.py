@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chalicelib.api import Api
 from chalicelib.base.limits import DAY_MS, DEDUP_MS
-from chalicelib.table.writes import Refused
+from chalicelib.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance as at_a_virtual_time
@@ -73,6 +73,27 @@ def test_a_record_that_arrives_late_changes_nothing() -> None:
     MemoryStore.write(store, late)
     assert send("d") == 2
     assert len(api.read_messages("t", {})["messages"]) == 3
+
+
+def test_a_repeat_that_is_refused_as_the_time_ends_gets_the_first_place() -> None:
+    """What the store has shown counts: were the record taken for over, the repeat would be stored without one."""
+    clock = Clock()
+
+    class SlowToRefuse(MemoryStore):
+        def write(self, write: Write) -> Item:
+            try:
+                return super().write(write)
+            except Refused:
+                clock.ms += 1
+                raise
+
+    api = at_a_virtual_time(SlowToRefuse(), clock)
+    api.put_topic("t", {"queues": 1})
+    send = lambda body: api.produce("t", {"messages": [{"body": body, "dedup_id": "x"}]})["messages"][0]["offset"]  # noqa: E731
+    assert send("a") == 0
+    clock.ms += DEDUP_MS - 1
+    assert send("b") == 0
+    assert len(api.read_messages("t", {})["messages"]) == 1
 
 
 def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:

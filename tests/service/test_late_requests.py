@@ -6,6 +6,7 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.errors import ReplyTimeout
+from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.message import Message
 from chalicelib.log.segment import Entry
 from chalicelib.requests import reply
@@ -62,6 +63,19 @@ def test_deleted_things_stay_deleted(api: Api, store: RecordingStore) -> None:
 def test_a_change_whose_answer_was_lost_is_made_once(api: Api, store: RecordingStore) -> None:
     api.put_group("t", "g", {"paused": True})
     assert MemoryStore.write(store, store.sent[-1])["paused"] is True
+
+
+def test_a_message_due_soon_comes_once(store: RecordingStore) -> None:
+    """Once another one is delivered after it, nothing is left that would stop a second write of its item."""
+    api = instance(store, clock := Clock())
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    for _ in range(2):
+        api.produce("t", {"messages": [{"body": "a", "delay_ms": SECOND_MS}]})
+        clock.ms += SECOND_MS
+        assert len(api.pop("t", "g", {})["messages"]) == 1
+    arrive_again(store)
+    assert api.pop("t", "g", {})["messages"] == []
 
 
 def test_units_of_a_rate_are_given_back_once(api: Api, store: RecordingStore) -> None:
