@@ -80,12 +80,16 @@ def pick(
     delivered: Collection[int] = (),
 ) -> Pick:
     """Plans to take up to `want` messages, in offset order. `riding`: acks in the same write. What they settle makes
-    room, and their leases cannot be taken over. `delivered`: offsets not to take again, though their leases are due."""
+    room, and their leases cannot be taken over; what these still owe counts against the cap, since others may extend
+    it. `delivered`: offsets not to take again, though their leases are due."""
     if group.ordered and is_held(cursor, now, riding):
         return Pick((), 0, cursor.next, is_limited=False, is_capped_closely=False, is_partial=False)
     freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
-    due = [lease for lease in cursor.due(now) if lease.token not in riding.tokens]
-    live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in due)
+    all_due = cursor.due(now)
+    due = [lease for lease in all_due if lease.token not in riding.tokens]
+    due_tokens = {lease.token for lease in all_due} if riding.acked else set()
+    settled = sum(len(indexes) for lease, indexes in riding.acked if lease.token in due_tokens)
+    live, waiting = cursor.live(now) - freed, sum(len(lease.owed) for lease in all_due) - settled
     room = max(0, group.max_in_flight - max(0, live))
     has_slot = len(cursor.leases) < LEASES_MAX
     left = [lease for lease in due if not any(lease.owes(offset) for offset in delivered)]

@@ -151,3 +151,21 @@ def test_a_claim_that_is_overtaken_takes_nothing_that_was_purged(store: Interrup
     api.service.sweeps.forward()
     store.meanwhile = lambda: pop(other, 1)
     assert pop(api, 1) == ([], [])
+
+
+def test_the_rest_of_a_lease_that_a_pop_acks_counts_against_the_cap(store: Interrupted, clock: Clock) -> None:
+    """The lease ends between two tries of the pop, and is then extended in place."""
+    api, other = with_messages(store, clock, 4), instance(store, clock, seed=2)
+    api.put_group("t", "g", {"max_in_flight": 4, "settle_by": "message"})
+    held = [each["receipt"] for each in api.pop("t", "g", {"max_messages": 4, "invisible_ms": 500})["messages"]]
+    api.produce("t", {"messages": [{"body": "new"}] * 6})
+
+    def ack_one() -> None:
+        other.ack("t", "g", {"receipts": held[:1]})
+        clock.sleep(600)
+        store.meanwhile = lambda: other.extend("t", "g", {"receipts": held[1:], "invisible_ms": 60_000})
+
+    store.meanwhile = ack_one
+    api.pop("t", "g", {"max_messages": 10, "ack": held[:2]})
+    assert store.refused == 1
+    assert api.get_group("t", "g")["in_flight"] <= 4
