@@ -868,7 +868,7 @@ def _a_queue_that_was_emptied_gives_nothing_from_before(case: Case) -> Iterator[
 
 
 def _what_a_standing_queue_took_is_not_lost(case: Case) -> Iterator[str]:
-    yield from queues.what_a_standing_queue_took_is_not_lost(case.history)
+    yield from queues.what_a_standing_queue_took_is_not_lost(case.history, SKEW_MS)
 
 
 def _a_tag_is_of_the_queue_that_got_it(case: Case) -> Iterator[str]:

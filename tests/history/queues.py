@@ -45,12 +45,15 @@ def _is_beside(make: Acted, end: Acted, late_ms: int) -> bool:
     return make.began_ms <= end.at_ms and make.at_ms + late_ms >= end.began_ms
 
 
-def what_a_standing_queue_took_is_not_lost(history: History) -> Iterator[str]:
+def what_a_standing_queue_took_is_not_lost(history: History, skew_ms: int) -> Iterator[str]:
     """What was sent since a queue was made that still stands is deleted by a client, in the end by the last one, unless
-    somebody has purged it. A queue that reads the topic of another does not get what that had before."""
+    somebody has purged it. A queue that reads the topic of another does not get what that had before.
+
+    A purge looks ahead by as much as clocks differ, and answers when that is over; one that failed may have taken what
+    is sent until then."""
     for name, left in history.queues.items():
         purges = _of(history, name, "purge")
-        since_ms = max([left.since_ms, *(purge.at_ms for purge in purges)])
+        since_ms = max([left.since_ms, *(purge.at_ms + 2 * skew_ms * (purge.outcome != DONE) for purge in purges)])
         anew_ms = max([left.since_ms, *(purge.began_ms for purge in purges if purge.outcome == DONE)])
         settles = [fact for fact in _of(history, name, "settle") if fact.outcome in (DONE, "unknown")]
         settled = {fact.about for fact in settles if fact.at_ms >= anew_ms}
