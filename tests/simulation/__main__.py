@@ -13,6 +13,7 @@ from multiprocessing import get_context
 
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.planted import finding
+from tests.simulation.reach import measured, tables
 from tests.simulation.world import World, play
 
 _CHUNK = 25
@@ -25,6 +26,8 @@ def main() -> int:
         return _show(asked.seed)
     if asked.planted:
         return _show_findings(asked.processes)
+    if asked.reach:
+        return _show_reach(asked)
     began, played = time.perf_counter(), 0
     bad: list[int] = []
     with get_context("fork").Pool(asked.processes) as pool:
@@ -83,6 +86,13 @@ def _show_findings(processes: int) -> int:
     return 0
 
 
+def _show_reach(asked: argparse.Namespace) -> int:
+    """What the histories of the seeds reach and, worst first, what they do not."""
+    for line in tables(*measured(range(asked.seed, asked.seed + asked.seeds), asked.processes)):
+        print(line)
+    return 0
+
+
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
@@ -91,6 +101,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--history", action="store_true", help="print all that happened in the history of --seed")
     parser.add_argument("--planted", action="store_true", help="print the first seed that finds each planted bug")
+    parser.add_argument("--reach", action="store_true", help="print what the histories of the seeds reach and do not")
     return parser.parse_args()
 
 

@@ -78,6 +78,9 @@ class Consumer(Actor):
 
     def _mistake(self, caller: Caller, got: list[Delivered]) -> None:
         """Shows receipts to a group that they are not of."""
+        if twin := self._world.twin:
+            service = twin.instance()
+            twin.caller(service).ack(got[:2], self._group)
         others = [group for group in self._world.groups if group != self._group]
         if others:
             caller.ack(got[:2], self._random.choice(others))

@@ -14,6 +14,7 @@ from chalicelib.producing.dedup import Deduplication, Record, claim
 from chalicelib.store import Keys
 from chalicelib.table import keys
 from chalicelib.table.writes import RemoveItem, Write
+from tests.simulation import world
 from tests.simulation.mutants import planted, together
 
 # -- dedup ids --------------------------------------------------------------------------------------------------------
@@ -141,3 +142,10 @@ def promotions_that_begin_at_the_end() -> Any:
         return int(self.append_at(topic, queue, entry, self.tail(topic, topic.logs[queue])))
 
     return patch.object(LogWriter, "append_from", append_from)
+
+
+@planted
+def dedup_ids_for_a_minute() -> Any:
+    """A message is stored again when that with its dedup id is older than a minute."""
+    true = world.short_times
+    return patch.object(world, "short_times", lambda dedup_ms, late_ms: true(min(dedup_ms, 60_000), late_ms))

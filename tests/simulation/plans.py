@@ -103,6 +103,8 @@ class Plan:
     """How often the number of queues changes."""
     pace: int = 1
     """Producers and consumers sleep this many times longer."""
+    twins: bool = False
+    """Whether there is a second topic, whose queues, groups, keys and dedup ids have the same names."""
     zones: bool = False
     """Whether queues, producers and consumers are in zones."""
     requests: int = 0
@@ -190,6 +192,21 @@ class Plan:
         return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead and not plan.queue_calls else 0)
 
 
+TWINS = Plan(
+    twins=True,
+    groups=2,
+    consumers=4,
+    pops=6,
+    delayed=0.3,
+    dedup_ids=6,
+    resets=1,
+    redrives=2,
+    max_attempts=4,
+    transactions=3,
+    requests=2,
+    sweepers=1,
+)
+"""For bugs that show where instances serve topics that are alike."""
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
 EMPTIED = Plan(
@@ -356,6 +373,19 @@ SIFTED = Plan(
     faults=replace(NONE, stale=0.5, stale_ms_max=500, latency_ms_max=100),
 )
 """For bugs that show where many sift one queue at once."""
+STALLED = Plan(
+    consumers=4,
+    pops=6,
+    delayed=0.3,
+    dedup_ids=3,
+    resets=1,
+    redrives=2,
+    max_attempts=4,
+    transactions=3,
+    sweepers=1,
+    faults=replace(ALL, stall=0.03, stall_ms=(2_000, 120_000)),
+)
+"""For bugs that show where callers sleep for minutes before a request."""
 SWEPT = Plan(
     producers=2,
     consumers=3,

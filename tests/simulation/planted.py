@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from chalicelib.catalogue.group import BY_KEY
 from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_afterlife,
     mutants_agenda,
@@ -25,6 +26,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_requests,
     mutants_sqs_queues,
     mutants_transactions,
+    mutants_twins,
     mutants_zones,
 )
 from tests.simulation.faulty_store import ALL, NONE, Faults
@@ -54,8 +56,10 @@ from tests.simulation.plans import (
     RISEN,
     SET_BACK,
     SIFTED,
+    STALLED,
     SWEPT,
     TRIMMED,
+    TWINS,
     UNREADABLE,
     WAITING,
     ZONED,
@@ -181,6 +185,9 @@ PLANS = {
     ),
     **dict.fromkeys(("keyed_claims_over_acks_that_come_too_late", "keys_held_up_by_their_last_message"), MEDDLED),
     "keys_of_another_queue": replace(KEYED, queues=3),
+    "keys_known_by_the_number_of_their_queue": replace(TWINS, ordered=BY_KEY),
+    "dedup_ids_of_all_topics": TWINS,
+    "dedup_ids_for_a_minute": STALLED,
     "delays_of_a_group_that_nobody_keeps": replace(KEYED, delay_ms=2_000),
     "messages_named_across_resets": replace(NAMED, settle_by="message", resets=2),
     "extensions_that_overwrite_newer_ones": HEARTBEATS,
@@ -275,6 +282,7 @@ FOUND_AT = {
     "queues_made_again_that_know_old_ids": 18,
     "tasks_that_move_in_two_writes": 29,
     "tasks_that_go_on_when_they_are_cancelled": 29,
+    "keys_known_by_the_number_of_their_queue": 10,
 }
 """The first seed that shows a bug, if it is 10 or more. It changes when the service makes other requests to its store:
 then the search finds the next one, and `python -m tests.simulation --planted` prints all of them anew."""

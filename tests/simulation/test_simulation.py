@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from chalicelib.catalogue.group import BY_KEY
 from tests.history.facts import History
 from tests.history.requests import ALREADY, EXPIRED, REPLY, TIMEOUT
 from tests.history.transactions import ENDED
@@ -36,6 +37,8 @@ from tests.simulation.plans import (
     REMOVED,
     RISEN,
     SET_BACK,
+    STALLED,
+    TWINS,
     UNREADABLE,
     WAITING,
     ZONED,
@@ -140,8 +143,8 @@ def _played(world: World) -> History:
         (CROWD, 60),
         (EMPTIED, 30),
         (replace(EMPTIED, faults=ALL), 30),
-        (WAITING, 100),
-        (GRAVES, 100),
+        (WAITING, 70),
+        (GRAVES, 70),
         (HALVES, 60),
         (CALLS, 60),
         (MOVING, 12),
@@ -151,6 +154,9 @@ def _played(world: World) -> History:
         (KEYED, 60),
         (replace(KEYED, queues=3, fills=0.5, max_in_flight=5, max_attempts=2), 40),
         (replace(ZONED, faults=ALL), 30),
+        (TWINS, 12),
+        (replace(TWINS, ordered=BY_KEY, max_in_flight=5), 8),
+        (STALLED, 30),
         (MEDDLED, 10),
         (OWNED, 40),
         (replace(OWNED, is_fifo=True, over_json=True), 30),

@@ -54,6 +54,9 @@ _KEY = b"0123456789abcdef"
 BOOTED_MS = 900_000
 """Instants of the two clocks must not be taken for each other."""
 
+_SHARED = 0.7
+"""How likely a caller of a world of two topics goes on with an instance that there is."""
+
 _STEPS_MAX = 6_000
 """A history takes some hundred."""
 
@@ -65,11 +68,15 @@ QUIET_MS = 20_000
 
 
 class World:
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
-        self._random = Random(seed)
+    """`beside`: another world of the same plan, on whose store this one has a topic of its own."""
+
+    def __init__(self, seed: int, plan: Plan | None = None, beside: World | None = None) -> None:
+        self._random = beside._random if beside else Random(seed)
         self._plan = plan or Plan.of(seed)
-        self._scheduler = Scheduler(self._random)
-        self._store = PastStore(self._scheduler)
+        self._scheduler = beside._scheduler if beside else Scheduler(self._random)
+        self._store = beside._store if beside else PastStore(self._scheduler)
+        self._shared: list[Service] = beside._shared if beside else []
+        self.name = "u" if beside else "t"
         self._busy = 0
         self.history = History(
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
@@ -82,10 +89,13 @@ class World:
         self._consumer = pushing.Consumer(self, self._random)
         self.queue_names = queueing.Names(self._plan.is_fifo)
         self._topic = self._now_topic = self._prepared()
+        self.twin = beside or (World(seed, self._plan, self) if self._plan.twins else None)
 
     def run(self) -> list[str]:
         """Plays the history; returns what is wrong with it."""
-        self._spawn_all()
+        worlds = [self, self.twin] if self.twin else [self]
+        for world in worlds:
+            world._spawn_all()
         late_write_ms = LATE_WRITE_MS_MAX if self._plan.faults.stall else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
@@ -106,10 +116,15 @@ class World:
                     settings.enter_context(queueing.quick_news())
                 if self._plan.tasks:
                     settings.enter_context(returning.short_holds())
-                self._scheduler.run(_STEPS_MAX)
-                self._drain()
+                self._scheduler.run(_STEPS_MAX * len(worlds))
+                for world in worlds:
+                    world._drain()
+                self._scheduler.run(_STEPS_MAX * len(worlds))
         except Endless as endless:
             self.history.defects.append(str(endless))
+        return [violation for world in worlds for violation in world._verdict()]
+
+    def _verdict(self) -> list[str]:
         with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
             remember(self._store, self._now_topic, self.history)
             self.history.unappointed = list(unappointed(self._store))
@@ -120,7 +135,8 @@ class World:
         plan = self._plan
         share = -(-plan.messages // plan.producers)
         for number in range(plan.producers):
-            self._spawn(lambda random, number=number: Producer(self, f"p{number}", share, random))
+            name = f"{self.name}{number}" if plan.twins else f"p{number}"
+            self._spawn(lambda random, name=name: Producer(self, name, share, random))
         for number in range(plan.consumers):
             group = self._groups[number % len(self._groups)]
             zone = zone_of(number, plan.groups) if plan.zones else None
@@ -240,7 +256,10 @@ class World:
         self.history.rules[name] = self.rules
 
     def instance(self, faults: Faults | None = None) -> Service:
-        """A fresh process: cold caches, a clock of its own."""
+        """A fresh process: cold caches, a clock of its own. One that has served both topics for a while, if there are
+        two and chance has it."""
+        if self._shared and faults is not NONE and self._random.random() < _SHARED:
+            return self._random.choice(self._shared)
         faults = faults or self._plan.faults
         skew_ms = self._plan.skew_ms
         skew = self._random.randrange(-skew_ms // 2, skew_ms // 2 + 1) if faults is not NONE else 0
@@ -251,7 +270,10 @@ class World:
             lambda: self._scheduler.now - BOOTED_MS,
         )
         store = FaultyStore(self._store, self._scheduler, self._random, faults)
-        return Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
+        service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
+        if self._plan.twins and faults is not NONE:
+            self._shared.append(service)
+        return service
 
     def _clock(self, skew: int, is_set_back: bool) -> Callable[[], int]:
         if not is_set_back:
@@ -289,7 +311,7 @@ class World:
             service = self.instance(NONE)
             if self._plan.moves_dead and not self._plan.tasks:
                 make_topic(service, self.history)
-            made.append(service.admin.topics.put("t", self._topic_settings)[0])
+            made.append(service.admin.topics.put(self.name, self._topic_settings)[0])
             if self._plan.tasks:
                 returning.make_queues(service, self.history)
             for group in self._groups:
@@ -350,7 +372,6 @@ class World:
         if self._plan.resizes:
             self._scheduler.spawn(partial(self._judged, self._check), QUIET_MS - 2_000)
         self._scheduler.spawn(partial(self._judged, self._read_log), QUIET_MS + 10_000)
-        self._scheduler.run(_STEPS_MAX)
 
     def _take_what_comes_back(self, group: str) -> None:
         """Pops when the messages that callers hold come back, by every clock."""
@@ -378,14 +399,14 @@ class World:
         if self._plan.retention_ms:
             Archivist(self).look()  # what came late into the log may expire before all is quiet
         read_dead(service, self._topic, group, self.history)
-        parts = service.admin.groups.details(service.env.catalogue.current_topic("t"), group).queues
+        parts = service.admin.groups.details(service.env.catalogue.current_topic(self.name), group).queues
         self.history.left[group] = sum(part.ready + part.in_flight + part.retrying for part in parts)
 
     def _read_log(self) -> None:
         service = self.instance(NONE)
         if self._plan.resizes:
             self._let_queues_leave(service)
-        self._now_topic = topic = service.env.catalogue.current_topic("t")
+        self._now_topic = topic = service.env.catalogue.current_topic(self.name)
         self.history.ends = dict(enumerate(service.log.offsets.ends(topic, topic.most)))
         if self._plan.retention_ms:
             Archivist(self).look()
