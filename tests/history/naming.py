@@ -120,15 +120,16 @@ def _is_settled_by(settlements: list[Settled], settled: Settled) -> bool:
 
 
 def receipts_of_a_delivery_end_with_it(case: Case, skew_ms: int) -> Iterator[str]:
-    """In groups that settle by delivery: nothing but an ack of what is acked, has expired, or has moved as a dead
-    message is accepted after the end of the lease and of its extensions."""
+    """In groups that settle by delivery: nothing but an ack of what is acked, has expired, has moved as a dead
+    message, or was dead and purged is accepted after the end of the lease and of its extensions."""
     for (group, place), settlements in case.settled.items():
         if _rule(case.history, group) != BY_DELIVERY or group in case.resets:
             continue
         ends = {delivered.receipt: delivered.until_ms for delivered in case.delivered.get((group, place), ())}
         over_ms = min(case.expires_ms(place), case.spent_ms(place))
         for settled in settlements:
-            if settled.verb == "ack" and settled.at_ms + skew_ms >= over_ms:
+            is_gone = settled.at_ms + skew_ms >= over_ms or case.is_perhaps_purged(group, place)
+            if settled.verb == "ack" and is_gone:
                 continue
             if confirms_what_moved(case, group, settled):
                 continue

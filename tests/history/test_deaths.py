@@ -8,7 +8,7 @@ import pytest
 
 from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Attempted, History, Redrive, Rules, Settled
+from tests.history.facts import NEVER_MS, Attempted, History, Purge, Redrive, Rules, Settled
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -103,3 +103,11 @@ def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered
     judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}
     ends = {(0, 0): 150, (0, 1): NEVER_MS, (1, 0): NEVER_MS}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
+
+
+@pytest.mark.parametrize(("verb", "most", "is_wrong"), [("ack", 1, False), ("nack", 1, True), ("ack", 1_000, True)])
+def test_a_late_ack_of_what_was_purged_is_accepted(verb: str, most: int, is_wrong: bool) -> None:
+    """Nothing tells it from an ack of what is settled: seed 784 of a run with stalls of up to two minutes."""
+    judged = history(delivered("r", 100, 900), settled=[settled(verb, "r", 5_000)], purges=[Purge("g", 2_000, 2_100)])
+    judged.rules = {"g": Rules(most, 10, settle_by="delivery")}
+    assert ("receipts_of_a_delivery_end_with_it" in broken(judged)) == is_wrong
