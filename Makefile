@@ -34,7 +34,7 @@ AWS_TOOLS := .aws-tools
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run export pipeline package deploy undeploy token test lint soak mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
+.PHONY: help run export pipeline package deploy undeploy token test lint soak torment mutants bench emulators emulators-if-possible elasticmq-if-possible s3a-if-possible aws-tools localstack clean
 
 help: ## list targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -69,6 +69,9 @@ lint: $(VENV)/.dev ## check style and types
 soak: $(VENV)/.dev ## play simulated histories for MINUTES (10)
 	@exec $(BIN)/python -m tests.simulation --minutes $(MINUTES) --seed $(SEED)
 
+torment: $(VENV)/.dev $(EMULATOR) ## stop, kill and restart servers over an emulator for MINUTES (10), with clocks that are off
+	@exec $(BIN)/python -m tests.load --torment $(MINUTES) --seed $(SEED)
+
 mutants: $(VENV)/.dev ## plant small changes in ROOM (all of them), count those that no check notices; goes on where it stopped
 	@exec $(BIN)/python -m tests.mutants $(ROOM)
 
@@ -86,7 +89,7 @@ aws-tools: $(AWS_TOOLS)/.made ## install the AWS emulator and the linter of temp
 localstack: $(LOCALSTACK)/.made ## install LocalStack (600 MB) for make bench to compare with
 
 clean: ## remove everything the other targets made
-	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mutants .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(AWS_TOOLS) .emulators packages .hypothesis .mutants .torment .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Without npm, or on a platform the emulator does not support, its tests are skipped; CI fails instead.

@@ -1,47 +1,70 @@
-"""python -m tests.load [--seconds N] [--processes P]: callers and faults at once, and what is wrong in the end."""
+"""python -m tests.load [--seconds N] [--processes P]: callers and faults at once, and what is wrong in the end. With
+--torment MINUTES, processes are stopped, killed and started anew besides, and clocks are off."""
 
 from __future__ import annotations
 
 import argparse
-import math
+import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from tests.load.run import Plan, play, summary
-from tests.support.emulators import DYNOXIDE, dynoxide
+from tests.load import torment
+from tests.load.run import Plan, Report, play, summary
+from tests.support.emulators import DYNOXIDE, ROOT, dynoxide
 
-ROUND_SECONDS = 5
+ROUND_SECONDS = 5.0
 """How long one run goes on before the next begins, with a topic and a seed of its own: the checker compares everything
 with everything, and callers begin cold more often."""
+
+JOURNALS = ROOT / ".torment"
+"""Where a run that fails leaves its journals, by seed."""
 
 
 def main() -> int:
     asked = _asked()
-    settings = {name: value for name, value in vars(asked).items() if name not in ("endpoint", "seconds", "seed")}
-    rounds = [min(ROUND_SECONDS, asked.seconds - begun) for begun in range(0, math.ceil(asked.seconds), ROUND_SECONDS)]
     counts: Counter[str] = Counter()
     with _emulator(asked.endpoint) as endpoint:
-        for seed, seconds in enumerate(rounds, asked.seed):
-            with tempfile.TemporaryDirectory() as folder:
-                report = play(endpoint, Plan(seconds=seconds, seed=seed, **settings), Path(folder))
-            for violation in report.violations:
-                print(f"seed {seed}: {violation}")
+        for plan in _plans(asked):
+            report = _played(endpoint, plan)
+            if asked.torment:
+                print(f"seed {plan.seed}, {' '.join(plan.kinds)}: {summary(report.counts())}", flush=True)
             counts += report.counts()
     print(summary(counts))
     return 1 if counts["violations"] else 0
 
 
+def _plans(asked: argparse.Namespace) -> Iterator[Plan]:
+    settings = {name: getattr(asked, name) for name in ("processes", "threads", "kills", "queues")}
+    left, seed = asked.torment * 60 or asked.seconds, asked.seed
+    while left > 0:
+        seconds = min(left, torment.ROUND_SECONDS if asked.torment else ROUND_SECONDS)
+        yield torment.plan(seed, seconds) if asked.torment else Plan(seconds=seconds, seed=seed, **settings)
+        left, seed = left - seconds, seed + 1
+
+
+def _played(endpoint: str, plan: Plan) -> Report:
+    folder = JOURNALS / str(plan.seed)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    report = play(endpoint, plan, folder)
+    for violation in report.violations:
+        print(f"seed {plan.seed}: {violation}")
+    if report.violations:
+        print(f"seed {plan.seed}: journals are in {folder}", flush=True)
+    else:
+        shutil.rmtree(folder)
+    return report
+
+
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.load", description=__doc__)
     parser.add_argument("--seconds", type=float, default=10, help="how long callers are at work in all")
+    parser.add_argument("--torment", type=float, default=0, metavar="MINUTES", help="the same, in tormented processes")
     parser.add_argument("--processes", type=int, default=0, help="instances that are processes; 0: threads instead")
     parser.add_argument("--threads", type=int, default=3, help="instances that are threads of this process")
     parser.add_argument("--kills", type=int, default=0, help="how many of the processes are killed halfway")
-    parser.add_argument("--groups", type=int, default=2)
     parser.add_argument("--queues", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0, help="of the first round; it does not replay what threads do")
     parser.add_argument("--endpoint", help="of a DynamoDB emulator; without it one is started")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.cursors.cursor import Cursor, cursors_of
@@ -33,18 +34,28 @@ _WAIT_MS = 100
 class Outside:
     """A view of all groups of a topic that goes by the store and not by what a service says of it."""
 
-    def __init__(self, service: Service, topic: Topic, groups: Sequence[str]) -> None:
+    def __init__(self, service: Service, topic: str, groups: Sequence[str]) -> None:
         self._service = service
-        self._topic = topic
-        self._groups = [service.env.catalogue.group(topic, group) for group in groups]
+        self._name = topic
+        self.groups = groups
+
+    @property
+    def topic(self) -> Topic:
+        return self._service.env.catalogue.current_topic(self._name)
 
     def cursors(self, group: str) -> list[Cursor]:
-        settings = next(each for each in self._groups if each.name == group)
-        partition = keys.group_partition(self._topic.id, group)
-        return cursors_of(settings, self._topic, self._all(partition))
+        topic = self.topic
+        settings = self._service.env.catalogue.group(topic, group)
+        return cursors_of(settings, topic, self._all(keys.group_partition(topic.id, group)))
 
-    def ends(self) -> list[int]:
-        return [queue.end_offset for queue in self._service.admin.topics.offsets(self._topic)]
+    def ends(self) -> dict[int, int]:
+        """By queue, those that have left too."""
+        topic = self.topic
+        return dict(enumerate(self._service.log.offsets.ends(topic, topic.most)))
+
+    def has_waiting(self) -> bool:
+        """Whether delayed messages are still to come."""
+        return bool(self._service.delays.messages.page(self.topic, 1, None)[0])
 
     def _all(self, partition: str) -> list[Item]:
         return self._service.env.store.read([Range(partition, keys.FIRST, keys.LAST, strong=True)])[0]
@@ -54,10 +65,9 @@ class Watch:
     """Looks at the cursors again and again. The ends are read later: they can only have grown, so a cursor behind its
     log's end is no accident of reading."""
 
-    def __init__(self, outside: Outside, groups: Sequence[str]) -> None:
+    def __init__(self, outside: Outside) -> None:
         self.passed: list[str] = []
         self._outside = outside
-        self._groups = groups
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -72,16 +82,17 @@ class Watch:
         self._thread.join()
 
     def look(self) -> None:
-        cursors = [cursor for group in self._groups for cursor in self._outside.cursors(group)]
-        limits = self._outside.ends()
-        for place, cursor in enumerate(cursors):
-            end = limits[place % len(limits)]
+        cursors = [each for group in self._outside.groups for each in enumerate(self._outside.cursors(group))]
+        ends = self._outside.ends()
+        for queue, cursor in cursors:
+            end = ends[queue]
             if cursor.next > end:
                 self.passed.append(f"{cursor.key.sk} stood at {cursor.next} at {now()}, the log ended at {end}")
 
     def _run(self) -> None:
         while not self._over.wait(WATCH_SECONDS):
-            self.look()
+            with suppress(StoreUnavailable):  # threads share the little patience of the callers' instances
+                self.look()
 
 
 def drain(service: Service, topic: Topic, group: str, outside: Outside, journal: Path) -> set[Place]:
@@ -89,16 +100,16 @@ def drain(service: Service, topic: Topic, group: str, outside: Outside, journal:
     came: set[Place] = set()
     give_up_at = time.monotonic() + DRAIN_SECONDS
     with closing(Journal(journal)) as record:
-        caller = Caller(service, topic, record, now)
+        caller = Caller(service, topic, record, now, asks_for_topic=True)
         while time.monotonic() < give_up_at:
             got = caller.pop(group, Pop(256, _LEASE_MS, _WAIT_MS))
             if got:
                 came |= {each.place for each in got}
                 caller.ack(got)
-            elif _is_empty(outside.cursors(group), outside.ends()):
+            elif not outside.has_waiting() and _is_empty(outside.cursors(group), outside.ends()):
                 break
     return came
 
 
-def _is_empty(cursors: Sequence[Cursor], limits: Sequence[int]) -> bool:
-    return all(not cursor.owing and cursor.next >= end for cursor, end in zip(cursors, limits, strict=True))
+def _is_empty(cursors: Sequence[Cursor], ends: Mapping[int, int]) -> bool:
+    return all(not cursor.owing and cursor.next >= ends[queue] for queue, cursor in enumerate(cursors))

@@ -4,11 +4,13 @@ what is planted."""
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chalicelib.base.limits import STORE_DEADLINE_MS
+from tests.load import processes, torment
 from tests.load.proxy import NONE
 from tests.load.run import Plan, Report, play, summary
 from tests.simulation.mutants import MUTANTS
@@ -26,7 +28,7 @@ def sends(report: Report, name: str) -> tuple[int, int]:
 def assert_clean(report: Report) -> None:
     assert report.violations == []
     assert report.history.sent, "nobody sent anything"
-    assert {each.group for each in report.history.delivered} == {"g0", "g1"}
+    assert {each.group for each in report.history.delivered} == {"patient", "mortal"}
     assert {each.verb for each in report.history.settled} == {"ack", "nack", "extend"}
 
 
@@ -36,11 +38,16 @@ def test_instances_in_threads_over_a_failing_network_run_clean(dynoxide: str, tm
     assert report.faults.total() > 0
 
 
-def test_instances_in_processes_over_a_failing_network_run_clean(dynoxide: str, tmp_path: Path) -> None:
-    report = play(dynoxide, Plan(processes=2, seed=100), tmp_path)
-    assert_clean(report)
-    assert report.exits == [0, 0]
-    assert report.faults.total() > 0
+def test_processes_that_are_stopped_killed_and_replaced_run_clean(
+    dynoxide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, ms in {"STOPPED_MS": (100, 800), "WORKING_MS": (300, 900), "LAST_MS": 800}.items():
+        monkeypatch.setattr(processes, name, ms)
+    report = play(dynoxide, replace(torment.plan(seed=165, seconds=2.5), processes=2, pace_ms=60), tmp_path)
+    assert report.violations == []
+    assert report.history.sent, "nobody sent anything"
+    assert report.faults["stop"] > 0
+    assert report.faults["kill"] > 0
 
 
 def test_answers_that_a_killed_process_got_still_hold(dynoxide: str, tmp_path: Path) -> None:

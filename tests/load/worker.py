@@ -8,14 +8,15 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
 from unittest import mock
 
 from chalicelib.base import deadline
+from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.runtime import system
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
@@ -23,6 +24,7 @@ from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
+from tests.load import brief
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
 from tests.support.instances import SIGNING_KEY
@@ -37,6 +39,9 @@ NAP_MS_MAX = 500
 OLD_MS_MAX = 600
 """How long a consumer keeps receipts, to try them again when they are stale. Much later the product may confirm an ack
 by a receipt that it has forgotten: of a queue's lost leases it remembers `limits.WITNESSES_MAX`."""
+
+DEDUP_IDS = 300
+DELAY_MS_MAX = 2_000
 
 STOP_SECONDS = 30
 """How long callers may go on when their time is over: a request and its retries take ten seconds at most."""
@@ -57,14 +62,23 @@ class Job:
     seconds: float
     patience_ms: int
     folder: str
+    skew_ms: int = 0
+    """How far its clock is off."""
+    pace_ms: int = 60
+    """How long its producer waits at most before it sends."""
+    until_ms: int = 0
+    """When its time is over, even if it was stopped before it began; 0: `seconds` after that."""
+    is_mixed: bool = False
+    """Its producer uses dedup ids and delays."""
 
 
 @contextmanager
-def instance(endpoint: str) -> Iterator[Service]:
-    """A fresh one: cold caches, connections of its own."""
+def instance(endpoint: str, skew_ms: int = 0) -> Iterator[Service]:
+    """A fresh one: cold caches, connections of its own, and a clock that is off by `skew_ms`."""
+    runtime = replace(system(), now=lambda: now() + skew_ms)
     with mock.patch.dict(os.environ, _SETTINGS, AWS_ENDPOINT_URL_DYNAMODB=endpoint):
-        dynamodb = client.open_client(system(), os.environ)
-    yield Service(DynamoStore(dynamodb, TABLE, system()), system(), SIGNING_KEY)
+        dynamodb = client.open_client(runtime, os.environ)
+    yield Service(DynamoStore(dynamodb, TABLE, runtime), runtime, SIGNING_KEY)
 
 
 def impatient(patience_ms: int) -> mock._patch[int]:
@@ -86,7 +100,9 @@ class Worker:
         acts += [
             partial(self._consume, f"{name}{group}", group, Random(f"{seed} {group}")) for group in self._job.groups
         ]
-        self._until_ms = now() + int(self._job.seconds * 1_000)
+        if self._job.is_mixed:
+            acts.append(partial(self._visit, f"{name}v", Random(f"{seed} v")))
+        self._until_ms = self._job.until_ms or now() + int(self._job.seconds * 1_000)
         threads = [threading.Thread(target=self._guarded, args=(act,), daemon=True) for act in acts]
         for thread in threads:
             thread.start()
@@ -110,20 +126,41 @@ class Worker:
     @contextmanager
     def _caller(self, name: str) -> Iterator[Caller]:
         with closing(Journal(Path(self._job.folder, f"{name}.jsonl"))) as journal:
-            yield Caller(self._service, self._topic, journal, now)
+            yield Caller(self._service, self._topic, journal, now, asks_for_topic=True)
+
+    def _visit(self, name: str, random: Random) -> None:
+        """Uses the brief topic, and its group, while they are there."""
+        topic, number = replace(self._topic, name=brief.name_of(self._topic.name)), 0
+        with closing(Journal(Path(self._job.folder, brief.FOLDER, f"{name}.jsonl"))) as journal:
+            caller = Caller(self._service, topic, journal, now, asks_for_topic=True)
+            while not self._is_over:
+                sleep(random.randrange(self._job.pace_ms))
+                number += 1
+                with suppress(TopicNotFound, GroupNotFound):
+                    caller.send([f"{name}-{number}"], [None], "")
+                    if got := caller.pop(brief.GROUP, Pop(10, random.choice(LEASES_MS), 0)):
+                        caller.ack(got)
 
     def _produce(self, name: str, random: Random) -> None:
         number = 0
         with self._caller(name) as caller:
             while not self._is_over:
-                sleep(random.randrange(60))
+                sleep(random.randrange(self._job.pace_ms))
                 count = random.choice((1, 1, 1, 3, 8))
                 keys = [random.choice([None, "a", "b", "c"])] * count
                 if random.random() < 0.2:
                     keys = [random.choice([None, "a", "b"]) for _ in keys]
                 bodies = [f"{name}-{number}.{part}" for part in range(count)]
-                caller.send(bodies, keys, _noise(random, random.choice((0, 0, 150, 2_000))))
+                dedup_ids, due_ms = self._specials(random, count)
+                caller.send(bodies, keys, _noise(random, random.choice((0, 0, 150, 2_000))), dedup_ids, due_ms)
                 number += 1
+
+    def _specials(self, random: Random, count: int) -> tuple[list[str | None], list[int]]:
+        """Dedup ids, and when messages are due."""
+        if not self._job.is_mixed or random.random() < 0.5:
+            return [], []
+        dedup_ids = [random.choice([None, f"d{random.randrange(DEDUP_IDS)}"]) for _ in range(count)]
+        return dedup_ids, [random.choice([0, 0, now() + random.randrange(DELAY_MS_MAX)]) for _ in range(count)]
 
     def _consume(self, name: str, group: str, random: Random) -> None:
         acks: list[Delivered] = []
@@ -192,7 +229,7 @@ def command(job: Job) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     given = json.loads(arguments[0])
     job = Job(**{**given, "groups": tuple(given["groups"])})
-    with instance(job.endpoint) as service:
+    with instance(job.endpoint, job.skew_ms) as service:
         worker = Worker(job, service)
         with impatient(job.patience_ms):
             worker.run()
