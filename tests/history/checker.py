@@ -720,6 +720,10 @@ def _dead_letters_are_counted(case: Case) -> Iterator[str]:
             yield f"{group} counts {counted} dead letters, and has {len(case.history.dead[group])}"
 
 
+def _a_group_keeps_to_its_rate(case: Case) -> Iterator[str]:
+    yield from pops.a_group_keeps_to_its_rate(case, SKEW_MS)
+
+
 def _no_more_are_in_flight_than_allowed(case: Case) -> Iterator[str]:
     """Counts what was surely held: from the answer that brought a message to its deadline, or to when its holder, a
     reset, or a repeat of its pop after its `ttl_ms` may have ended that. Where the store remembers its past, every
@@ -926,6 +930,7 @@ CHECKS = (
     _dead_letters_are_counted,
     _purged_dead_letters_are_gone,
     _no_more_are_in_flight_than_allowed,
+    _a_group_keeps_to_its_rate,
     _a_full_queue_takes_nothing,
     _what_waits_has_an_appointment,
     _calls_keep_to_their_number,

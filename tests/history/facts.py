@@ -363,6 +363,9 @@ class History:
     pauses: list[Paused] = field(default_factory=list)
     dedup_ms: int = 300_000
     """How long a dedup id is valid."""
+    rate: int = 0
+    """How many messages a second a group takes; 0: any number."""
+    rated_until_ms: dict[str, int] = field(default_factory=dict)
     retention_ms: int = 0
     """How long messages last; 0: longer than the history."""
     expired_kept_ms: int = 0

@@ -1,13 +1,18 @@
-"""Judges the pops of paused groups, and repeated attempts."""
+"""Judges the pops of paused and of rated groups, and repeated attempts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
+from chalicelib.base.limits import SECOND_MS
 from tests.history import naming
-from tests.history.facts import Attempted, History, Paused, Place
+from tests.history.facts import NEVER_MS, Attempted, Delivered, History, Paused, Place
+
+if TYPE_CHECKING:
+    from tests.history.checker import Case
 
 PAUSE_LATE_MS = 500
 """A pop may read settings of its group that are this old."""
@@ -98,3 +103,17 @@ def _may_be_unseen(history: History, group: str, place: Place, over: Collection[
     rules = history.rules.get(group)
     is_ordered = rules is not None and rules.ordered
     return place in over or (is_ordered and any(other[0] == place[0] and other < place for other in over))
+
+
+def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
+    """What is taken within less than a second is of two windows at most, each of a second by the clocks of all."""
+    taken: dict[str, list[Delivered]] = defaultdict(list)
+    for (group, _), leases in case.leases():
+        until_ms = case.history.rated_until_ms.get(group, NEVER_MS)
+        taken[group] += [lease for lease in leases if case.history.rate and lease.answered_ms < until_ms]
+    for group, leases in taken.items():
+        for first in leases:
+            end_ms = first.first_ms + SECOND_MS - skew_ms
+            near = [lease for lease in leases if first.first_ms <= lease.first_ms and lease.answered_ms < end_ms]
+            if len(near) > 2 * case.history.rate:
+                yield f"{group} took {len(near)} messages within a second from {first.first_ms} on"

@@ -7,12 +7,14 @@ from typing import Any
 from unittest.mock import patch
 
 from chalicelib.base.runtime import Runtime
+from chalicelib.catalogue.rate import Window
 from chalicelib.consuming import pop, settle
 from chalicelib.consuming.skip import Skipper
 from chalicelib.cursors import lease
 from chalicelib.cursors.cursor import Cursor, RetryPage
+from chalicelib.table.writes import AtMost
 from tests.simulation import world
-from tests.simulation.mutants import planted
+from tests.simulation.mutants import planted, without
 
 
 @planted
@@ -71,3 +73,10 @@ def pages_that_come_back_late() -> Any:
 def heads_that_are_gone_unseen() -> Any:
     """What a log was not read for is taken for expired."""
     return patch.object(Skipper, "look_back", lambda *_: None)
+
+
+@planted
+def permits_that_others_have_taken() -> Any:
+    """A pop takes as many permits as it saw, whatever others have taken since."""
+    true = Window.take
+    return patch.object(Window, "take", lambda *args: without(true(*args), AtMost))

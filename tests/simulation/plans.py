@@ -58,6 +58,8 @@ class Plan:
     """How many messages of a queue may be set aside in a group that is ordered by key."""
     delay_ms: int = 0
     """How long each message waits before a group takes it."""
+    rate: int = 0
+    """How many messages a second each group takes; 0: any number."""
     keys: tuple[str | None, ...] = (None, "a", "b")
     unwanted_key: str | None = None
     """The key of messages that no group wants."""
@@ -207,6 +209,8 @@ TWINS = Plan(
     sweepers=1,
 )
 """For bugs that show where instances serve topics that are alike."""
+RATED = Plan(skew_ms=0, rate=4, consumers=5, pops=10, messages=30, pop_sizes=(1, 4, 10), groups=2)
+"""For bugs that show where groups may take few messages a second."""
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
 EMPTIED = Plan(

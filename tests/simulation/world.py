@@ -15,6 +15,7 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.catalogue.filters import Filter
+from chalicelib.catalogue.rate import Rate
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import Zones
 from chalicelib.consuming import key_plan
@@ -88,6 +89,7 @@ class World:
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
         self._consumer = pushing.Consumer(self, self._random)
         self.queue_names = queueing.Names(self._plan.is_fifo)
+        self.history.rate = self._plan.rate
         self._topic = self._now_topic = self._prepared()
         self.twin = beside or (World(seed, self._plan, self) if self._plan.twins else None)
 
@@ -197,6 +199,8 @@ class World:
         }
         if plan.moves_dead:
             settings["dead_letters"] = DeadLetterTopic({"topic": moving.TOPIC})
+        if plan.rate:
+            settings["rate_limit"] = Rate(plan.rate)
         if plan.alarm_ready:
             settings["alarm"] = Alarm({"ready": plan.alarm_ready})
         if plan.unwanted_key is None:
@@ -390,7 +394,9 @@ class World:
         service = self.instance(NONE)
         caller = self.caller(service)
         self.pause(service, group, False)
-        service.admin.groups.put(self._topic, group, self.settings)
+        self.history.rated_until_ms[group] = self.now
+        unlimited = {"rate_limit": Rate(1_000_000)} if self._plan.rate else {}
+        service.admin.groups.put(self._topic, group, {**self.settings, **unlimited})
         self.history.drained.setdefault(group, set()).update(take_all(caller, group))
         if self._plan.delay_ms:  # these pops have promoted some, which wait once more
             self.sleep(self._plan.delay_ms + 1)
