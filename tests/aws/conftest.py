@@ -14,7 +14,7 @@ from infra.stage import read_stage
 from tests.support import deployment
 from tests.support import ministack as emulator
 from tests.support.deployment import Deployment
-from tests.support.ministack import REGION, ROOT, Ministack
+from tests.support.ministack import REGION, Ministack
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +38,8 @@ def package(packages: Path) -> Package:
 
 @pytest.fixture(scope="session")
 def deployed(ministack: Ministack, packages: Path) -> Deployment:
-    """The stage `local`, deployed with signing keys of its own, and a first token that may do everything."""
-    keys = ROOT / "infra" / "examples" / "signing-keys.yaml"
-    return deployment.deploy(ministack, packages, keys).with_token(deployment.new_token(ministack, "first"))
+    """The stage `local`, deployed, with a first token that may do everything."""
+    return deployment.deploy(ministack, packages).with_token(deployment.new_token(ministack, "first"))
 
 
 @pytest.fixture(scope="session")

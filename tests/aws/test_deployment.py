@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.deployment import Deployment, deploy, new_token, run
+from tests.support.deployment import SIGNING_KEYS, Deployment, deploy, new_token, run
 from tests.support.ministack import ROOT
 
 
@@ -95,7 +95,7 @@ def test_a_sweep_is_run_by_hand(orders: Deployment) -> None:
 
 
 def test_the_same_version_again_changes_nothing(orders: Deployment, packages: Path) -> None:
-    done = run(orders.ministack, "deploy", "--stage", "local", "--out", packages)
+    done = run(orders.ministack, "deploy", "--stage", "local", "--out", packages, "--infra", SIGNING_KEYS)
     assert done.returncode == 0, done.stderr
     assert "nothing has changed" in done.stderr
 

@@ -16,6 +16,8 @@ from tests.support.ministack import ROOT, Ministack
 
 ALL_RIGHTS = '[{"operations": ["produce", "consume", "read", "admin"], "topics": "*", "groups": "*"}]'
 
+SIGNING_KEYS = ROOT / "infra" / "examples" / "signing-keys.yaml"
+
 ANSWER_SECONDS = 60
 """A cold start on a busy machine included."""
 
@@ -68,8 +70,8 @@ def run(ministack: Ministack, *arguments: object, clone: Path = ROOT) -> subproc
 
 
 def deploy(ministack: Ministack, packages: Path, *own: Path, clone: Path = ROOT) -> Deployment:
-    """The stage `local`, with the deployer's own files."""
-    options = [part for path in own for part in ("--infra", path)]
+    """The stage `local`, with signing keys of its own, and with the deployer's other files."""
+    options = [part for path in (SIGNING_KEYS, *own) for part in ("--infra", path)]
     done = run(ministack, "deploy", "--stage", "local", "--yes", "--out", packages, *options, clone=clone)
     assert done.returncode == 0, done.stderr
     return Deployment(ministack, **json.loads(done.stdout.splitlines()[-1]))
