@@ -95,12 +95,17 @@ class Claimer:
             now = self._runtime.now()
         riding = _riding(view, now)
         if view.group.is_by_key:
-            return self._key_order.pick(view, want, now, riding)
+            picked = self._key_order.pick(view, want, now, riding)
+            if picked.count or not picked.fresh:
+                return picked
+            self.claim(view, 0)  # it passes what nobody is to get, which needs no permits
+            now = self._runtime.now()
+            return self._key_order.pick(view, want, now, _riding(view, now))
         return pick(view.cursor, view.group, view.end, want, now, riding, view.delivered)
 
     def claim(self, view: QueueView, want: int) -> Claimed:
         """Leases up to `want` messages of a queue, and carries out the riding acks in the same write. Without leases,
-        none was ready, and the acks are still to be carried out."""
+        none was ready, and the acks are still to be carried out. With 0 it only passes what nobody is to get."""
         if not view.cursor.stands:
             view.learn(Cursor.of(self._store.write(cursor_writes.create(view.cursor))))
         passed = 0

@@ -43,7 +43,7 @@ class KeyOrder:
 
     def pick(self, view: QueueView, want: int, now: int, riding: Plan, most: int | None = None) -> Pick:
         """Plans to take up to `want` messages. `most`: only so many of the same, in the same order."""
-        known, owed, window = self._looked(view, want, now, riding)
+        known, owed, window = self._looked(view, max(1, want), now, riding)
         in_turn = owed.in_turn(known, window.wanted)
         freed = sum(len(indexes) for lease, indexes in riding.acked if lease.deadline > now and not lease.parked)
         most = want if most is None else most

@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from chalicelib.consuming import key_plan
+from chalicelib.consuming import key_order, key_plan
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
 
@@ -219,6 +219,18 @@ def test_a_rate_lets_through_so_many_in_order(topic: Topic, clock: Clock) -> Non
     group.ack(first["messages"][0])
     clock.sleep(1_100)
     assert bodies(group.take(1)) == ["a2"]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1_024])
+def test_a_rate_does_not_keep_what_nobody_is_to_get(topic: Topic, at_once: int) -> None:
+    """Nor what lies behind it."""
+    group = topic.group("slow", ordered="key", rate_limit=2, filter={"expression": "key != 'b'"})
+    keyed(topic, "b1", "b2", "b3")
+    with patch.object(key_order, "PASSED_AT_ONCE_MAX", at_once):
+        assert group.pop()["messages"] == []
+        assert group.totals() == (0, 0, 0, 0)
+        keyed(topic, "b4", "b5", "b6", "a1", "b7", "a2", "a3")
+        assert bodies(group.pop()["messages"]) == ["a1", "a2"]
 
 
 def test_a_repeated_attempt_gets_the_same_messages_in_the_same_order(topic: Topic, group: Group) -> None:
