@@ -124,7 +124,7 @@ class Claimer:
             except Refused as refused:
                 view.learn(Cursor.or_none(refused.before))
                 continue
-            self._learn(view, Cursor.of(item), plan)
+            self._learn(view, Cursor.of(item), NOTHING if recognised else plan.riding)
             count("expired", plan.picked.expired, view.topic.name, view.group.name)
             if plan.picked.count:
                 if claimed := self._claimed(view, plan, is_own=not recognised):
@@ -170,11 +170,13 @@ class Claimer:
         except Refused as refused:
             return Cursor.or_none(refused.before)
 
-    def _learn(self, view: QueueView, after: Cursor, plan: _Plan) -> None:
+    def _learn(self, view: QueueView, after: Cursor, acked: Plan) -> None:
+        """`acked`: by the claim. Nothing is known of that where the leases were recognised: another call of the attempt
+        may have made them, without these acks."""
         view.cursor = after
         self._cache.keep(after.key, after)
         if view.riding:
-            view.riding.learn(after, plan.riding)
+            view.riding.learn(after, acked)
 
     def _claimed(self, view: QueueView, plan: _Plan, is_own: bool) -> Claimed | None:
         """The leases of the plan. `is_own`: this call made them; otherwise a concurrent call of the same attempt may
