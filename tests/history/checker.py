@@ -123,7 +123,8 @@ class Case:
         last_ms = max(purge.at_ms for purge in purges)
         buried = [settled for settled in self.settled.get((group, place), ()) if settled.verb == "bury"]
         is_buried = any(burial.outcome in ("ok", "unknown") and burial.began_ms <= last_ms for burial in buried)
-        return is_buried or place in self.history.lost or rules.max_attempts <= len(self.history.delivered)
+        takes = max(len(self.history.delivered), len(self.history.pops))
+        return is_buried or place in self.history.lost or rules.max_attempts <= takes
 
     def renewed(self, group: str, place: Place) -> set[str]:
         """The receipts that extends gave in place of others: shown to who asks again."""
@@ -564,7 +565,10 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
     if naming.names_more(case.history, ack.group):
-        return ack.verb == "ack" and is_acked
+        own = case.delivered.get((ack.group, ack.place), ())
+        ends = [case.spent_ms(ack.place), *(lease.reply_by_ms for lease in own if lease.reply_by_ms)]
+        is_over = ack.at_ms + SKEW_MS >= min(ends)
+        return ack.verb == "ack" and (is_acked or is_over or case.is_perhaps_purged(ack.group, ack.place))
     ends = [lease.until_ms for lease in case.delivered.get((ack.group, ack.place), ()) if lease.receipt == ack.receipt]
     if ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
         return ack.verb == "ack" and (is_acked or case.is_perhaps_purged(ack.group, ack.place))
