@@ -8,15 +8,15 @@ from typing import Any
 
 from chalicelib.access.callers import is_limited
 from chalicelib.admin.sqs_queues import Change, GroupUnfit, NewQueue, QueueGone, Standing, TopicStands
-from chalicelib.base.errors import InvalidField, TopicNotFound
-from chalicelib.base.limits import PAGE_MAX, QUEUES_DEFAULT
+from chalicelib.base.errors import TopicNotFound
+from chalicelib.base.limits import QUEUES_DEFAULT
 from chalicelib.catalogue.group import EARLIEST, LATEST, NOW
 from chalicelib.catalogue.sqs_queue import NAME_CHARS_MAX, NAME_PATTERN, SqsQueue, is_fifo, keeps_delay, own_name
 from chalicelib.protocols.sqs import queue_attributes as attributes
 from chalicelib.protocols.sqs import queue_tags, redrive_policies
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, TEXT_MAP, TEXTS, Actions, Call, Json
-from chalicelib.protocols.sqs.errors import SqsError, bad_value, missing
-from chalicelib.store.paging import place_of
+from chalicelib.protocols.sqs.errors import SqsError, missing
+from chalicelib.protocols.sqs.pages import page
 
 QUEUES = Actions()
 
@@ -149,16 +149,9 @@ def get_queue_url(call: Call) -> Json:
 @QUEUES.action("ListQueues", "read", {"QueueNamePrefix": TEXT, "MaxResults": INTEGER, "NextToken": TEXT}, demands=True)
 def list_queues(call: Call) -> Json:
     call.demand_anywhere()
-    prefix, most, token = (call.request.get(name) for name in ("QueueNamePrefix", "MaxResults", "NextToken"))
-    if most is not None and not 1 <= most <= PAGE_MAX:
-        raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
-    try:
-        after = place_of(token, NAME_PATTERN) if token else ""
-    except InvalidField:
-        raise bad_value(token, "NextToken", "It is not from a previous page.") from None
-    is_wanted = call.is_shown if is_limited() else None
-    queues, rest = call.service.sqs_queues.page(prefix or "", most or PAGE_MAX, after, is_wanted)
-    return {"QueueUrls": [call.context.url(queue.name) for queue in queues], "NextToken": rest if most else None}
+    prefix, is_wanted = call.request.get("QueueNamePrefix") or "", call.is_shown if is_limited() else None
+    urls, rest = page(call, prefix, is_wanted)
+    return {"QueueUrls": urls, "NextToken": rest}
 
 
 # -- ended ------------------------------------------------------------------------------------------------------------

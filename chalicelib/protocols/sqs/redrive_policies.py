@@ -14,15 +14,14 @@ import orjson
 from chalicelib.access.callers import may
 from chalicelib.access.rights import Need
 from chalicelib.admin.sqs_queues import QueueGone, Standing
-from chalicelib.base.errors import InvalidField
 from chalicelib.base.fields import quoted
-from chalicelib.base.limits import ATTEMPTS_MAX, PAGE_MAX
+from chalicelib.base.limits import ATTEMPTS_MAX
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
 from chalicelib.catalogue.group import ENDLESS, Group
 from chalicelib.catalogue.sqs_queue import NAME_PATTERN, OWN_PREFIX, SqsQueue, is_fifo, own_name
 from chalicelib.protocols.sqs.action import INTEGER, TEXT, Actions, Call, Json
 from chalicelib.protocols.sqs.errors import SqsError, bad_value, denied
-from chalicelib.store.paging import place_of
+from chalicelib.protocols.sqs.pages import page
 
 REDRIVES = Actions()
 
@@ -132,18 +131,9 @@ def _demand_target(target: Standing, name: str, topic: str, text: str) -> None:
 
 @REDRIVES.action("ListDeadLetterSourceQueues", "read", {"QueueUrl": TEXT, "MaxResults": INTEGER, "NextToken": TEXT})
 def list_dead_letter_source_queues(call: Call) -> Json:
-    most, token = call.request.get("MaxResults"), call.request.get("NextToken")
-    if most is not None and not 1 <= most <= PAGE_MAX:
-        raise bad_value(most, "MaxResults", f"Must be between 1 and {PAGE_MAX}, if provided.")
-    try:
-        after = place_of(token, NAME_PATTERN) if token else ""
-    except InvalidField:
-        raise bad_value(token, "NextToken", "It is not from a previous page.") from None
     target = call.standing
-    sources, rest = call.service.sqs_queues.page(
-        "", most or PAGE_MAX, after, lambda queue: call.is_shown(queue) and _is_source(call, queue, target)
-    )
-    return {"queueUrls": [call.context.url(queue.name) for queue in sources], "NextToken": rest if most else None}
+    urls, rest = page(call, is_wanted=lambda queue: call.is_shown(queue) and _is_source(call, queue, target))
+    return {"queueUrls": urls, "NextToken": rest}
 
 
 def sources_of(call: Call, target: Standing, most: int) -> list[SqsQueue]:
