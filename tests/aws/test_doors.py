@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
 from botocore.exceptions import ClientError
-from mq_http_sdk.mq_client import MQClient
-from mq_http_sdk.mq_exception import MQServerException
-from mq_http_sdk.mq_producer import TopicMessage
 
 from tests.support.deployment import Deployment
 from tests.support.ministack import REGION
+from tests.support.mq_clients import ROUND, by_node, by_python, puts
 
 RIGHTS = [{"operations": ["produce", "consume", "read", "admin"], "topics": "*"}]
 Key = dict[str, Any]
@@ -79,30 +76,17 @@ def test_the_resource_of_boto3_sends_receives_and_deletes(url: str, key: Key) ->
     assert queue.attributes["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
-@contextlib.contextmanager
-def mq_client(url: str, key: Key) -> Iterator[Any]:
-    client = MQClient(url, key["access_key_id"], key["secret_access_key"])
-    yield client
-    client.close_connection()
+@pytest.mark.parametrize("by_sdk", [by_python, by_node])
+def test_the_sdks_of_mq_do_all_that_they_can(
+    deployed: Deployment, url: str, key: Key, by_sdk: Callable[..., Any]
+) -> None:
+    for path, settings in puts(by_sdk.__name__).items():
+        assert deployed.call("PUT", path, settings)[0] == 201
+    at = f"{url}:{urlsplit(deployed.ministack.endpoint).port}"
+    assert by_sdk(at, key["access_key_id"], key["secret_access_key"], by_sdk.__name__) == ROUND
 
 
-def test_the_sdk_of_mq_publishes_consumes_and_acks(deployed: Deployment, url: str, key: Key) -> None:
-    for path in ("/topics/by-mq", "/topics/by-mq/groups/GID_all"):
-        assert deployed.call("PUT", path)[0] == 201
-    with mq_client(url, key) as mq:
-        sent = mq.get_producer("MQ_INST_1", "by-mq").publish_message(TopicMessage("grüß", "paid"))
-        consumer = mq.get_consumer("MQ_INST_1", "by-mq", "GID_all", "paid||due")
-        [taken] = consumer.consume_message(16, 5)
-        assert (taken.message_id, taken.message_body, taken.message_tag) == (sent.message_id, "grüß", "paid")
-        consumer.ack_message([taken.receipt_handle])
-        with pytest.raises(MQServerException, match="MessageNotExist") as nothing:
-            consumer.consume_message(16)
-        assert nothing.value.req_id
-
-
-def test_another_secret_is_refused_by_both_doors(url: str, key: Key) -> None:
+def test_the_client_of_boto3_is_refused_with_another_secret(url: str, key: Key) -> None:
     wrong = {**key, "secret_access_key": "x" * 40}
     with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
         boto3.client("sqs", **options(url, wrong)).list_queues()
-    with mq_client(url, wrong) as mq, pytest.raises(MQServerException, match="SignatureDoesNotMatch"):
-        mq.get_producer("", "by-mq").publish_message(TopicMessage("a"))

@@ -8,8 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -18,17 +17,15 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from mq_http_sdk.mq_client import MQClient
 from mq_http_sdk.mq_exception import MQServerException
-from mq_http_sdk.mq_producer import TopicMessage
 
 from tests.local.serving import Running, environment, running
 from tests.sqs.query_client import form
 from tests.sqs.signing import sign
-from tests.support.emulators import ROOT, absent
+from tests.support.emulators import ROOT
+from tests.support.mq_clients import ROUND, by_node, by_python, puts
 
 Pair = tuple[str, str]
 
-HERE = Path(__file__).parent
-NODE_MODULES = ROOT / ".emulators/mq-sdk/node_modules"
 ANOTHER_PROGRAM_SECONDS_MAX = 30
 
 PRODUCE = {"operations": ["produce"], "topics": "orders"}
@@ -42,11 +39,10 @@ def server() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def pair(server: Running) -> Pair:
-    """The access key that the server prints. Two topics exist, with a group each."""
+    """The access key that the server prints. A topic exists, with a group."""
     token = f"Bearer {printed(server, 'TOKEN')}"
-    for topic in ("orders", "over-node"):
-        for path in (f"/topics/{topic}", f"/topics/{topic}/groups/billing"):
-            assert server.ask("PUT", path, "{}", authorization=token)[0] == 201
+    for path in ("/topics/orders", "/topics/orders/groups/billing"):
+        assert server.ask("PUT", path, "{}", authorization=token)[0] == 201
     return printed(server, "AWS_ACCESS_KEY_ID"), printed(server, "AWS_SECRET_ACCESS_KEY")
 
 
@@ -95,7 +91,7 @@ def test_boto3_hears_what_is_wrong_with_its_key(server: Running, pair: Pair, pro
     assert code_of(limited.send_message, QueueUrl="http://x/1/refunds", MessageBody="a") == "AccessDenied"
 
 
-def printed_by(*command: Path | str, **settings: str) -> str:
+def printed_by(*command: str, **settings: str) -> str:
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -133,14 +129,12 @@ def test_a_signed_form_is_let_in(server: Running, pair: Pair, producer: Pair) ->
         assert (answer[0], code in answer[1]) == (status, True)
 
 
-def test_the_sdk_of_mq_works_with_the_key_that_is_printed(server: Running, pair: Pair) -> None:
-    mq = MQClient(f"http://127.0.0.1:{server.port}", *pair)
-    mq.get_producer("MQ_INST_1", "orders").publish_message(TopicMessage("grüß", "paid"))
-    consumer = mq.get_consumer("MQ_INST_1", "orders", "billing", "paid||due")
-    [taken] = consumer.consume_message(16, 3)
-    consumer.ack_message([taken.receipt_handle])
-    mq.close_connection()
-    assert taken.message_body == "grüß"
+@pytest.mark.parametrize("by_sdk", [by_python, by_node])
+def test_the_sdks_of_mq_do_all_that_they_can(server: Running, pair: Pair, by_sdk: Callable[..., Any]) -> None:
+    token = f"Bearer {printed(server, 'TOKEN')}"
+    for path, settings in puts(by_sdk.__name__).items():
+        assert server.ask("PUT", path, json.dumps(settings), authorization=token)[0] == 201
+    assert by_sdk(f"http://127.0.0.1:{server.port}", *pair, by_sdk.__name__) == ROUND
 
 
 @pytest.mark.parametrize(
@@ -155,17 +149,3 @@ def test_the_sdk_of_mq_hears_what_is_wrong_with_its_key(
         mq.get_consumer("", "orders", "billing").consume_message()
     mq.close_connection()
     assert (caught.value.type, bool(caught.value.req_id)) == (code, True)
-
-
-def test_the_sdk_of_mq_for_node_works_with_the_key(server: Running, pair: Pair, producer: Pair) -> None:
-    if not NODE_MODULES.exists():
-        absent("the SDK of MQ for Node is not here: `make emulators` installs it")
-    at = f"http://127.0.0.1:{server.port}"
-    said = printed_by("node", HERE / "mq_client.cjs", at, *pair, producer[1], NODE_PATH=str(NODE_MODULES))
-    assert json.loads(said) == {
-        "isThatSent": True,
-        "taken": ["grüß <&>", "paid", "k"],
-        "acked": 204,
-        "nothing": "MessageNotExist",
-        "refused": "SignatureDoesNotMatch",
-    }

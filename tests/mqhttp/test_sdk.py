@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -87,13 +86,6 @@ def test_messages_come_in_order(sdk: Sdk) -> None:
         consumer.ack_message([taken.receipt_handle])
     with pytest.raises(MQServerException, match="InvalidArgument"):
         sdk.consumer().consume_message_orderly()
-
-
-def test_a_consumer_waits_for_a_message_that_is_due(sdk: Sdk) -> None:
-    due_ms = time.time_ns() // 1_000_000 + 1_000
-    sdk.publish("later", __STARTDELIVERTIME=str(due_ms))
-    [taken] = sdk.consumer().consume_message(1, 10)
-    assert taken.get_start_deliver_time() == due_ms <= time.time_ns() // 1_000_000
 
 
 def test_half_messages_are_committed_or_rolled_back(sdk: Sdk) -> None:
