@@ -17,6 +17,7 @@ from chalicelib.admin.groups import StoredGroup
 from chalicelib.base.errors import QueuesDraining
 from chalicelib.base.limits import ENTRY_LATE_MS, MINUTE_MS, STORED_LATE_MS_MAX
 from chalicelib.catalogue import topic as topics
+from chalicelib.catalogue.agenda import ALWAYS_MS, CHECK
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
 from chalicelib.catalogue.topic import Topic
@@ -38,7 +39,7 @@ _WAITING_READ = 100
 
 class Draining:
     def __init__(self, env: Env, log: Log, transactions: Transactions) -> None:
-        self._store, self._runtime, self._catalogue = env.store, env.runtime, env.catalogue
+        self._store, self._runtime, self._catalogue, self._agenda = env.store, env.runtime, env.catalogue, env.agenda
         self._log_offsets, self._decisions = log.offsets, transactions.delays.decisions
         self._transactions = transactions.checks
 
@@ -128,6 +129,7 @@ class Draining:
         return waiting
 
     def _read(self, topic: Topic, readers: int) -> int:
+        self._agenda.appoint(CHECK, topic.name, ALWAYS_MS)  # another check that saw nothing may be ending its own
         try:
             self._store.write(topics.read(topic, readers))
         except Refused:

@@ -17,6 +17,7 @@ from chalicelib.delays.decision import wait
 from chalicelib.log import segment
 from chalicelib.log.segment import Entry
 from chalicelib.producing.key_hash import queue_of_key
+from chalicelib.store import Outcome
 from chalicelib.table.writes import Item, Refused, Write
 from local.memory.store import MemoryStore
 from tests.support.clock import Clock
@@ -235,6 +236,30 @@ def test_a_delayed_message_that_comes_too_late_brings_its_queue_back(store: Tabl
     clock.ms += METADATA_AGE_MS_MAX + 1
     bodies = [each["body"] for _ in range(2) for each in api.pop("t", "g", {})["messages"]]
     assert sorted(bodies) == ["late", "soon"]
+
+
+def test_a_queue_that_came_back_leaves_though_another_check_saw_nothing(store: Table, api: Api, clock: Clock) -> None:
+    topic = stored(api)
+    api.produce("t", {"messages": [{"body": "soon", "delay_ms": 1, "queue": 0}]})
+    shrink(api, clock)
+    write_each = store.write_each
+
+    def after_a_check_that_saw_more(writes: Sequence[Write]) -> list[Outcome]:
+        if writes:
+            store.write_each = write_each  # type: ignore[method-assign]
+            entry = Entry.packed(b"late....", [Message("late", None, None, None, {}, clock.ms)], clock.now())
+            store.write(wait(topic.id, 1, clock.ms, entry))
+            api.service.sweeps.check()
+        return write_each(writes)
+
+    store.write_each = after_a_check_that_saw_more  # type: ignore[method-assign]
+    instance(store, clock, 1).service.sweeps.check()
+    assert not left(api)
+    clock.ms += HEARD_MS + DELAYED_LATE_MS
+    while got := api.pop("t", "g", {})["messages"]:
+        api.ack("t", "g", {"receipts": [each["receipt"] for each in got]})
+    api.service.sweeps.check()
+    assert left(api)
 
 
 def test_a_queue_leaves_although_its_check_is_killed_anywhere(clock: Clock) -> None:
