@@ -37,7 +37,7 @@ KEPT = Path(".mutants")
 def main() -> int:
     asked = _asked()
     KEPT.mkdir(exist_ok=True)
-    rooms = {room: _mutants(room) for room in asked.rooms or ROOMS}
+    rooms = {room: _mutants(room, asked.decisions) for room in asked.rooms or ROOMS}
     if not asked.report:
         if asked.again:
             for room in rooms:
@@ -52,8 +52,9 @@ def main() -> int:
     return 0
 
 
-def _mutants(room: str) -> list[Mutant]:
-    return [mutant for path in sorted(Path().glob(ROOMS[room])) for mutant in mutants_of(path)]
+def _mutants(room: str, decisions: bool) -> list[Mutant]:
+    mutants = (mutant for path in sorted(Path().glob(ROOMS[room])) for mutant in mutants_of(path))
+    return [mutant for mutant in mutants if mutant.decides or not decisions]
 
 
 def _results(room: str) -> Results:
@@ -101,6 +102,7 @@ class _Stage:
         asked: argparse.Namespace,
     ) -> None:
         self.asked, self.reach = asked, reach
+        self._breadths = reach.breadths() if name == "tests" else Counter[str]()
         self._name = name
         self._room, self._waiting, self._results, self._killers = room, waiting, results, killers
 
@@ -118,15 +120,16 @@ class _Stage:
         print(file=sys.__stderr__)
 
     def chosen(self, mutant: Mutant, seconds: float, most: int) -> list[str]:
-        """First what has noticed others of this file, then one test of each file or history of each plan in turn, as
-        long as there is time."""
-        names = [name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 4]
+        """First what has noticed others of this file, then one test of each file or history of each plan in turn, those
+        that reach little else first, as long as there is time."""
+        names = [name for name in self.reach.of(mutant) if self.reach.runners[name] < seconds / 2]
         Random(mutant.id).shuffle(names)
+        names.sort(key=self._breadths.__getitem__)
         counts, turns = Counter[str](), dict[str, int]()
         for name in names:
             turns[name] = counts[kind := _kind(name)]
             counts[kind] += 1
-        names.sort(key=lambda name: (-self._killers[str(mutant.path), name], turns[name]))
+        names.sort(key=lambda name: (-self._killers[str(mutant.path), name], turns[name], self._breadths[name]))
         chosen: list[str] = []
         for name in names[:most]:
             seconds -= self.reach.runners[name]
@@ -186,6 +189,7 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=30, help="of tests for each mutant")
     parser.add_argument("--histories", type=int, default=500, help="for each mutant that the tests let live")
+    parser.add_argument("--decisions", action="store_true", help="only guards, conditions and fences")
     parser.add_argument("--again", action="store_true", help="judge again what survived")
     parser.add_argument("--report", action="store_true", help="only say what is known")
     return parser.parse_args()

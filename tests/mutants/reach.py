@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -66,6 +67,10 @@ class Reach:
             name: {runner: f"{mask:x}" for runner, mask in masks.items()} for name, masks in self._functions.items()
         }
         self._file.write_text(json.dumps({"runners": self.runners, "functions": functions}))
+
+    def breadths(self) -> Counter[str]:
+        """How many functions each runner reaches: those that reach few say most about them."""
+        return Counter(name for masks in self._functions.values() for name in masks)
 
     def of(self, mutant: Mutant) -> list[str]:
         """The tests or histories that reach its line, or, of a line that is part of one, the nearest above. What
