@@ -6,7 +6,7 @@ are read, and then the cursor again: messages redriven or brought back in betwee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from chalicelib.catalogue.group import BY_MESSAGE
 from chalicelib.consuming.receipt_batch import ReceiptBatch
@@ -22,13 +22,13 @@ def resolve(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> 
     """Records in each batch which of its messages are dead or wait in a page. Where receipts name messages, those in
     pages are for `bring_back`."""
     while batches:
-        _note_dead(store, batches)
+        judged = _note_dead(store, batches)
         seen = _note_paged(retries, batches)
         left = [batch for batch in batches if batch.perhaps_lost()]
         for batch, cursor in zip(left, read_again(store, [batch.cursor.key for batch in left]), strict=True):
             batch.learn(cursor)
-        # A page written since may hold the missing messages.
-        batches = [batch for batch in left if batch.perhaps_lost() and batch.cursor.pages.keys() - seen]
+        # A page written since may hold the missing messages, and others are missing only now.
+        batches = [batch for batch in left if _is_open(batch, judged, seen)]
 
 
 def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) -> bool:
@@ -52,12 +52,19 @@ def bring_back(store: Store, retries: Retries, batches: Sequence[ReceiptBatch]) 
     return bool(asked)
 
 
-def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> None:
+def _is_open(batch: ReceiptBatch, judged: Set[Key], seen: Set[str]) -> bool:
+    missing = {_letter_key(receipt) for receipt in batch.perhaps_lost()}
+    return bool(missing) and not (missing <= judged and batch.cursor.pages.keys() <= seen)
+
+
+def _note_dead(store: Store, batches: Sequence[ReceiptBatch]) -> Set[Key]:
+    """Returns the keys of the letters that there may have been."""
     late = {_letter_key(receipt): (batch, receipt) for batch in batches for receipt in batch.perhaps_lost()}
     for letter in store.read([Keys(list(late), strong=True)])[0]:
         batch, receipt = late[key_of(letter)]
         if letter["epoch"] == receipt.epoch:
             batch.lost.add(receipt.offset)
+    return late.keys()
 
 
 def _note_paged(retries: Retries, batches: Sequence[ReceiptBatch]) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from chalicelib.admin.groups import OneQueue
+from chalicelib.base.deadline import one_call
 from chalicelib.base.errors import AlreadyDelivered, InvalidField, MessageNotFound, QueueFull, StoreUnavailable
 from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
@@ -125,14 +126,16 @@ class Caller:
         self._record.begin(got)
         if ask.attempt_id:
             receipts = [delivered.receipt for delivered in got]
-            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts, ask.wait_ms)])
+            self._record.begin([Attempted(group, ask.attempt_id, began, self._now(), receipts)])
         return got
 
     def _popped(self, group: str, ask: Pop) -> Popped | None:
-        self._record.begin([fact := Asked(group, self._now(), ask.invisible_ms or 0, zone=ask.zone)])
+        fact = Asked(group, self._now(), ask.invisible_ms or 0, wait_ms=ask.wait_ms, zone=ask.zone)
+        self._record.begin([fact])
         troubles = self._troubles
         try:
-            popped = self._service.consuming.pop(self._topic, group, ask)
+            with one_call(self._service.env.runtime.uptime()):
+                popped = self._service.consuming.pop(self._topic, group, ask)
         except StoreUnavailable:
             return None
         finally:

@@ -18,6 +18,7 @@ from tests.history import (
     lateness,
     moves,
     naming,
+    outages,
     pops,
     purges,
     pushes,
@@ -142,6 +143,10 @@ def violations(history: History) -> list[str]:
 
 def _no_caller_meets_a_defect(case: Case) -> Iterator[str]:
     yield from case.history.defects
+
+
+def _all_is_answered_where_the_store_answers(case: Case) -> Iterator[str]:
+    yield from outages.all_is_answered_where_the_store_answers(case.history)
 
 
 def _offsets_are_dense(case: Case) -> Iterator[str]:
@@ -890,6 +895,7 @@ _CALL_MS_MAX = 30_000
 
 CHECKS = (
     _no_caller_meets_a_defect,
+    _all_is_answered_where_the_store_answers,
     _offsets_are_dense,
     _cursors_stay_within_the_log,
     _acknowledged_messages_are_stored,

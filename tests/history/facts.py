@@ -92,8 +92,6 @@ class Attempted:
     began_ms: int
     at_ms: int
     receipts: list[str]
-    wait_ms: int = 0
-    """For how long it was to wait for messages."""
 
 
 @dataclass(slots=True)
@@ -111,6 +109,8 @@ class Asked:
     """With `fill` it was answered with fewer messages than it asked for, and named no reason."""
     surplus: int = 0
     """By how many messages its answer exceeds what it asked for."""
+    wait_ms: int = 0
+    """For how long it was to wait for messages."""
     is_troubled: bool = True
     """It was not answered, or one of its requests to the store went wrong."""
     zone: str | None = None
@@ -428,6 +428,8 @@ class History:
     are_all_answered: bool = False
     """Every request to the store was answered in time, except reads of payloads: callers got every message that a pop
     leased and could read."""
+    well_from_ms: int = NEVER_MS
+    """From then on every request to the store was answered, and reads of payloads too."""
     called: list[Called] = field(default_factory=list)
     concurrency: int = 0
     """The calls that may be under way at once."""

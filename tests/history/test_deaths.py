@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.history.checker import SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import NEVER_MS, Attempted, History, Purge, Redrive, Rules, Settled
+from tests.history.facts import NEVER_MS, Asked, Attempted, History, Purge, Redrive, Rules, Settled
 from tests.history.pops import REQUESTS_MS_MAX, a_repeated_attempt_gets_the_same_messages
 
 GONE = "the message was lost: its payload is gone from the store"
@@ -59,10 +60,12 @@ def test_the_lost_die_whatever_their_attempts() -> None:
 @pytest.mark.parametrize(("took_ms", "wrong"), [(0, set()), (1, {"a_pop_waits_no_longer_than_asked"})])
 def test_a_pop_waits_as_long_as_it_was_asked_to(took_ms: int, wrong: set[str]) -> None:
     until_ms = 100 + 1_000 + REQUESTS_MS_MAX + took_ms
-    judged = history(attempts=[Attempted("g", "a", 100, until_ms, [], 1_000)], are_all_answered=True)
+    judged = history(pops=[Asked("g", 100, 0, until_ms, wait_ms=1_000)], are_all_answered=True)
     assert broken(judged) == wrong
     judged.are_all_answered = False
     assert broken(judged) == set()
+    judged.well_from_ms, judged.pops[0].at_ms = 60_000, until_ms + STORE_DEADLINE_MS
+    assert broken(judged) == wrong
 
 
 def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
@@ -78,7 +81,7 @@ def test_a_late_answer_may_be_of_the_first_of_two_leases() -> None:
 def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wrong: int) -> None:
     """By the clock of the first call its time to live was over, by that of the second not: seed 20035366 of a run."""
     kept, spent = delivered("r", 200, 5_000), replace(delivered("s", 400, 5_000), place=(0, 1))
-    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, ["r", "s"], 0)]
+    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, ["r", "s"])]
     judged = History(delivered=[kept, spent], attempts=attempts)
     ends = {kept.place: NEVER_MS, spent.place: spent_at_ms}
     assert len([*a_repeated_attempt_gets_the_same_messages(judged, ends.__getitem__, SKEW_MS)]) == wrong
@@ -87,7 +90,7 @@ def test_a_repeat_brings_more_only_of_what_may_have_expired(spent_at_ms: int, wr
 @pytest.mark.parametrize(("expired_kept_ms", "is_wrong"), [(100, False), (10_000, True)])
 def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong: bool) -> None:
     """It was a retry, which is delivered though it has expired, until it is removed: seed 23001068 of a run."""
-    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, [], 0)]
+    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, [])]
     judged = history(delivered("r", 200, 5_000 + 2 * SKEW_MS), attempts=attempts)
     judged.retention_ms, judged.expired_kept_ms = 150, expired_kept_ms
     assert ("a_repeated_attempt_gets_the_same_messages" in broken(judged)) == is_wrong
@@ -97,7 +100,7 @@ def test_a_repeat_need_not_bring_what_was_removed(expired_kept_ms: int, is_wrong
 def test_a_repeat_of_an_ordered_group_brings_what_an_expired_one_held_up(ordered: bool, wrong: int) -> None:
     """The first call could not settle it, or did not hear that it had: seed 20046231 of a run."""
     held_up = replace(delivered("s", 400, 5_000), place=(0, 1))
-    attempts = [Attempted("g", "a", 100, 200, ["r"], 0), Attempted("g", "a", 300, 400, ["r", "s"], 0)]
+    attempts = [Attempted("g", "a", 100, 200, ["r"]), Attempted("g", "a", 300, 400, ["r", "s"])]
     judged = History(delivered=[replace(delivered("r", 200, 5_000), place=(1, 0)), held_up], attempts=attempts)
     judged.rules = {"g": Rules(5, 10, ordered=ordered)}
     judged.log = {(0, 0): "expired", (0, 1): "b", (1, 0): "a"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -11,7 +12,8 @@ from chalicelib.base.limits import DEAD_MS
 from chalicelib.dead_letters import redrive as redrive_module
 from chalicelib.dead_letters.queue import PURGED_TOGETHER_MAX
 from chalicelib.dead_letters.redrive import REDRIVEN_LEASES_MAX
-from chalicelib.table.writes import Key
+from chalicelib.store import Keys, Read
+from chalicelib.table.writes import Item, Key
 from tests.store.strict import StrictStore
 from tests.support.client import Client, Group, Json, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
@@ -37,6 +39,19 @@ def purge(group: Group) -> int:
     assert answer.status == 200, answer.json
     purged: int = answer.json["purged"]
     return purged
+
+
+def before_reading(client: Client, kind: str, act: Callable[[], object]) -> None:
+    """Somebody acts just before the store reads an item of this kind, once."""
+    read = client.store.read
+
+    def reading(reads: Sequence[Read]) -> list[list[Item]]:
+        if any(kind in key.pk + key.sk for asked in reads if isinstance(asked, Keys) for key in asked.keys):
+            client.store.read = read  # type: ignore[method-assign]
+            act()
+        return read(reads)
+
+    client.store.read = reading  # type: ignore[method-assign]
 
 
 def bury(group: Group, *messages: Json, reason: str = "") -> None:
@@ -202,6 +217,19 @@ def test_a_receipt_from_before_a_redrive_settles_nothing(topic: Topic, group: Gr
     assert group.ack(new)["acked"] == 1
 
 
+def test_a_late_ack_beside_one_of_what_dies_meanwhile_is_refused(topic: Topic, client: Client, clock: Clock) -> None:
+    group = topic.group("g", settle_by="delivery", invisible_ms=1_000)
+    topic.produce(*"abc")
+    first, second, third = (group.take_one() for _ in range(3))
+    bury(group, third)
+    group.ack(first)
+    clock.sleep(1_000)
+    again = group.take_one(invisible_ms=60_000)
+    another = group.seen_by(client.another())
+    before_reading(client, "cursor#", lambda: bury(group.seen_by(client.another()), again))
+    assert [failure["receipt"] for failure in another.ack(first, second)["failed"]] == [second["receipt"]]
+
+
 def test_a_late_ack_beside_a_redrive_does_not_take_the_message_for_acked(
     topic: Topic, group: Group, client: Client, clock: Clock
 ) -> None:
@@ -210,19 +238,8 @@ def test_a_late_ack_beside_a_redrive_does_not_take_the_message_for_acked(
     bury(group, old)
     clock.sleep(3_600_000)
     group.ack(group.take_one())  # forgets the witness
-    read, seen = client.store.read, []
-
-    def late(reads: Any) -> Any:
-        answer = read(reads)
-        seen.append(reads)
-        if len(seen) == 1:  # the ack has read the cursor
-            client.store.read = read  # type: ignore[method-assign]
-            redrive(group.seen_by(client.another()))
-        return answer
-
     another = group.seen_by(client.another())
-    another.pop()
-    client.store.read = late  # type: ignore[method-assign]
+    before_reading(client, "dead#", lambda: redrive(group.seen_by(client.another())))
     assert failed(another.ack(old)) == ["LeaseLost"]
     assert group.take_one()["body"] == "a"
 

@@ -16,6 +16,7 @@ from chalicelib.base.errors import StoreUnavailable
 from chalicelib.store import Keys, Outcome, Read
 from chalicelib.table.writes import Item, Key, Refused, Write
 from local.memory.store import MemoryStore
+from tests.simulation.outage import NEVER, Outage
 from tests.support.scheduler import Killed, Scheduler
 
 T = TypeVar("T")
@@ -120,11 +121,14 @@ class FaultyStore:
 
     keeps_blobs = False
 
-    def __init__(self, inner: PastStore, scheduler: Scheduler, random: Random, faults: Faults) -> None:
+    def __init__(
+        self, inner: PastStore, scheduler: Scheduler, random: Random, faults: Faults, outage: Outage = NEVER
+    ) -> None:
         self._inner = inner
         self._scheduler = scheduler
         self._random = random
         self._faults = faults
+        self._outage = outage
         self.troubles = 0
         """How many requests have gone wrong."""
 
@@ -207,6 +211,7 @@ class FaultyStore:
         faults = self._faults
         self._stall()
         self._travel()
+        self._sit_out(is_write)
         luck = self._random.random()
         self.troubles += luck < faults.throttle + faults.lose_request + faults.zombie + faults.lose_reply
         if luck < faults.throttle:
@@ -232,6 +237,11 @@ class FaultyStore:
     def _stall(self) -> None:
         if self._faults.stall and self._random.random() < self._faults.stall:
             self._scheduler.sleep(self._random.randrange(*self._faults.stall_ms))
+
+    def _sit_out(self, is_write: bool) -> None:
+        if self._outage.refuses(self._scheduler.now, is_write):
+            self.troubles += 1
+            self._outage.sit_out(self._scheduler, is_write)
 
     def _travel(self) -> None:
         self._scheduler.sleep(int(self._random.random() * (self._faults.latency_ms_max + 1)))

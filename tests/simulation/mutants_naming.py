@@ -68,3 +68,13 @@ def deliveries_that_end_with_an_extension() -> Any:
 def pages_that_no_old_receipt_reaches() -> Any:
     """By message, what waits in a page is taken for settled."""
     return patch.object(late_acks, "bring_back", lambda *_: False)
+
+
+@planted
+def late_acks_that_are_judged_once() -> Any:
+    """What is missing only when the cursor is read again is taken for acked."""
+    return patch.object(
+        late_acks,
+        "_is_open",
+        lambda batch, _, seen: bool(batch.perhaps_lost() and batch.cursor.pages.keys() - seen),
+    )

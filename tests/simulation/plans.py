@@ -137,6 +137,8 @@ class Plan:
     """Whether their topic and their groups are deleted without them."""
     skew_ms: int = SKEW_MS
     """Two processes' clocks differ by at most this."""
+    outage_ms: int = 0
+    """How long the table refuses everything, or writes, in the middle of the history."""
     set_back_ms: int = 0
     """Some clocks are set back by this much while their processes run."""
     faults: Faults = ALL
@@ -390,6 +392,25 @@ STALLED = Plan(
     faults=replace(ALL, stall=0.03, stall_ms=(2_000, 120_000)),
 )
 """For bugs that show where callers sleep for minutes before a request."""
+OUTAGE = Plan(
+    outage_ms=60_000,
+    groups=2,
+    consumers=4,
+    messages=60,
+    pops=18,
+    pace=8,
+    waits_ms=(0, 100, 3_000),
+    delayed=0.3,
+    dedup_ids=6,
+    resets=1,
+    redrives=2,
+    max_attempts=4,
+    transactions=4,
+    sweepers=1,
+    sweeps=9,
+    faults=replace(NONE, latency_ms_max=20),
+)
+"""For bugs that show where the table refuses for a minute, and nothing else goes wrong."""
 SWEPT = Plan(
     producers=2,
     consumers=3,

@@ -17,6 +17,7 @@ from tests.simulation import (  # noqa: F401 - they plant themselves
     mutants_keys,
     mutants_moves,
     mutants_naming,
+    mutants_outage,
     mutants_pops,
     mutants_producing,
     mutants_purges,
@@ -48,6 +49,7 @@ from tests.simulation.plans import (
     MOVED,
     MOVING,
     NAMED,
+    OUTAGE,
     OWNED,
     PUNCTUAL,
     PUSHED,
@@ -71,6 +73,7 @@ from tests.simulation.world import play
 SEEDS = 300
 """A bug that none of this many histories shows counts as missed."""
 
+DYING = replace(NAMED, settle_by="delivery", max_attempts=2, messages=30, pop_sizes=(1, 4), leases_ms=(200, 1_000))
 HEARTBEATS = replace(NAMED, settle_by="message", pop_sizes=(1,), faults=replace(ALL, zombie=0.2))
 PLANS = {
     "claims_that_pass_what_others_sifted": SIFTED,
@@ -81,6 +84,9 @@ PLANS = {
     "heads_that_are_gone_unseen": TRIMMED,
     "claims_that_what_is_redriven_passes": RISEN,
     "takeovers_that_are_a_little_early": PUNCTUAL,
+    "late_acks_that_are_judged_once": DYING,
+    "pops_that_outlast_their_call": OUTAGE,
+    "instances_that_remember_a_failure": OUTAGE,
     "waits_by_a_clock_that_is_set": SET_BACK,
     "leases_that_nobody_gives_back": UNREADABLE,
     "leases_given_back_without_a_fence": HASTY,

@@ -39,6 +39,7 @@ from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.meddling import Meddler
 from tests.simulation.moving import Remover, exhume, make_topic
+from tests.simulation.outage import BOOTED_MS, NEVER, Outage
 from tests.simulation.plans import Plan
 from tests.simulation.producing import LATE_WRITE_MS, Canceller, Producer, short_times
 from tests.simulation.purging import Emptier, clocks_apart
@@ -51,9 +52,6 @@ from tests.simulation.zoned import ZONES, zone_of
 from tests.support.scheduler import Endless, Killed, Scheduler
 
 _KEY = b"0123456789abcdef"
-
-BOOTED_MS = 900_000
-"""Instants of the two clocks must not be taken for each other."""
 
 _SHARED = 0.7
 """How likely a caller of a world of two topics goes on with an instance that there is."""
@@ -83,7 +81,12 @@ class World:
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
         )
         self.history.aside_max = self._plan.aside_max
-        self.history.are_all_answered = self._plan.faults.are_harmless
+        self._outage = beside._outage if beside else NEVER
+        if self._plan.outage_ms and not beside:
+            self._outage = Outage.of(self._plan.outage_ms, self.now, self._random)
+        if self._plan.faults.are_harmless and not self._plan.faults.unreadable:
+            self.history.well_from_ms = self._outage.until_ms
+        self.history.are_all_answered = self._plan.faults.are_harmless and not self._plan.outage_ms
         self.history.stale_ms = self._plan.faults.stale_ms_max if self._plan.faults.stale else 0
         self.history.zones = {queue: zone for zone, queues in ZONES.items() for queue in queues if self._plan.zones}
         self._groups = [f"g{number}" for number in range(self._plan.groups)]
@@ -98,7 +101,8 @@ class World:
         worlds = [self, self.twin] if self.twin else [self]
         for world in worlds:
             world._spawn_all()
-        late_write_ms = LATE_WRITE_MS_MAX if self._plan.faults.stall else LATE_WRITE_MS
+        is_late = self._plan.faults.stall or self._plan.outage_ms
+        late_write_ms = LATE_WRITE_MS_MAX if is_late else LATE_WRITE_MS
         try:
             with ExitStack() as settings:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
@@ -273,7 +277,8 @@ class World:
             self._random.randbytes,
             lambda: self._scheduler.now - BOOTED_MS,
         )
-        store = FaultyStore(self._store, self._scheduler, self._random, faults)
+        outage = NEVER if faults is NONE else self._outage
+        store = FaultyStore(self._store, self._scheduler, self._random, faults, outage)
         service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
         if self._plan.twins and faults is not NONE:
             self._shared.append(service)

@@ -1,0 +1,30 @@
+"""Judges what calls come to when the store answers again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.history.facts import History
+
+
+def all_is_answered_where_the_store_answers(history: History) -> Iterator[str]:
+    """A call that begins when every request is answered does not fail, whatever was refused before."""
+    for began_ms, what in _failed(history):
+        if began_ms >= history.well_from_ms:
+            yield f"{what} failed at {began_ms}, and the store answered from {history.well_from_ms} on"
+
+
+def _failed(history: History) -> Iterator[tuple[int, str]]:
+    """The calls that were not answered, and when they began. What a consumer that is called says is no call."""
+    for sent in history.sent:
+        if not (sent.place or sent.message_id or sent.is_refused):
+            yield sent.began_ms, f"the produce of {sent.body}"
+    for pop in history.pops:
+        if pop.is_troubled:
+            yield pop.began_ms, f"a pop of {pop.group}"
+    for settled in history.settled:
+        if settled.outcome == "unknown" and settled.receipt:
+            yield settled.began_ms, f"the {settled.verb} of {settled.place}"
+    for cancel in history.cancels:
+        if cancel.outcome == "unknown":
+            yield cancel.began_ms, f"the cancel of {cancel.message_id}"
