@@ -7,8 +7,9 @@ cursors after it. Those have been idle even longer, so any caller that finds onl
 a consumer that returns at just that time may keep its place in some queues and begin again in others.) A removed cursor
 begins at the group's start again.
 
-A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`. A cursor's
-first epoch is the instant of its creation, so no old receipt and no late write fits the cursors of a returned consumer.
+A cursor that counts dead letters, which stay, is not removed: it returns to the start, without an `at`, and learns of
+the group's purge when its consumer returns. A cursor's first epoch is the instant of its creation, so no old receipt
+and no late write fits the cursors of a returned consumer.
 """
 
 from __future__ import annotations
@@ -102,6 +103,10 @@ class Consumers:
         if last and is_idle(last, now):
             if is_current:
                 self._forget(group, [cursor for cursor in cursors if cursor.stands], last)
+            return None
+        outdated = [cursor for cursor in cursors if cursor.stands and cursor.purged_at_ms != group.purged_at_ms]
+        if last is None and outdated:  # resets have left them alone
+            self.move(group, [(cursor, group.start_of(cursor.queue)) for cursor in outdated], group.purged_at_ms)
             return None
         if last and now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
             try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.base.limits import CLOCKS_APART_MS, HEARD_MS
+from chalicelib.base.limits import CLOCKS_APART_MS, HEARD_MS, IDLE_CONSUMER_MS
 from chalicelib.delays.writer import Waiting
 from chalicelib.log.segment import Entry
 from tests.support.client import Client, Group, Json, Topic, bodies
@@ -97,6 +97,26 @@ def test_every_consumer_of_a_broadcast_group_is_purged(topic: Topic, clock: Cloc
     clock.sleep(2 * LATER_MS)
     for consumer_id in ("ann", "bob"):
         assert drained(group, consumer_id=consumer_id) == ["after"]
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_who_returns_to_dead_letters_gets_what_a_new_consumer_gets(client: Client, clock: Clock, lifted: bool) -> None:
+    """A cursor that counts dead letters stays when its consumer is forgotten."""
+    topic = client.topic("kept")
+    assert client.put(topic.path, retention_ms=4 * IDLE_CONSUMER_MS).status == 200
+    group = topic.group("purged", mode="broadcast")
+    topic.produce("dead", "stored")
+    topic.produce("waits", delay_ms=2 * IDLE_CONSUMER_MS)
+    dead = group.take_one(consumer_id="ann")
+    group._post("bury", receipts=[dead["receipt"]])
+    if lifted:
+        group.reset("now")
+    clock.sleep(IDLE_CONSUMER_MS + 1)
+    client.api.service.sweeps.expire()
+    group.reset("earliest" if lifted else "now")
+    clock.sleep(IDLE_CONSUMER_MS)
+    expected = ["dead", "stored", "waits"] if lifted else ["dead", "stored"]
+    assert drained(group, consumer_id="new") == drained(group, consumer_id="ann") == expected
 
 
 def test_a_queue_that_is_added_later_is_purged_too(client: Client, clock: Clock) -> None:

@@ -321,3 +321,18 @@ def test_the_rule_of_a_group_can_change_at_any_time(topic: Topic, clock: Clock, 
     clock.sleep(5_001)  # so long an instance may go by what it has read
     assert group.progress()["settle_by"] == "message"
     assert seen(group, acting).ack(old) == ONE
+
+
+def test_a_receipt_follows_the_rule_of_its_own_group(client: Client, clock: Clock) -> None:
+    """Not that of a deleted one of the same name, which another instance still knows."""
+    topic = client.topic("orders")
+    group = by(topic, "message")
+    topic.produce("a")
+    other = group.seen_by(client.another())
+    other.take_one()
+    group.delete()
+    by(topic, "receipt")
+    old = group.take_one(invisible_ms=1_000)
+    clock.sleep(1_000)
+    group.take_one()
+    assert failed(other.ack(old)) == ["LeaseLost"]

@@ -478,6 +478,16 @@ def a_nack_from_the_cache() -> Scene:
 
 
 @call
+def a_nack_that_fills_a_retry_page() -> Scene:
+    """By any receipt, what waits can be extended: then the page would have it too soon."""
+    scene = with_fresh(1, nack, settle_by=BY_MESSAGE)
+    scene.around, scene.mine = small_pages, scene.lease(1)
+    for held in scene.theirs[::-1]:
+        scene.caller(scene.instance()).nack([held], SHORT_MS)
+    return scene
+
+
+@call
 def a_last_nack() -> Scene:
     return settling(True, nack, max_attempts=1)
 
