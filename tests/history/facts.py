@@ -324,7 +324,22 @@ class QueueLeft:
     tags: frozenset[str]
 
 
-Fact = Sent | Delivered | Settled | Reset | Cancelled | Attempted | Asked
+Fact = (
+    Sent
+    | Delivered
+    | Settled
+    | Reset
+    | Cancelled
+    | Attempted
+    | Asked
+    | Begun
+    | Decision
+    | Checked
+    | Fetched
+    | Replied
+    | Resized
+    | Acted
+)
 
 
 @dataclass(slots=True)
@@ -468,23 +483,29 @@ class History:
 
     def begin(self, facts: Sequence[Fact]) -> None:
         for fact in facts:
-            if isinstance(fact, Sent):
-                self.sent.append(fact)
-            elif isinstance(fact, Delivered):
-                self.delivered.append(fact)
-            elif isinstance(fact, Settled):
-                self.settled.append(fact)
-            elif isinstance(fact, Cancelled):
-                self.cancels.append(fact)
-            elif isinstance(fact, Attempted):
-                self.attempts.append(fact)
-            elif isinstance(fact, Asked):
-                self.pops.append(fact)
-            else:
-                self.resets.append(fact)
+            getattr(self, LISTS[type(fact)]).append(fact)
 
     def end(self, facts: Sequence[Fact]) -> None:
         """The outcomes of facts that had begun: they are here already."""
+
+
+LISTS = {
+    Sent: "sent",
+    Delivered: "delivered",
+    Settled: "settled",
+    Reset: "resets",
+    Cancelled: "cancels",
+    Attempted: "attempts",
+    Asked: "pops",
+    Begun: "begun",
+    Decision: "decisions",
+    Checked: "checked",
+    Fetched: "fetched",
+    Replied: "replied",
+    Resized: "resized",
+    Acted: "acted",
+}
+"""Where a history has its facts of each kind."""
 
 
 def _copied(value: Any) -> Any:

@@ -17,7 +17,8 @@ from chalicelib.base.message import Message
 from chalicelib.catalogue.topic import Topic
 from chalicelib.producing.new_message import Sending
 from chalicelib.service import Service
-from tests.history.facts import Delivered, Fetched, History, Replied, Sent, Settled
+from tests.history.caller import Record
+from tests.history.facts import Delivered, Fact, Fetched, History, Replied, Sent, Settled
 
 REPLY, WAITING = "reply", "waiting"
 TIMEOUT, NOT_FOUND = ReplyTimeout.__name__, RequestNotFound.__name__
@@ -27,15 +28,14 @@ NOT_ASKED = "not asked"
 
 
 class RequestCaller:
-    def __init__(self, service: Service, topic: Topic, history: History, now: Callable[[], int]) -> None:
+    def __init__(self, service: Service, topic: Topic, record: Record, now: Callable[[], int]) -> None:
         self._requests, self._catalogue = service.requests, service.env.catalogue
-        self._known, self._history, self._now = topic, history, now
+        self._known, self._record, self._now = topic, record, now
 
     def ask(self, body: str, key: str | None, timeout_ms: int, wait_ms: int) -> str | None:
         """Returns the correlation id, if the caller learned it."""
         sent = Sent(body, key, self._now(), is_unknown=True, ttl_ms=timeout_ms)
-        self._history.sent.append(sent)
-        self._history.fetched.append(fact := Fetched(None, body, self._now()))
+        self._record.begin([sent, fact := Fetched(None, body, self._now())])
         message = Message(body, None, key, None, {})
         try:
             topic = self._catalogue.topic(self._known.name)
@@ -45,12 +45,14 @@ class RequestCaller:
             fact.id, fact.outcome = str(timeout.members["correlation_id"]), TIMEOUT
         except (StoreUnavailable, QueueFull) as trouble:
             sent.is_unknown, sent.is_refused = trouble.outcome_unknown, isinstance(trouble, QueueFull)
+            self._record.end([sent])
             return None
         fact.at_ms = self._now()
+        self._record.end([fact])
         return fact.id
 
     def fetch(self, correlation_id: str, body: str, wait_ms: int = 0) -> Fetched:
-        self._history.fetched.append(fact := Fetched(correlation_id, body, self._now()))
+        self._record.begin([fact := Fetched(correlation_id, body, self._now())])
         try:
             reply = self._requests.fetch(correlation_id, wait_ms)
             fact.outcome, fact.reply = REPLY if reply else WAITING, reply and reply.message.body.decode()
@@ -59,15 +61,15 @@ class RequestCaller:
         except StoreUnavailable:
             return fact
         fact.at_ms = self._now()
+        self._record.end([fact])
         return fact
 
     def reply(self, request: Delivered, body: str, acks: bool) -> Replied:
         """`acks`: with the receipt."""
         fact = Replied(request.correlation_id, body, self._now(), request.reply_by_ms)
-        self._history.replied.append(fact)
         ack = Settled("ack", request.group, request.place, request.receipt, self._now(), self._now(), "unknown")
-        if acks:
-            self._history.settled.append(ack)
+        facts: list[Fact] = [fact, ack] if acks else [fact]
+        self._record.begin(facts)
         try:
             correlation = self._requests.correlation(request.correlation_id)
             failed = self._requests.reply(
@@ -80,6 +82,7 @@ class RequestCaller:
         else:
             fact.outcome, ack.outcome = "ok", failed[0].code if failed else "ok"
         fact.at_ms = ack.at_ms = self._now()
+        self._record.end(facts)
         return fact
 
 

@@ -8,6 +8,7 @@ from chalicelib.base.errors import StoreUnavailable, TransactionEnded, Transacti
 from chalicelib.catalogue.topic import Topic
 from chalicelib.service import Service
 from chalicelib.transactions.request import Begin
+from tests.history.caller import Record
 from tests.history.facts import NEVER_MS, Begun, Checked, Decision, History, Sent
 
 COMMIT, ROLLBACK = "commit", "rollback"
@@ -15,9 +16,9 @@ ENDED, NOT_FOUND = TransactionEnded.__name__, TransactionNotFound.__name__
 
 
 class TransactionCaller:
-    def __init__(self, service: Service, topic: Topic, history: History, now: Callable[[], int]) -> None:
+    def __init__(self, service: Service, topic: Topic, record: Record, now: Callable[[], int]) -> None:
         self._transactions, self._catalogue = service.transactions, service.env.catalogue
-        self._known, self._history, self._now = topic, history, now
+        self._known, self._record, self._now = topic, record, now
 
     @property
     def _topic(self) -> Topic:
@@ -27,21 +28,21 @@ class TransactionCaller:
         self, bodies: list[str], keys: Sequence[str | None], check_after_ms: int, rollback_after_ms: int
     ) -> Begun:
         fact = Begun(bodies, check_after_ms, rollback_after_ms, self._now())
-        self._history.begun.append(fact)
-        for body, key in zip(bodies, keys, strict=True):
-            self._history.sent.append(Sent(body, key, self._now(), is_unknown=True))
+        sent = [Sent(body, key, self._now(), is_unknown=True) for body, key in zip(bodies, keys, strict=True)]
+        self._record.begin([fact, *sent])
         messages = [{"body": body, "key": key} for body, key in zip(bodies, keys, strict=True)]
         try:
             begun = self._transactions.decisions.begin(self._topic, Begin(messages, check_after_ms, rollback_after_ms))
         except StoreUnavailable:
             return fact
         fact.id, fact.at_ms = str(begun.id), self._now()
+        self._record.end([fact])
         return fact
 
     def decide(self, transaction_id: str, verb: str) -> str:
         """Returns the outcome."""
         fact = Decision(transaction_id, verb, self._now())
-        self._history.decisions.append(fact)
+        self._record.begin([fact])
         decisions = self._transactions.decisions
         try:
             if verb == COMMIT:
@@ -55,7 +56,7 @@ class TransactionCaller:
         except StoreUnavailable:
             return fact.outcome
         fact.at_ms = self._now()
-        self._note_places(fact)
+        self._record.end([fact])
         return fact.outcome
 
     def check(self, most: int) -> list[Checked]:
@@ -74,16 +75,18 @@ class TransactionCaller:
             )
             for each in shown
         ]
-        self._history.checked += checked
+        self._record.begin(checked)
         return checked
 
-    def _note_places(self, fact: Decision) -> None:
-        bodies = bodies_of(self._history, fact.id)
-        sent = {each.body: each for each in self._history.sent if each.body in bodies}
-        for body, (message_id, queue, offset) in zip(bodies, fact.places, strict=False):
+
+def note_places(history: History) -> None:
+    """What commits were told of their messages is known of these."""
+    sent = {each.body: each for each in history.sent}
+    for made in history.decisions:
+        for body, (message_id, queue, offset) in zip(bodies_of(history, made.id), made.places, strict=False):
             if offset is not None and body in sent:
                 sent[body].message_id, sent[body].place = message_id, (queue, offset)
-                sent[body].at_ms = min(fact.at_ms, sent[body].at_ms)
+                sent[body].at_ms = min(made.at_ms, sent[body].at_ms)
 
 
 def bodies_of(history: History, transaction_id: str) -> list[str]:

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.history.facts import Asked, Attempted, Cancelled, Delivered, Fact, History, Reset, Sent, Settled
+from tests.history.facts import LISTS, Fact, History
 
-_KINDS = {kind.__name__: kind for kind in (Sent, Delivered, Settled, Reset, Cancelled, Attempted, Asked)}
+_KINDS = {kind.__name__: kind for kind in LISTS}
 
 
 class Journal:

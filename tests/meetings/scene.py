@@ -23,7 +23,7 @@ from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
 from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Delivered, History, Rules
-from tests.history.transactions import TransactionCaller
+from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation.cursors import remember
 from tests.simulation.faulty_store import PastStore
 from tests.simulation.watching import read_alarms
@@ -298,6 +298,7 @@ class Scene(Stage):
         self.history.left["g"] = sum(part.ready + part.in_flight + part.retrying for part in parts)
         self.history.ends = {each.queue: each.end_offset for each in service.admin.topics.offsets(topic)}
         read_log(service, topic, self.history)
+        note_places(self.history)
         if "alarm" in self.settings and not self.is_made_again:
             read_alarms(service, self.store, self.history)
         if not self.is_new_topic:

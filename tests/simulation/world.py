@@ -28,7 +28,7 @@ from tests.history.aftermath import messages_of, read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
-from tests.history.transactions import TransactionCaller
+from tests.history.transactions import TransactionCaller, note_places
 from tests.simulation import moving, pushing, queueing, returning
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
@@ -431,6 +431,7 @@ class World:
         if self._plan.requests:
             at_last(service, self)
         if self._plan.transactions:
+            note_places(self.history)
             self._last_check(service)
         if self._plan.alarm_ready:
             read_alarms(service, self._store, self.history)
