@@ -567,16 +567,16 @@ def _made_by_ms(delivered: Delivered) -> int:
 def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
     """Whether its message may be settled already, and its lease ended long ago, or so many leases of the queue were
     given up since: lost to the next pop, or replaced by an extend or a nack."""
+    own = case.delivered.get((ack.group, ack.place), ())
     others = [settled for settled in case.settled[ack.group, ack.place] if settled.verb == "ack" and settled is not ack]
     is_acked = any(other.outcome in ("ok", "unknown") and other.began_ms <= ack.at_ms for other in others)
-    if naming.names_more(case.history, ack.group):
-        own = case.delivered.get((ack.group, ack.place), ())
-        ends = [case.spent_ms(ack.place), *(lease.reply_by_ms for lease in own if lease.reply_by_ms)]
-        is_over = ack.at_ms + SKEW_MS >= min(ends)
-        return ack.verb == "ack" and (is_acked or is_over or case.is_perhaps_purged(ack.group, ack.place))
-    ends = [lease.until_ms for lease in case.delivered.get((ack.group, ack.place), ()) if lease.receipt == ack.receipt]
-    if ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
-        return ack.verb == "ack" and (is_acked or case.is_perhaps_purged(ack.group, ack.place))
+    over_ms = min([case.spent_ms(ack.place), *(lease.reply_by_ms for lease in own if lease.reply_by_ms)])
+    is_over = ack.at_ms + SKEW_MS >= over_ms
+    if ack.verb != "ack" or not (is_acked or is_over or case.is_perhaps_purged(ack.group, ack.place)):
+        return False
+    ends = [lease.until_ms for lease in own if lease.receipt == ack.receipt]
+    if naming.names_more(case.history, ack.group) or ack.began_ms > max(ends, default=NEVER_MS) + WITNESS_MS:
+        return True
     given_up: set[object] = {
         pop.began_ms  # nobody heard of its lease, which the next pop took over
         for pop in case.history.pops
@@ -591,7 +591,7 @@ def _is_forgotten(case: Case, ack: Settled, since_ms: int) -> bool:
         for settled in case.settled.get((group, place), ()):
             if settled.verb in ("extend", "nack") and since_ms < settled.at_ms and settled.began_ms <= ack.at_ms:
                 given_up.add(settled.receipt)
-    return ack.verb == "ack" and is_acked and len(given_up) >= WITNESSES_MAX
+    return len(given_up) >= WITNESSES_MAX
 
 
 def _live_receipts_are_accepted(case: Case) -> Iterator[str]:

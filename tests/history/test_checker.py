@@ -128,18 +128,20 @@ def test_an_old_receipt_from_an_extend_settles_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "acked", "leases", "extends", "wrong"),
+    ("verb", "settled_by", "leases", "extends", "wrong"),
     [
-        ("ack", True, 31, 0, False),
-        ("ack", True, 30, 0, True),
-        ("ack", True, 1, 30, False),
-        ("ack", True, 1, 29, True),
-        ("ack", False, 31, 0, True),
-        ("nack", True, 31, 0, True),
+        ("ack", "ack", 31, 0, False),
+        ("ack", "ack", 30, 0, True),
+        ("ack", "ack", 1, 30, False),
+        ("ack", "ack", 1, 29, True),
+        ("ack", "its time to live", 31, 0, False),
+        ("ack", "its time to live", 30, 0, True),
+        ("ack", "", 31, 0, True),
+        ("nack", "ack", 31, 0, True),
     ],
 )
 def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(
-    verb: str, acked: bool, leases: int, extends: int, wrong: bool
+    verb: str, settled_by: str, leases: int, extends: int, wrong: bool
 ) -> None:
     """Of seed 5 029 005: 32 leases of the queue were given up since, one of them its own."""
     others = [[delivered("", at, at + 9), delivered("", 990, 1_100, 2)] for at in range(200, 200 + leases)]
@@ -147,13 +149,14 @@ def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(
         replace(lost, place=(0, at), receipt=f"{at} {lost.at_ms}") for at, pair in enumerate(others, 1) for lost in pair
     ]
     renewed = [replace(settled("extend", f"x{at}", 990), place=(0, 1)) for at in range(extends)]
-    acks = [settled("ack", "s", 1_010)] if acked else []
+    acks = [settled("ack", "s", 1_010)] if settled_by == "ack" else []
     judged = history(
         delivered("r", 100, 900),
         delivered("s", 1_000, 1_100, 2),
         *shown,
         settled=[settled(verb, "r", 2_000), *acks, *renewed],
     )
+    judged.sent[0].ttl_ms = 1_200 if settled_by == "its time to live" else None
     assert ("stale_receipts_are_refused" in broken(judged)) == wrong
 
 

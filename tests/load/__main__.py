@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from tests.load import torment
 from tests.load.run import Plan, Report, play, summary
@@ -18,6 +19,9 @@ ROUND_SECONDS = 5.0
 """How long one run goes on before the next begins, with a topic and a seed of its own: the checker compares everything
 with everything, and callers begin cold more often."""
 
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code when nothing was found before."""
+
 JOURNALS = ROOT / ".torment"
 """Where a run that fails leaves its journals, by seed."""
 
@@ -25,14 +29,17 @@ JOURNALS = ROOT / ".torment"
 def main() -> int:
     asked = _asked()
     counts: Counter[str] = Counter()
-    with _emulator(asked.endpoint) as endpoint:
+    with suppress(KeyboardInterrupt), _emulator(asked.endpoint) as endpoint:
         for plan in _plans(asked):
+            counts["interrupted"] = 1  # until this round is judged
             report = _played(endpoint, plan)
             if asked.torment:
-                print(f"seed {plan.seed}, {' '.join(plan.kinds)}: {summary(report.counts())}", flush=True)
+                about = f"seed {plan.seed}, {' '.join([*plan.kinds, *plan.features])}"
+                print(f"{about}: {summary(report.counts())}", flush=True)
             counts += report.counts()
+            del counts["interrupted"]
     print(summary(counts))
-    return 1 if counts["violations"] else 0
+    return 1 if counts["violations"] else INTERRUPTED if counts["interrupted"] else 0
 
 
 def _plans(asked: argparse.Namespace) -> Iterator[Plan]:
@@ -48,7 +55,11 @@ def _played(endpoint: str, plan: Plan) -> Report:
     folder = JOURNALS / str(plan.seed)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    report = play(endpoint, plan, folder)
+    try:
+        report = play(endpoint, plan, folder)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder)
+        raise
     for violation in report.violations:
         print(f"seed {plan.seed}: {violation}")
     if report.violations:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 
 from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.limits import CHECKED_MAX, REPLY_WAIT_MS_MAX
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.cursors.cursor import Cursor, cursors_of
@@ -18,8 +19,11 @@ from chalicelib.store import Range
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
 from tests.history.caller import Caller
-from tests.history.facts import Place
-from tests.load.clock import now
+from tests.history.facts import History, Place
+from tests.history.requests import WAITING, RequestCaller
+from tests.history.transactions import TransactionCaller
+from tests.load.asking import CHECK_AFTER_MS_MAX
+from tests.load.clock import now, sleep
 from tests.load.journal import Journal
 
 WATCH_SECONDS = 0.05
@@ -27,6 +31,7 @@ WATCH_SECONDS = 0.05
 DRAIN_SECONDS = 20
 """A message that has not come by then is lost. The longest lease and the longest retry take about a second."""
 
+_CLOCKS_APART_MS = 500
 _LEASE_MS = 60_000
 _WAIT_MS = 100
 
@@ -109,6 +114,24 @@ def drain(service: Service, topic: Topic, group: str, outside: Outside, journal:
             elif not outside.has_waiting() and _is_empty(outside.cursors(group), outside.ends()):
                 break
     return came
+
+
+def ask_at_last(service: Service, topic: Topic, history: History) -> None:
+    """For the reply to each request, once its time is over, and for the transactions that nobody has decided, once they
+    are due."""
+    requester = RequestCaller(service, topic, history, now)
+    transactor = TransactionCaller(service, topic, history, now)
+    known = {fact.id: fact.body for fact in history.fetched if fact.id}
+    known |= {got.correlation_id: got.body for got in history.delivered if got.correlation_id}
+    for correlation_id, body in known.items():
+        if requester.fetch(correlation_id, body, REPLY_WAIT_MS_MAX).outcome == WAITING:
+            history.defects.append(f"{body} is still waited for")
+    if not history.begun:
+        return
+    sleep(CHECK_AFTER_MS_MAX + _CLOCKS_APART_MS)
+    history.last_check_ms, history.open_at_last = now(), set()
+    while new := {checked.id for checked in transactor.check(CHECKED_MAX)} - history.open_at_last:
+        history.open_at_last |= new
 
 
 def _is_empty(cursors: Sequence[Cursor], ends: Mapping[int, int]) -> bool:

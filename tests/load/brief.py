@@ -1,29 +1,37 @@
-"""A topic that is deleted and made again while others use it, and whose group is."""
+"""A topic beside the main one, which is deleted and made again while it is used, and so is its group."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
+from chalicelib.base.errors import GroupNotFound, StoreUnavailable, TopicNotFound
 from chalicelib.base.limits import METADATA_AGE_MS_MAX
+from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from tests.history.aftermath import take_all
 from tests.history.caller import Caller
-from tests.history.facts import Delivered, Sent
+from tests.history.facts import Acted, Delivered, History, Sent
 from tests.load import journal
-from tests.load.clock import now
+from tests.load.clock import now, sleep
 from tests.load.journal import Journal
 
-GROUP = "g"
+if TYPE_CHECKING:
+    from tests.load.worker import Worker
+
 FOLDER = "brief"
 """Of the journals of its callers."""
+TOPIC, GROUP = "topic", "group"
+"""What is deleted; the group has this name, too."""
 
-_LASTS_SECONDS = (1.0, 9.0)
-_AWAY_SECONDS = (0.0, 2.0)
+_DELETED = {TOPIC: 0.015, GROUP: 0.015}
+"""How often, in place of a message."""
+_MADE = 0.3
+_LEASES_MS = (150, 400, 1_200)
 _KNOWN_MS = METADATA_AGE_MS_MAX + 1_000
 """For so long an instance may use what was deleted, and a request takes a while."""
 
@@ -33,64 +41,60 @@ def name_of(topic: str) -> str:
     return f"{topic}-brief"
 
 
-@dataclass(slots=True)
-class Lives:
-    """`deleted`: when each deletion of the topic began, and when it was answered. `since_ms`: when the topic that
-    stands was surely there."""
-
-    deleted: list[tuple[int, int]] = field(default_factory=list)
-    groups: int = 0
-    since_ms: int = 0
-
-
-@contextmanager
-def living(service: Service, name: str, seed: int) -> Iterator[Lives]:
-    """Deletes the topic or its group now and then, and makes it again."""
-    random, lives, over = Random(f"{seed} brief"), Lives(), threading.Event()
-    _make(service, name, lives)
-
-    def live() -> None:
-        while not over.wait(random.uniform(*_LASTS_SECONDS)):
-            if random.random() < 0.5:
-                _delete_group(service, name)
-                lives.groups += 1
-            else:
-                began_ms = now()
-                service.admin.topics.delete(service.env.catalogue.current_topic(name))
-                lives.deleted.append((began_ms, now()))
-                over.wait(random.uniform(*_AWAY_SECONDS))
-            _make(service, name, lives)
-
-    thread = threading.Thread(target=live)
-    thread.start()
-    try:
-        yield lives
-    finally:
-        over.set()
-        thread.join()
+def visit(worker: Worker, name: str, random: Random) -> None:
+    """Uses the topic and its group, deletes either now and then, and makes what is not there."""
+    topic, number = replace(worker.topic, name=name_of(worker.topic.name)), 0
+    with worker.journal(f"{FOLDER}/{name}") as record:
+        caller = worker.caller(record, topic)
+        while not worker.is_over:
+            sleep(random.randrange(worker.job.pace_ms))
+            number += 1
+            try:
+                if what := next((what for what, likely in _DELETED.items() if random.random() < likely), None):
+                    _delete(worker.service, topic.name, what, record)
+                else:
+                    caller.send([f"{name}-{number}"], [None], "")
+                    if got := caller.pop(GROUP, Pop(10, random.choice(_LEASES_MS), 0)):
+                        caller.ack(got)
+            except (TopicNotFound, GroupNotFound):
+                if random.random() < _MADE:
+                    with suppress(StoreUnavailable, TopicNotFound):
+                        make(worker.service, topic.name)
 
 
-def _make(service: Service, name: str, lives: Lives) -> None:
-    topic, is_new = service.admin.topics.put(name, {"queues": 2})
+def make(service: Service, name: str) -> None:
+    topic, _ = service.admin.topics.put(name, {"queues": 2})
     service.admin.groups.put(topic, GROUP, {"invisible_ms": 1_000})
-    lives.since_ms = now() if is_new else lives.since_ms
 
 
-def _delete_group(service: Service, name: str) -> None:
-    service.admin.groups.delete(service.env.catalogue.current_topic(name), GROUP)
+def _delete(service: Service, name: str, what: str, record: Journal) -> None:
+    fact = Acted(name, "delete", what, now())
+    with suppress(StoreUnavailable):
+        topic = service.env.catalogue.current_topic(name)
+        record.begin([fact])
+        if what == TOPIC:
+            service.admin.topics.delete(topic)
+        else:
+            service.admin.groups.delete(topic, GROUP)
+        fact.outcome, fact.at_ms = "ok", now()
+        record.end([fact])
 
 
-def violations(service: Service, name: str, lives: Lives, folder: Path) -> list[str]:
-    """In the end the group is made once more, and gets all that the topic has."""
-    _delete_group(service, name)
-    _make(service, name, lives)
+def judged(service: Service, name: str, folder: Path) -> tuple[History, list[str]]:
+    """What its callers did, and what was wrong. In the end the group is made once more, and gets all that the topic
+    has."""
     history = journal.read(sorted(folder.glob("*.jsonl")))
+    make(service, name)
     topic = service.env.catalogue.current_topic(name)
+    service.admin.groups.delete(topic, GROUP)
+    make(service, name)
     with closing(Journal(folder / "drain.jsonl")) as record:
         take_all(Caller(service, topic, record, now), GROUP)
     drained = journal.read([folder / "drain.jsonl"]).delivered
     came = [*history.delivered, *drained]
-    return [*out_of_place(history.sent, came, lives.deleted), *lost(history.sent, drained, lives.since_ms)]
+    deleted = [(fact.began_ms, fact.at_ms) for fact in history.acted if (fact.about, fact.outcome) == (TOPIC, "ok")]
+    wrong = [*out_of_place(history.sent, came, deleted), *lost(history.sent, drained, topic.created_at_ms)]
+    return history, wrong
 
 
 def out_of_place(

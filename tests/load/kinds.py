@@ -9,6 +9,7 @@ from chalicelib.base.limits import IN_FLIGHT_DEFAULT
 from chalicelib.catalogue.filters import Filter
 from chalicelib.catalogue.group import BY_DELIVERY, BY_KEY, BY_MESSAGE
 from tests.history.facts import Rules
+from tests.load.meddling import PURGED, TURNED
 
 _UNWANTED_KEY = "c"
 
@@ -22,6 +23,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "choosy": {"unwanted_key": _UNWANTED_KEY},
     "slow": {"delay_ms": 700},
     "capped": {"max_in_flight": 5},
+    TURNED: {},
+    PURGED: {},
 }
 """What is special about each, as its rules say it."""
 

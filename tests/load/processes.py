@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ WORKING_MS = (1_000, 8_000)
 """How long a process works between two torments."""
 LAST_MS = 3_000
 """So long before the end the last torment is over."""
+_LOOK_SECONDS = 0.05
 KILLED = 0.4
 """The share of torments that are kills."""
 
@@ -32,7 +34,9 @@ def work(jobs: Sequence[Job], seconds: float, kills: int) -> list[int]:
     """Carries the jobs out, and kills the first `kills` of them halfway. Returns how they ended."""
     with _running(jobs) as processes:
         if kills:
-            _wait_until_all_are_at_work(jobs, processes)
+            while not all(map(_is_at_work, jobs)):
+                assert all(process.poll() is None for process in processes), "a worker died early"
+                sleep(20)
             sleep(int(seconds * 1_000 / 2))
             for process in processes[:kills]:
                 process.kill()
@@ -43,65 +47,71 @@ def work(jobs: Sequence[Job], seconds: float, kills: int) -> list[int]:
 
 def torment(jobs: Sequence[Job], seconds: float, seed: int) -> Counter[str]:
     """Carries the jobs out in processes that are stopped and killed. Returns how often each was done."""
-    tormentors = [_Tormentor(job, now() + int(seconds * 1_000), Random(f"{seed} {job.name}")) for job in jobs]
-    for tormentor in tormentors:
-        tormentor.start()
-    for tormentor in tormentors:
-        tormentor.join()
-    if failures := [tormentor.failure for tormentor in tormentors if tormentor.failure]:
-        raise ExceptionGroup("workers failed", failures)
-    return sum((tormentor.did for tormentor in tormentors), Counter[str]())
-
-
-class _Tormentor(threading.Thread):
-    """Has one process at work until the time is over. A process that is killed is followed by another, whose clock is
-    off by something else."""
-
-    def __init__(self, job: Job, until_ms: int, random: Random) -> None:
-        super().__init__()
-        self._job, self._until_ms, self._random = job, until_ms, random
-        self.did: Counter[str] = Counter()
-        self.failure: Exception | None = None
-
-    def run(self) -> None:
+    over = threading.Event()
+    tormentors = [_Tormentor(job, seconds, over, Random(f"{seed} {job.name}")) for job in jobs]
+    with ThreadPoolExecutor(len(jobs)) as pool:
         try:
-            lives = 0
-            while self._left_ms > LAST_MS:
-                self._live(self._next_job(lives))
-                lives += 1
-        except Exception as failure:  # noqa: BLE001 - raised where the threads are joined
-            self.failure = failure
+            return sum(pool.map(_Tormentor.run, tormentors), Counter[str]())
+        finally:
+            over.set()  # an interrupt, or the failure of one, finds them at work
+
+
+class _Tormentor:
+    """Has one process at work until the time is over. A process that is killed is followed by another, whose clock is
+    off by something else. `over`: it is to end at once."""
+
+    def __init__(self, job: Job, seconds: float, over: threading.Event, random: Random) -> None:
+        self._job, self._seconds, self._over, self._random = job, seconds, over, random
+        self._until_ms: int | None = None
+        self._did: Counter[str] = Counter()
+
+    def run(self) -> Counter[str]:
+        lives = 0
+        while self._left_ms > LAST_MS and not self._over.is_set():
+            self._live(self._next_job(lives))
+            lives += 1
+        return self._did
 
     @property
     def _left_ms(self) -> int:
-        return self._until_ms - now()
+        """Counts from when the first process is at work."""
+        return int(self._seconds * 1_000) if self._until_ms is None else self._until_ms - now()
 
     def _next_job(self, number: int) -> Job:
         skew_ms = self._random.randint(-self._job.skew_ms, self._job.skew_ms)
         name, seed = f"{self._job.name}x{number}", self._job.seed + 1_000 * number
         seconds = self._left_ms / 1_000
-        return replace(self._job, name=name, seed=seed, seconds=seconds, until_ms=self._until_ms, skew_ms=skew_ms)
+        return replace(self._job, name=name, seed=seed, seconds=seconds, until_ms=self._until_ms or 0, skew_ms=skew_ms)
 
     def _live(self, job: Job) -> None:
-        """Until the process is killed, or done."""
+        """Until the process is killed, or done, or all is over."""
         with _running([job]) as [process]:
+            while not _is_at_work(job) and self._left_ms > 0 and not self._over.wait(_LOOK_SECONDS):
+                assert process.poll() is None, f"worker {job.name} died early"
+            self._until_ms = self._until_ms or now() + self._left_ms
             while (working_ms := self._random.randint(*WORKING_MS)) < self._left_ms - LAST_MS:
-                sleep(working_ms)
+                if self._over.wait(working_ms / 1_000):
+                    return
                 assert process.poll() is None, f"worker {job.name} ended early: {process.poll()}"
                 if self._random.random() < KILLED:
-                    self.did["kill"] += 1
+                    self._did["kill"] += 1
                     return
                 self._freeze(process)
-            assert process.wait(job.seconds + 2 * STOP_SECONDS) == 0, f"worker {job.name} failed"
+            self._end(job, process)
 
     def _freeze(self, process: Process) -> None:
         """Short stops are as likely as long ones."""
         shortest, longest = STOPPED_MS
         stopped_ms = int(shortest * (longest / shortest) ** self._random.random())
         process.send_signal(signal.SIGSTOP)
-        sleep(max(0, min(stopped_ms, self._left_ms - LAST_MS)))
+        self._over.wait(max(0, min(stopped_ms, self._left_ms - LAST_MS)) / 1_000)
         process.send_signal(signal.SIGCONT)
-        self.did["stop"] += 1
+        self._did["stop"] += 1
+
+    def _end(self, job: Job, process: Process) -> None:
+        while process.poll() is None and not self._over.wait(_LOOK_SECONDS):
+            assert self._left_ms > -2_000 * STOP_SECONDS, f"worker {job.name} does not end"
+        assert self._over.is_set() or process.returncode == 0, f"worker {job.name} failed"
 
 
 @contextmanager
@@ -113,7 +123,7 @@ def _running(jobs: Sequence[Job]) -> Iterator[list[Process]]:
 
 @contextmanager
 def _process(job: Job) -> Iterator[Process]:
-    process = subprocess.Popen(command(job), cwd=ROOT)
+    process = subprocess.Popen(command(job), cwd=ROOT, start_new_session=True)  # a Ctrl-C is not for it
     try:
         yield process
     finally:
@@ -121,7 +131,5 @@ def _process(job: Job) -> Iterator[Process]:
         process.wait()
 
 
-def _wait_until_all_are_at_work(jobs: Sequence[Job], processes: Sequence[Process]) -> None:
-    while not all(list(Path(job.folder).glob(f"{job.name}*")) for job in jobs):
-        assert all(process.poll() is None for process in processes), "a worker died early"
-        sleep(20)
+def _is_at_work(job: Job) -> bool:
+    return any(Path(job.folder).glob(f"{job.name}*"))

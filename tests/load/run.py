@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from unittest import mock
 from uuid import uuid4
 
-from chalicelib.base.errors import InvalidField, QueuesDraining, StoreUnavailable
 from chalicelib.catalogue.topic import Topic
+from chalicelib.catalogue.zones import Zones
 from chalicelib.service import Service
 from chalicelib.store.dynamodb import table
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
-from tests.history.facts import History, Resized
+from tests.history.facts import History, Place
+from tests.history.transactions import note_places
 from tests.load import brief, journal, kinds, processes, proxy
-from tests.load.aftermath import Outside, Watch, drain
+from tests.load.aftermath import Outside, Watch, ask_at_last, drain
 from tests.load.clock import now
 from tests.load.proxy import Faults, Proxy
 from tests.load.worker import TABLE, Job, Worker, impatient, instance
 from tests.support.emulators import client_of
 
-RESIZED_SECONDS = (5.0, 25.0)
-QUEUES_MAX = 4
+ZONED = "zones"
+"""The feature that the topic has zones, which callers name."""
+ZONES = {"a": [0], "b": [1]}
+"""Other queues are in none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,15 @@ class Plan:
     processes: int = 0
     kills: int = 0
     torments: bool = False
-    """The processes are stopped and continued, killed and started anew, the topic gets more queues and fewer, and
-    producers use dedup ids and delays."""
+    """The processes are stopped and continued, killed and started anew."""
     skew_ms: int = 0
     """How far each process's clock may be off. The clock of the machine is that of the journals."""
     pace_ms: int = 60
     """How long a producer waits at most before it sends."""
     kinds: tuple[str, ...] = ("patient", "mortal")
     """Of the groups."""
+    features: tuple[str, ...] = ()
+    """Of the workers' `FEATURES`, and `ZONED`."""
     queues: int = 2
     seed: int = 0
     faults: Faults = proxy.ALL
@@ -62,18 +63,30 @@ class Report:
     faults: Counter[str]
     exits: list[int]
     """How the processes ended."""
+    brief: History = field(default_factory=History)
+    """What callers of the brief topic did."""
 
     def counts(self) -> Counter[str]:
-        done = {"messages": len(self.history.log), "deliveries": len(self.history.delivered)}
-        return Counter({**done, **self.faults, "violations": len(self.violations)})
+        history, deleted = self.history, Counter(f"{fact.about} deleted" for fact in self.brief.acted)
+        done = {
+            "messages": len(history.log),
+            "deliveries": len(history.delivered),
+            "transactions": len(history.begun),
+            "requests": len({fact.body for fact in history.fetched}),
+            "resize": len(history.resized),
+            "reset": len(history.resets),
+        }
+        return Counter({**done, **deleted, **self.faults, "violations": len(self.violations)})
 
 
-_MISHAPS = (*proxy.KINDS, "stop", "kill", "resize", "topic deleted", "group deleted")
+_WHAT = (
+    *("messages", "deliveries", "transactions", "requests"),
+    *(*proxy.KINDS, "stop", "kill", "resize", "reset", "topic deleted", "group deleted", "interrupted"),
+)
 
 
 def summary(counts: Counter[str]) -> str:
-    happened = [what for what in _MISHAPS if counts[what]]
-    return ", ".join(f"{counts[what]} {what}" for what in ("messages", "deliveries", *happened, "violations"))
+    return ", ".join(f"{counts[what]} {what}" for what in (*(what for what in _WHAT if counts[what]), "violations"))
 
 
 def play(endpoint: str, plan: Plan, folder: Path) -> Report:
@@ -82,82 +95,65 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         table.ensure(client, TABLE)
     between = Proxy(endpoint, plan.faults, plan.seed)
     with instance(endpoint) as service:
-        topic = _prepared(service, plan)
+        topic = _prepared(service, plan, folder)
         outside = Outside(service, topic.name, plan.kinds)
-        with between.running() as proxied, Watch(outside) as watch, _changing(service, topic, plan, folder) as changes:
+        with between.running() as proxied, Watch(outside) as watch:
             exits = _at_work(_jobs(plan, proxied, topic, folder), plan, between.did)
-        drained = {kind: drain(service, topic, kind, outside, folder / f"{kind}-drain.jsonl") for kind in plan.kinds}
         watch.look()
-        history = journal.read(sorted(folder.glob("*.jsonl")))
-        history.passed, history.drained, history.resized = watch.passed, drained, changes.resized
-        between.did.update(changes.counts())
-        for kind in plan.kinds:
-            read_dead(service, topic, kind, history)
-        history.rules = {kind: kinds.rules(kind) for kind in plan.kinds}
-        history.ends = outside.ends()
-        read_log(service, outside.topic, history)
+        history = _history(service, topic, plan, outside, folder)
+        history.passed = watch.passed
+        report = Report(history, [], between.did, exits)
+        if "brief" in plan.features:
+            report.brief, report.violations = brief.judged(service, brief.name_of(topic.name), folder / brief.FOLDER)
     with mock.patch.object(checker, "SKEW_MS", 2 * plan.skew_ms):
-        found = checker.violations(history)
-    return Report(history, [*found, *changes.wrong], between.did, exits)
+        report.violations += checker.violations(history)
+    return report
 
 
-def _prepared(service: Service, plan: Plan) -> Topic:
-    topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues})
+def _prepared(service: Service, plan: Plan, folder: Path) -> Topic:
+    zones = {"zones": Zones(ZONES)} if ZONED in plan.features else {}
+    topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues, **zones})
     for kind in plan.kinds:
         service.admin.groups.put(topic, kind, kinds.settings(kind))
+    if "brief" in plan.features:
+        brief.make(service, brief.name_of(topic.name))
+        (folder / brief.FOLDER).mkdir()
     return topic
 
 
-@dataclass(slots=True)
-class _Changes:
-    resized: list[Resized] = field(default_factory=list)
-    lives: brief.Lives = field(default_factory=brief.Lives)
-    wrong: list[str] = field(default_factory=list)
-    """About the brief topic."""
-
-    def counts(self) -> dict[str, int]:
-        lives = self.lives
-        return {"resize": len(self.resized), "topic deleted": len(lives.deleted), "group deleted": lives.groups}
-
-
-@contextmanager
-def _changing(service: Service, topic: Topic, plan: Plan, folder: Path) -> Iterator[_Changes]:
-    """Where a plan torments: the topic gets more queues and fewer, and one beside it is deleted and made again."""
-    changes = _Changes()
-    if not plan.torments:
-        yield changes
-        return
-    name, journals = brief.name_of(topic.name), folder / brief.FOLDER
-    journals.mkdir()
-    with brief.living(service, name, plan.seed) as changes.lives, _resizing(service, topic, plan, changes.resized):
-        yield changes
-    changes.wrong = brief.violations(service, name, changes.lives, journals)
-
-
-@contextmanager
-def _resizing(service: Service, topic: Topic, plan: Plan, resized: list[Resized]) -> Iterator[None]:
-    random, over = Random(f"{plan.seed} queues"), threading.Event()
-
-    def resize() -> None:
-        while not over.wait(random.uniform(*RESIZED_SECONDS)):
-            resized.append(Resized(random.randint(1, QUEUES_MAX), now()))
-            with suppress(StoreUnavailable, QueuesDraining, InvalidField):
-                service.admin.topics.put(topic.name, {"queues": resized[-1].queues})
-                service.sweeps.check()
-
-    thread = threading.Thread(target=resize)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+def _history(service: Service, topic: Topic, plan: Plan, outside: Outside, folder: Path) -> History:
+    """Drains the groups and asks for all that is still open, without faults; then what callers did and what is left."""
+    drained: dict[str, set[Place]] = {}
+    drained_ms: dict[str, int] = {}
+    for kind in plan.kinds:
+        drained[kind] = drain(service, topic, kind, outside, folder / f"{kind}-drain.jsonl")
+        drained_ms[kind] = now()
+    history = journal.read(sorted(folder.glob("*.jsonl")))
+    history.drained, history.drained_ms = drained, drained_ms
+    ask_at_last(service, topic, history)
+    history.rules = {kind: kinds.rules(kind) for kind in plan.kinds}
+    history.ends = outside.ends()
+    for kind in plan.kinds:
+        read_dead(service, topic, kind, history)
+    read_log(service, outside.topic, history)
+    note_places(history)
+    return history
 
 
 def _jobs(plan: Plan, endpoint: str, topic: Topic, folder: Path) -> list[Job]:
     about = (plan.seconds, plan.patience_ms, str(folder), plan.skew_ms, plan.pace_ms)
+    zones = [*ZONES, None] if ZONED in plan.features else [None]
     return [
-        Job(f"i{number}", endpoint, topic.name, plan.kinds, plan.seed + number, *about, is_mixed=plan.torments)
+        Job(
+            f"i{number}",
+            endpoint,
+            topic.name,
+            plan.kinds,
+            plan.seed + number,
+            *about,
+            features=plan.features,
+            zone=zones[number % len(zones)],
+        )
         for number in range(plan.processes or plan.threads)
     ]
 

@@ -41,9 +41,10 @@ def test_instances_in_threads_over_a_failing_network_run_clean(dynoxide: str, tm
 def test_processes_that_are_stopped_killed_and_replaced_run_clean(
     dynoxide: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, ms in {"STOPPED_MS": (100, 800), "WORKING_MS": (300, 900), "LAST_MS": 800}.items():
+    for name, ms in {"STOPPED_MS": (100, 800), "WORKING_MS": (200, 600), "LAST_MS": 800}.items():
         monkeypatch.setattr(processes, name, ms)
-    report = play(dynoxide, replace(torment.plan(seed=165, seconds=2.5), processes=2, pace_ms=60), tmp_path)
+    plan = replace(torment.plan(seed=172, seconds=2.5), processes=2, pace_ms=60)
+    report = play(dynoxide, plan, tmp_path)
     assert report.violations == []
     assert report.history.sent, "nobody sent anything"
     assert report.faults["stop"] > 0

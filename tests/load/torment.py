@@ -7,7 +7,8 @@ from random import Random
 
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.load.kinds import KINDS
-from tests.load.run import Plan
+from tests.load.run import ZONED, Plan
+from tests.load.worker import FEATURES
 
 ROUND_SECONDS = 120.0
 """Longer than the longest stop."""
@@ -17,19 +18,30 @@ SKEW_MS = 250
 PACE_MS = 400
 """The checker compares everything with everything: a round is to have some thousands of deliveries."""
 KINDS_A_ROUND = 3
+SHARE = 2 / 3
+"""Of the features, in one round."""
 
 
 def plan(seed: int, seconds: float) -> Plan:
-    """Each seed takes some kinds of groups of all there are."""
+    """Each seed takes some features of all there are."""
     random = Random(seed)
+    features = tuple(feature for feature in (*FEATURES, ZONED) if random.random() < SHARE)
     return Plan(
         seconds=seconds,
         processes=3,
         torments=True,
         skew_ms=SKEW_MS,
         pace_ms=PACE_MS,
-        kinds=tuple(random.sample(sorted(KINDS), KINDS_A_ROUND)),
-        queues=random.randint(1, 3),
+        kinds=_kinds(seed),
+        features=features,
+        queues=random.randint(2 if ZONED in features else 1, 3),
         patience_ms=random.choice((300, STORE_DEADLINE_MS)),
         seed=seed,
     )
+
+
+def _kinds(seed: int) -> tuple[str, ...]:
+    """Some of the kinds of groups, all of them in any few seeds in a row."""
+    kinds = sorted(KINDS)
+    first = seed * KINDS_A_ROUND
+    return tuple(kinds[number % len(kinds)] for number in range(first, first + KINDS_A_ROUND))

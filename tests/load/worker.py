@@ -7,8 +7,8 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,17 +16,20 @@ from random import Random
 from unittest import mock
 
 from chalicelib.base import deadline
-from chalicelib.base.errors import GroupNotFound, TopicNotFound
 from chalicelib.base.runtime import system
+from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
 from chalicelib.service import Service
 from chalicelib.store.dynamodb import client
 from chalicelib.store.dynamodb.store import DynamoStore
 from tests.history.caller import Caller
 from tests.history.facts import Delivered
-from tests.load import brief
+from tests.history.requests import RequestCaller
+from tests.load.asking import reply, send_requests, send_transactions
+from tests.load.brief import visit
 from tests.load.clock import now, sleep
 from tests.load.journal import Journal
+from tests.load.meddling import PURGED, TURNED, reset, resize
 from tests.support.instances import SIGNING_KEY
 
 TABLE = "load"
@@ -42,6 +45,18 @@ by a receipt that it has forgotten: of a queue's lost leases it remembers `limit
 
 DEDUP_IDS = 300
 DELAY_MS_MAX = 2_000
+TTLS_MS = (300, 2_000)
+
+ACTS: Mapping[str, Callable[..., None]] = {
+    "transactions": send_transactions,
+    "requests": send_requests,
+    "resizes": resize,
+    "brief": visit,
+}
+"""What a caller of its own does, if the job has this feature."""
+FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)
+RESET = (TURNED, PURGED)
+"""The groups that somebody resets."""
 
 STOP_SECONDS = 30
 """How long callers may go on when their time is over: a request and its retries take ten seconds at most."""
@@ -68,8 +83,10 @@ class Job:
     """How long its producer waits at most before it sends."""
     until_ms: int = 0
     """When its time is over, even if it was stopped before it began; 0: `seconds` after that."""
-    is_mixed: bool = False
-    """Its producer uses dedup ids and delays."""
+    features: tuple[str, ...] = ()
+    """Of `FEATURES`, what its callers do besides."""
+    zone: str | None = None
+    """That its producer and its consumers name."""
 
 
 @contextmanager
@@ -87,31 +104,33 @@ def impatient(patience_ms: int) -> mock._patch[int]:
 
 class Worker:
     def __init__(self, job: Job, service: Service) -> None:
-        self._job = job
-        self._service = service
-        self._topic = service.env.catalogue.topic(job.topic)
+        self.job, self.service = job, service
+        self.topic = service.env.catalogue.topic(job.topic)
         self._until_ms = 0
         self._failures: list[Exception] = []
 
     def run(self) -> None:
         """Raises what a caller did not expect."""
-        name, seed = self._job.name, self._job.seed
-        acts = [partial(self._produce, f"{name}p", Random(f"{seed} p"))]
-        acts += [
-            partial(self._consume, f"{name}{group}", group, Random(f"{seed} {group}")) for group in self._job.groups
-        ]
-        if self._job.is_mixed:
-            acts.append(partial(self._visit, f"{name}v", Random(f"{seed} v")))
-        self._until_ms = self._job.until_ms or now() + int(self._job.seconds * 1_000)
-        threads = [threading.Thread(target=self._guarded, args=(act,), daemon=True) for act in acts]
+        self._until_ms = self.job.until_ms or now() + int(self.job.seconds * 1_000)
+        threads = [threading.Thread(target=self._guarded, args=(act,), daemon=True) for act in self._acts()]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(self._job.seconds + STOP_SECONDS)
+            thread.join(self.job.seconds + STOP_SECONDS)
         if any(thread.is_alive() for thread in threads):
             raise TimeoutError("callers do not come to an end")
         if self._failures:
             raise ExceptionGroup("callers failed", self._failures)
+
+    def _acts(self) -> Iterator[Callable[[], None]]:
+        acts = {
+            "p": self._produce,
+            **{group: partial(self._consume, group=group) for group in self.job.groups},
+            **{f"{group}-reset": partial(reset, self, group=group) for group in self.job.groups if group in RESET},
+            **{feature: partial(act, self) for feature, act in ACTS.items() if feature in self.job.features},
+        }
+        for what, act in acts.items():
+            yield partial(act, name=f"{self.job.name}{what}", random=Random(f"{self.job.seed} {what}"))
 
     def _guarded(self, act: Callable[[], None]) -> None:
         try:
@@ -120,59 +139,66 @@ class Worker:
             self._failures.append(failure)
 
     @property
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
         return now() > self._until_ms
 
-    @contextmanager
-    def _caller(self, name: str) -> Iterator[Caller]:
-        with closing(Journal(Path(self._job.folder, f"{name}.jsonl"))) as journal:
-            yield Caller(self._service, self._topic, journal, now, asks_for_topic=True)
+    def pauses(self, ms: float) -> bool:
+        """Sleeps for so long; False: the time is over before."""
+        until_ms = now() + int(ms)
+        sleep(max(0, min(until_ms, self._until_ms) - now()))
+        return until_ms < self._until_ms
 
-    def _visit(self, name: str, random: Random) -> None:
-        """Uses the brief topic, and its group, while they are there."""
-        topic, number = replace(self._topic, name=brief.name_of(self._topic.name)), 0
-        with closing(Journal(Path(self._job.folder, brief.FOLDER, f"{name}.jsonl"))) as journal:
-            caller = Caller(self._service, topic, journal, now, asks_for_topic=True)
-            while not self._is_over:
-                sleep(random.randrange(self._job.pace_ms))
-                number += 1
-                with suppress(TopicNotFound, GroupNotFound):
-                    caller.send([f"{name}-{number}"], [None], "")
-                    if got := caller.pop(brief.GROUP, Pop(10, random.choice(LEASES_MS), 0)):
-                        caller.ack(got)
+    @contextmanager
+    def journal(self, name: str) -> Iterator[Journal]:
+        with closing(Journal(Path(self.job.folder, f"{name}.jsonl"))) as journal:
+            yield journal
+
+    def caller(self, journal: Journal, topic: Topic | None = None) -> Caller:
+        return Caller(self.service, topic or self.topic, journal, now, asks_for_topic=True)
 
     def _produce(self, name: str, random: Random) -> None:
         number = 0
-        with self._caller(name) as caller:
-            while not self._is_over:
-                sleep(random.randrange(self._job.pace_ms))
+        with self.journal(name) as journal:
+            caller = self.caller(journal)
+            while not self.is_over:
+                sleep(random.randrange(self.job.pace_ms))
                 count = random.choice((1, 1, 1, 3, 8))
                 keys = [random.choice([None, "a", "b", "c"])] * count
                 if random.random() < 0.2:
                     keys = [random.choice([None, "a", "b"]) for _ in keys]
                 bodies = [f"{name}-{number}.{part}" for part in range(count)]
-                dedup_ids, due_ms = self._specials(random, count)
-                caller.send(bodies, keys, _noise(random, random.choice((0, 0, 150, 2_000))), dedup_ids, due_ms)
+                noise = _noise(random, random.choice((0, 0, 150, 2_000)))
+                caller.send(bodies, keys, noise, *self._specials(random, count), self.job.zone)
                 number += 1
 
-    def _specials(self, random: Random, count: int) -> tuple[list[str | None], list[int]]:
-        """Dedup ids, and when messages are due."""
-        if not self._job.is_mixed or random.random() < 0.5:
-            return [], []
-        dedup_ids = [random.choice([None, f"d{random.randrange(DEDUP_IDS)}"]) for _ in range(count)]
-        return dedup_ids, [random.choice([0, 0, now() + random.randrange(DELAY_MS_MAX)]) for _ in range(count)]
+    def _specials(self, random: Random, count: int) -> tuple[list[str | None], list[int], list[int | None]]:
+        """Dedup ids, when messages are due, and how long they live."""
+        is_special = {feature: random.random() < 0.5 for feature in self.job.features}
+        ids = [random.choice([None, f"d{random.randrange(DEDUP_IDS)}"]) for _ in range(count)]
+        due_ms = [random.choice([0, 0, now() + random.randrange(DELAY_MS_MAX)]) for _ in range(count)]
+        ttls_ms = [random.choice([None, *TTLS_MS]) for _ in range(count)]
+        return (
+            ids if is_special.get("dedup_ids") else [],
+            due_ms if is_special.get("delays") else [],
+            ttls_ms if is_special.get("ttls") else [],
+        )
 
-    def _consume(self, name: str, group: str, random: Random) -> None:
+    def _consume(self, name: str, random: Random, group: str) -> None:
         acks: list[Delivered] = []
         old: list[Delivered] = []
         number = 0
-        with self._caller(name) as caller:
-            while not self._is_over:
+        with self.journal(name) as journal:
+            caller = self.caller(journal)
+            replier = RequestCaller(self.service, self.topic, journal, now)
+            while not self.is_over:
                 number += 1
-                ask = _ask(f"{name}{number}", acks, random)
+                ask = replace(_ask(f"{name}{number}", acks, random), zone=self.job.zone)
                 got = caller.pop(group, ask, acks)
                 if ask.attempt_id and (got is None or random.random() < 0.1):
                     got = caller.pop(group, ask, acks) or got
+                for request in got or []:
+                    if request.correlation_id and random.random() < 0.5:
+                        reply(replier, request, f"{request.body} by {name} {number}", random)
                 old = [each for each in [*old, *(got or [])] if each.at_ms > now() - OLD_MS_MAX]
                 acks = self._settled(caller, got or [], random)
                 if old and random.random() < 0.15:
@@ -228,7 +254,7 @@ def command(job: Job) -> list[str]:
 
 def main(arguments: Sequence[str]) -> None:
     given = json.loads(arguments[0])
-    job = Job(**{**given, "groups": tuple(given["groups"])})
+    job = Job(**{**given, "groups": tuple(given["groups"]), "features": tuple(given["features"])})
     with instance(job.endpoint, job.skew_ms) as service:
         worker = Worker(job, service)
         with impatient(job.patience_ms):

@@ -71,7 +71,9 @@ def _started() -> tuple[subprocess.Popen[str], str]:
     said = ""
     for _ in range(STARTS_MAX):
         command = [DYNOXIDE, "serve", "--port", str(free_port())]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )  # a Ctrl-C is for its users, who stop it when they are done
         killer = threading.Timer(START_SECONDS, process.kill)
         killer.start()
         assert process.stderr is not None

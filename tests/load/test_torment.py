@@ -1,0 +1,33 @@
+"""Rounds of torment have everything in turn, and end when they are told to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.load import processes, torment
+from tests.load.kinds import KINDS
+from tests.load.run import ZONED
+from tests.load.worker import FEATURES, Job
+
+AT_ONCE_SECONDS = 5
+"""On a busy machine."""
+
+
+@pytest.mark.parametrize("seed", [0, 1_000_000])
+def test_five_rounds_have_every_kind_of_group_and_every_feature(seed: int) -> None:
+    plans = [torment.plan(seed + number, 120) for number in range(5)]
+    assert {kind for plan in plans for kind in plan.kinds} == {*KINDS}
+    assert {feature for plan in plans for feature in plan.features} == {*FEATURES, ZONED}
+
+
+def test_an_interrupt_ends_a_round_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupts = "import os, signal, time; os.kill(os.getppid(), signal.SIGINT); time.sleep(600)"
+    monkeypatch.setattr(processes, "command", lambda _: [sys.executable, "-c", interrupts])
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        processes.torment([Job("i0", "", "", (), 0, 600, 0, str(tmp_path))], 600, seed=0)
+    assert time.monotonic() - began < AT_ONCE_SECONDS
