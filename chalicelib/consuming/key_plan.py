@@ -33,6 +33,10 @@ class Known:
     stored_at_ms: int
 
 
+LOOKED_FURTHER_MAX = 32
+"""Fresh messages behind those that would be enough. Others of the first keys among them come before other keys; what
+lies between is set aside, which makes the cursor longer."""
+
 Line = str | int
 """A key, or the offset of a message without one, which waits for no other."""
 
@@ -158,7 +162,7 @@ def _has_slot(cursor: Cursor, ready: Ready) -> bool:
 
 def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequence[int], want: int) -> tuple[int, bool]:
     """How many of these fresh messages to look at, and whether these are all that are needed: `want` that can be
-    delivered, or as many of others as can be set aside."""
+    delivered and some more, for others of their keys; or as many that cannot as can be set aside."""
     ready = waiting = 0
     for count, offset in enumerate(wanted):
         is_blocked = line(known, offset) in blocked
@@ -166,7 +170,8 @@ def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequen
             return count, True
         waiting, ready = waiting + is_blocked, ready + (not is_blocked)
         if ready == want:
-            return count + 1, True
+            further = LOOKED_FURTHER_MAX if want > 1 else 0
+            return min(count + 1 + further, len(wanted)), True
     return len(wanted), False
 
 

@@ -31,6 +31,25 @@ def test_a_pop_takes_all_that_it_can_of_a_key_and_then_the_next(topic: Topic, gr
     assert bodies(group.take(4)) == ["a1", "a2", "a3", "b1"]
 
 
+def test_a_pop_passes_other_keys_for_more_of_the_first(topic: Topic, group: Group) -> None:
+    keyed(topic, *(f"{key}{number}" for number in range(4) for key in "abc"))
+    assert bodies(group.take(4)) == ["a0", "a1", "a2", "a3"]
+    assert bodies(group.take(4)) == ["b0", "b1", "b2", "b3"]
+    assert bodies(group.take(4)) == ["c0", "c1", "c2", "c3"]
+
+
+@pytest.mark.parametrize(("between", "then"), [(32, "a2"), (33, "-")])
+def test_a_pop_passes_no_more_than_thirty_two_for_it(topic: Topic, group: Group, between: int, then: str) -> None:
+    keyed(topic, "a1", *["-"] * between, "a2")
+    assert bodies(group.take(2)) == ["a1", then]
+
+
+def test_a_pop_of_one_message_sets_none_aside(topic: Topic, group: Group) -> None:
+    keyed(topic, "a1", "b1", "a2")
+    group.take_one()
+    assert group.queue()["next_offset"] == 1
+
+
 def test_a_key_waits_for_what_is_out_and_others_do_not(topic: Topic, group: Group) -> None:
     keyed(topic, "a1", "a2", "b1", "a3", "b2")
     first = group.take_one()
@@ -211,14 +230,14 @@ def test_the_cap_counts_what_is_out_and_not_what_is_set_aside(topic: Topic) -> N
 
 def test_a_rate_lets_through_so_many_in_order(topic: Topic, clock: Clock) -> None:
     group = topic.group("slow", ordered="key", rate_limit=2)
-    keyed(topic, "a1", "b1", "a2")
+    keyed(topic, "a1", "b1", "a2", "a3")
     first = group.pop()
-    assert (bodies(first["messages"]), first["limited"]) == (["a1", "b1"], "rate")
+    assert (bodies(first["messages"]), first["limited"]) == (["a1", "a2"], "rate")
     clock.sleep(1_100)
-    assert group.pop()["messages"] == []
-    group.ack(first["messages"][0])
+    assert bodies(group.pop()["messages"]) == ["b1"]
+    group.ack(*first["messages"])
     clock.sleep(1_100)
-    assert bodies(group.take(1)) == ["a2"]
+    assert bodies(group.take(1)) == ["a3"]
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 1_024])

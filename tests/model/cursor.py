@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from chalicelib.catalogue.group import BY_DELIVERY, BY_MESSAGE, BY_RECEIPT
+from chalicelib.consuming.key_plan import LOOKED_FURTHER_MAX
 
 BACKOFF_MS = (10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000)
 """The contract's, as far as messages get here; then ever longer."""
@@ -81,8 +82,8 @@ class Cursor:
         return sorted([*self.due(now), *self.aside]) + list(range(self.next, end))
 
     def in_turn(self, now: int, log: list[dict[str, Any]], besides: Collection[int], want: int) -> list[int]:
-        """What can be taken, in the order in which it is: by key, the key that is ready for longest first. Of what was
-        never taken, it is among the first `want`."""
+        """What can be taken, in the order in which it is: by key, the key that is ready for longest first. What was
+        never taken is among the first `want`, or not far behind these if they are more than one."""
         ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
         if not self.by_key:
             return ready
@@ -90,7 +91,8 @@ class Cursor:
         free = [offset for offset in ready if not any(self._is_behind(log, offset, other) for other in held)]
         fresh = [offset for offset in free if offset >= self.next]
         own: dict[str | int, list[int]] = {}
-        for offset in [*free[: len(free) - len(fresh)], *fresh[:want]]:
+        last = fresh[:want][-1] + LOOKED_FURTHER_MAX * (want > 1) if fresh else 0
+        for offset in (offset for offset in free if offset <= last or offset < self.next):
             own.setdefault(line_of(log, offset), []).append(offset)
         since = {offset: log[offset]["stored_at_ms"] for offset in ready}
         since |= {offset: hold.until_ms for offset, hold in self.holds.items()}

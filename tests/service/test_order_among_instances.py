@@ -43,7 +43,7 @@ def offsets(found: tuple[Sequence[int], object]) -> list[int]:
 
 def test_an_ack_in_a_pop_takes_nothing_behind_what_is_extended_meanwhile(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, "a", "b", "a", "c"), instance(store, clock, 7)
-    _, (first, _) = pop(api, 2)
+    [(_, [first]), _] = pop(api, 1), pop(api, 1)
     store.meanwhile = lambda: other.extend("t", "g", {"receipts": [first], "invisible_ms": 60_000})
     assert offsets(pop(api, 10, ack=[first])) == [3]
     assert offsets(pop(other, 10)) == []
@@ -51,7 +51,7 @@ def test_an_ack_in_a_pop_takes_nothing_behind_what_is_extended_meanwhile(store: 
 
 def test_an_ack_in_a_pop_takes_nothing_behind_what_is_taken_over_meanwhile(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, "a", "b", "a"), instance(store, clock, 7)
-    _, (first, _) = pop(api, 2)
+    [(_, [first]), _] = pop(api, 1), pop(api, 1)
     clock.ms += 995
 
     def taken_over() -> None:

@@ -187,7 +187,7 @@ def test_a_repeated_receive_attempt_gets_the_same(fifo: Sqs) -> None:
     send(fifo, "a1", "b1", "a2")
     first = receive(fifo, 2, ReceiveRequestAttemptId="x")
     assert receive(fifo, 2, ReceiveRequestAttemptId="x") == first
-    assert bodies(first) == ["a1", "b1"]
+    assert bodies(first) == ["a1", "a2"]
     assert refusal(fifo, "ReceiveMessage", ReceiveRequestAttemptId=" ")[0] == "InvalidParameterValue"
 
 
@@ -268,7 +268,7 @@ def test_a_subscribed_queue_has_the_groups_that_the_keys_are(sqs: Sqs, client: C
     topic = client.topic("events")
     make(sqs, tags={"decant:topic": "events"})
     topic.produce({"body": "a1", "key": "a"}, {"body": "none"}, {"body": "a2", "key": "a"})
-    [first, second] = receive(sqs, 2, AttributeNames=["MessageGroupId"])
+    [[first], [second]] = (receive(sqs, 1, AttributeNames=["MessageGroupId"]) for _ in range(2))
     assert bodies([first, second]) == ["a1", "none"]
     assert first["Attributes"]["MessageGroupId"] == "a"
     assert second["Attributes"]["MessageGroupId"] == second["MessageId"]
