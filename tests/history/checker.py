@@ -31,6 +31,9 @@ from tests.history.facts import NEVER_MS, Cancelled, Delivered, History, Place, 
 
 SKEW_MS = 500
 """Two callers' clocks differ by at most this."""
+OFF_MS = SKEW_MS // 2
+"""And each by at most this from the clock of the history: an instant that one caller has named comes to another so much
+early or late. One that is counted from when a caller did something, twice as much."""
 
 Message = tuple[str, Place]
 """A message as a group sees it: the group, and the place in the log."""
@@ -243,7 +246,7 @@ def _a_delayed_message_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:
 def _no_message_comes_before_it_is_due(case: Case) -> Iterator[str]:
     for delivered in case.history.delivered:
         due_ms = case.sent[delivered.body].due_ms if delivered.body in case.sent else 0
-        if delivered.answered_ms + SKEW_MS < due_ms:
+        if delivered.answered_ms + OFF_MS < due_ms:
             yield f"{delivered.group} got {delivered.body} at {delivered.answered_ms}, due at {due_ms}"
 
 
@@ -392,12 +395,14 @@ def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
         case (queue, offset):
             return place[0] == queue and place[1] < offset
         case int(instant):
-            return case.sent_ms(place) < instant + SKEW_MS
-    return case.sent_ms(place) <= reset.at_ms
+            return case.sent_ms(place) < instant + OFF_MS
+    sent = case.sent.get(case.history.log[place])
+    waits = reset.to == "now" and sent is not None and sent.due_ms > 0
+    return case.sent_ms(place) <= reset.at_ms + purges.unsure_ms(SKEW_MS) * waits
 
 
 def _nothing_sent_before_a_purge_comes_after_it(case: Case) -> Iterator[str]:
-    yield from purges.nothing_sent_before_a_purge_comes_after_it(case.history)
+    yield from purges.nothing_sent_before_a_purge_comes_after_it(case.history, SKEW_MS)
 
 
 def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
@@ -457,7 +462,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
             if second.attempt == first.attempt and naming.is_extended(case, group, place):
                 continue  # the same delivery, as a repeat of its pop shows it
             end = _end_of_lease(case, first, second)
-            is_early = second.at_ms + SKEW_MS < end and not _may_be_reversed(case, first, second)
+            is_early = second.at_ms + OFF_MS < end and not _may_be_reversed(case, first, second)
             is_early = is_early and not _may_be_redriven_beside(case, first, second)
             began_ms = min(first.began_ms, second.began_ms)  # the pop that answered last may have been the first
             if is_early and not case.reset_between(group, began_ms, second.at_ms + SKEW_MS):
@@ -467,7 +472,7 @@ def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
 def _may_be_reversed(case: Case, first: Delivered, second: Delivered) -> bool:
     """Where attempts start over, the pop that answered last of two overlapping ones may have been the first."""
     is_overlapping = second.began_ms <= first.at_ms and second.attempt < first.attempt
-    return is_overlapping and _end_of_lease(case, second, first) <= first.at_ms + SKEW_MS
+    return is_overlapping and _end_of_lease(case, second, first) <= first.at_ms + OFF_MS
 
 
 def _may_be_redriven_beside(case: Case, first: Delivered, second: Delivered) -> bool:
@@ -484,18 +489,19 @@ def _a_lease_lasts_as_long_as_asked(case: Case) -> Iterator[str]:
     for delivered in case.history.delivered:
         if naming.is_extended(case, delivered.group, delivered.place):
             continue
-        if delivered.until_ms + SKEW_MS < delivered.asked_ms and delivered.receipt not in renewed:
+        if delivered.until_ms + OFF_MS < delivered.asked_ms and delivered.receipt not in renewed:
             asked = f"asked for it until {delivered.asked_ms}"
             yield f"{delivered.group} got {delivered.place} until {delivered.until_ms}, and {asked}"
     for extend in case.history.settled:
-        if extend.outcome == "ok" and extend.until_ms + SKEW_MS < extend.asked_ms:
+        if extend.outcome == "ok" and extend.until_ms + OFF_MS < extend.asked_ms:
             yield f"{extend.group} extended {extend.place} to {extend.until_ms}, and asked for {extend.asked_ms}"
 
 
 def _end_of_lease(case: Case, delivered: Delivered, next_lease: Delivered) -> int:
-    """The earliest time the message may return: its deadline, that of an extension, or the delay of a nack."""
+    """The earliest time the message may return by the clock of its holder: its deadline, that of an extension, or the
+    delay of a nack."""
     if naming.names_more(case.history, delivered.group):
-        return naming.away_until(case, delivered, next_lease, SKEW_MS)
+        return naming.away_until(case, delivered, next_lease, OFF_MS)
     end, receipts = delivered.until_ms, {delivered.receipt}
     for settled in case.settled.get((delivered.group, delivered.place), ()):
         if settled.receipt not in receipts or settled.outcome not in ("ok", "unknown") or settled.verb == "ack":
@@ -504,7 +510,7 @@ def _end_of_lease(case: Case, delivered: Delivered, next_lease: Delivered) -> in
             return 0
         if settled.verb in ("bury", "nack") and case.redriven_after(delivered.group, settled.began_ms):
             return 0  # a nack may have been its last
-        end, receipts = settled.until_ms, receipts | {settled.new_receipt}
+        end, receipts = settled.until_ms - OFF_MS * (settled.verb == "nack"), receipts | {settled.new_receipt}
     return end
 
 
@@ -560,7 +566,7 @@ def _stale_receipts_are_refused(case: Case) -> Iterator[str]:
 def _made_by_ms(delivered: Delivered) -> int:
     """The latest time its lease can have been made: when the answer came, if the lease may have ended before the pop
     began by our clock."""
-    is_short = delivered.until_ms - SKEW_MS <= delivered.began_ms
+    is_short = delivered.until_ms - OFF_MS <= delivered.began_ms
     return max(delivered.at_ms, delivered.answered_ms) if is_short else delivered.at_ms
 
 
@@ -604,8 +610,9 @@ def _live_receipts_are_accepted(case: Case) -> Iterator[str]:
         ends |= {settled.new_receipt: settled.until_ms for settled in given}
         for settled in settlements:
             is_refused = settled.outcome in ("LeaseLost", "ReceiptInvalid") and settled.verb != "bury"
-            end_ms = min(ends.get(settled.receipt, 0), case.spent_ms(place))  # a repeat of its attempt settles it then
-            is_live = settled.at_ms + SKEW_MS < end_ms and not case.is_perhaps_purged(group, place)
+            spent_ms = case.spent_ms(place) - SKEW_MS  # a repeat of its attempt settles it then
+            end_ms = min(ends.get(settled.receipt, 0) - OFF_MS, spent_ms)
+            is_live = settled.at_ms < end_ms and not case.is_perhaps_purged(group, place)
             if is_refused and is_live and not _was_shown(case, settled, settlements):
                 yield f"{group} {place}: {settled.verb} at {settled.at_ms} was refused, before {ends[settled.receipt]}"
 
@@ -676,7 +683,7 @@ def _attempts_count_up(case: Case) -> Iterator[str]:
 
 
 def _the_first_delivery_stays_the_first(case: Case) -> Iterator[str]:
-    yield from firsts.the_first_delivery_stays_the_first(case, SKEW_MS)
+    yield from firsts.the_first_delivery_stays_the_first(case, OFF_MS)
 
 
 def _attempts_stay_within_the_maximum(case: Case) -> Iterator[str]:
@@ -720,7 +727,7 @@ def _only_lost_messages_die_as_lost(case: Case) -> Iterator[str]:
 
 
 def _extended_messages_do_not_expire(case: Case) -> Iterator[str]:
-    yield from deaths.extended_messages_do_not_expire(case, SKEW_MS)
+    yield from deaths.extended_messages_do_not_expire(case, OFF_MS)
 
 
 def _dead_letters_are_counted(case: Case) -> Iterator[str]:
@@ -760,7 +767,7 @@ def _surely_held(case: Case, group: str, place: Place, leases: list[Delivered]) 
         if naming.names_more(case.history, group):
             ends = [other.began_ms for other in others if other.at_ms >= delivered.began_ms]
         ends += [reset.began_ms for reset in case.resets.get(group, ()) if reset.at_ms >= delivered.began_ms]
-        end = min([delivered.until_ms - SKEW_MS, case.spent_ms(place) - SKEW_MS, *ends])
+        end = min([delivered.until_ms - OFF_MS, case.spent_ms(place) - SKEW_MS, *ends])
         if end > delivered.at_ms:
             yield delivered.at_ms, end
 
@@ -817,7 +824,7 @@ def _a_time_out_is_final(case: Case) -> Iterator[str]:
 
 
 def _a_reply_comes_in_time_or_never(case: Case) -> Iterator[str]:
-    yield from requests.a_reply_comes_in_time_or_never(case.history, SKEW_MS)
+    yield from requests.a_reply_comes_in_time_or_never(case.history, OFF_MS)
 
 
 def _an_accepted_reply_is_there(case: Case) -> Iterator[str]:
@@ -861,7 +868,7 @@ def _an_answer_has_no_more_than_was_asked_for(case: Case) -> Iterator[str]:
 
 
 def _no_answer_shows_a_lease_that_was_over(case: Case) -> Iterator[str]:
-    yield from pops.no_answer_shows_a_lease_that_was_over(case.history, SKEW_MS)
+    yield from pops.no_answer_shows_a_lease_that_was_over(case.history, OFF_MS)
 
 
 def _a_pop_waits_no_longer_than_asked(case: Case) -> Iterator[str]:

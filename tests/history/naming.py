@@ -42,8 +42,9 @@ def touched(history: History) -> set[tuple[str, Place]]:
     return {(fact.group, fact.place) for fact in may_be if names_more(history, fact.group)}
 
 
-def away_until(case: Case, lease: Delivered, next_lease: Delivered, skew_ms: int) -> int:
-    """The earliest time the message may return, though any receipt may have moved it since the lease began.
+def away_until(case: Case, lease: Delivered, next_lease: Delivered, off_ms: int) -> int:
+    """The earliest time the message may return by its holder's clock, though any receipt may have moved it since the
+    lease began.
 
     A move that had ended before another began that was carried out cannot take effect after it. If it was not
     answered, a late repeat of it is refused."""
@@ -54,26 +55,24 @@ def away_until(case: Case, lease: Delivered, next_lease: Delivered, skew_ms: int
     ]
     if any(fact.verb != "extend" and case.redriven_after(lease.group, fact.began_ms) for fact in facts):
         return 0  # a nack may have been its last
-    moves = [(fact.began_ms, fact.at_ms, _until(fact), fact.outcome == "ok") for fact in facts]
+    moves = [(fact.began_ms, fact.at_ms, _until(fact, off_ms), fact.outcome == "ok") for fact in facts]
     ends = [(lease.began_ms, lease.answered_ms or lease.at_ms, lease.until_ms, True), *moves]
-    if len(facts) == 1 and _keeps_away(facts[0], lease, skew_ms) and facts[0].at_ms < next_lease.first_ms:
+    if len(facts) == 1 and _keeps_away(facts[0], lease, off_ms) and facts[0].at_ms < next_lease.first_ms:
         ends = moves  # the lease was made before the extension, or it would not have been made
     sure = [began_ms for began_ms, at_ms, _, is_ok in ends if is_ok and at_ms < next_lease.first_ms]
     last_ms = max(sure, default=0)
     return min(until_ms for _, at_ms, until_ms, _ in ends if at_ms >= last_ms)
 
 
-def _keeps_away(fact: Settled, lease: Delivered, skew_ms: int) -> bool:
+def _keeps_away(fact: Settled, lease: Delivered, off_ms: int) -> bool:
     """Whether no pop can have taken the message between this move and the answer that brought the lease."""
     is_extended = fact.verb == "extend" and fact.outcome == "ok"
-    return is_extended and fact.until_ms > max(lease.at_ms, lease.answered_ms) + skew_ms
+    return is_extended and fact.until_ms > max(lease.at_ms, lease.answered_ms) + off_ms
 
 
-def _until(fact: Settled) -> int:
-    """Until when it was to stay away, at least."""
-    if fact.verb == "extend":
-        return fact.until_ms or fact.asked_ms
-    return fact.until_ms
+def _until(fact: Settled, off_ms: int) -> int:
+    """Until when it was to stay away, at least, by the clock of who moved it."""
+    return fact.until_ms or fact.asked_ms - off_ms if fact.verb == "extend" else fact.until_ms - off_ms
 
 
 def away_at_most_until(case: Case, lease: Delivered, by_ms: int) -> int:

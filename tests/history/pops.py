@@ -107,14 +107,16 @@ def _may_be_unseen(history: History, group: str, place: Place, over: Collection[
 
 
 def a_group_keeps_to_its_rate(case: Case, skew_ms: int) -> Iterator[str]:
-    """What is taken within less than a second is of two windows at most, each of a second by the clocks of all."""
+    """What is taken within less than a second is of two windows at most, each of a second by the clocks of all, and of
+    three whatever clocks say."""
     taken: dict[str, list[Delivered]] = defaultdict(list)
     for (group, _), leases in case.leases():
         until_ms = case.history.rated_until_ms.get(group, NEVER_MS)
         taken[group] += [lease for lease in leases if case.history.rate and lease.answered_ms < until_ms]
     for group, leases in taken.items():
         for first in leases:
-            end_ms = first.first_ms + SECOND_MS - skew_ms
-            near = [lease for lease in leases if first.first_ms <= lease.first_ms and lease.answered_ms < end_ms]
-            if len(near) > 2 * case.history.rate:
-                yield f"{group} took {len(near)} messages within a second from {first.first_ms} on"
+            later = [lease.answered_ms for lease in leases if first.first_ms <= lease.first_ms]
+            for windows, within_ms in ((2, SECOND_MS - skew_ms), (3, SECOND_MS)):
+                count = sum(ms < first.first_ms + within_ms for ms in later)
+                if count > windows * case.history.rate:
+                    yield f"{group} took {count} messages within {within_ms} ms from {first.first_ms} on"

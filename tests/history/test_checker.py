@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.history.checker import SKEW_MS
+from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
 from tests.history.facts import Asked, Cancelled, Delivered, History, Redrive, Reset, Rules, Sent
+from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 
 def test_leases_that_follow_each_other_are_fine() -> None:
@@ -17,14 +18,14 @@ def test_leases_that_follow_each_other_are_fine() -> None:
 
 
 def test_two_live_leases_of_one_message_are_found() -> None:
-    late = 2_000 - SKEW_MS - 10
+    late = 2_000 - OFF_MS - 10
     judged = history(delivered("r", 100, 2_000), delivered("s", late, 3_000, 2))
     assert broken(judged) == {"two_leases_never_live_at_once"}
 
 
 @pytest.mark.parametrize(("asked_ms", "wrong"), [(900, set()), (901, {"a_lease_lasts_as_long_as_asked"})])
 def test_a_lease_lasts_as_long_as_it_was_asked_to(asked_ms: int, wrong: set[str]) -> None:
-    asked = asked_ms + SKEW_MS
+    asked = asked_ms + OFF_MS
     assert broken(history(replace(delivered("r", 100, 900), asked_ms=asked))) == wrong
     extend = replace(settled("extend", "r", 200, until_ms=900), new_receipt="s", asked_ms=asked)
     assert broken(history(delivered("r", 100, 900), settled=[extend])) == wrong
@@ -81,7 +82,7 @@ def test_an_acked_message_does_not_come_again(outcome: str, wrong: set[str]) -> 
 
 
 def test_an_ack_that_lost_does_not_settle() -> None:
-    judged = history(delivered("r", 100, 700), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
+    judged = history(delivered("r", 100, 450), settled=[settled("ack", "r", 200, "LeaseLost")], drained={"g": set()})
     assert broken(judged) == {"no_message_is_lost"}
 
 
@@ -163,9 +164,9 @@ def test_an_ack_by_a_receipt_that_is_forgotten_may_be_confirmed(
 @pytest.mark.parametrize("verb", ["ack", "nack", "extend"])
 def test_a_live_receipt_is_accepted(verb: str) -> None:
     refused = settled(verb, "r", 200, "LeaseLost")
-    live = history(delivered("r", 100, 201 + SKEW_MS), settled=[refused])
+    live = history(delivered("r", 100, 201 + OFF_MS), settled=[refused])
     assert broken(live) == {"live_receipts_are_accepted"}
-    assert broken(history(delivered("r", 100, 200 + SKEW_MS), settled=[refused])) == set()
+    assert broken(history(delivered("r", 100, 200 + OFF_MS), settled=[refused])) == set()
     live.settled = [settled("nack", "r", 150, "unknown"), refused]
     assert broken(live) == set()
     live.settled, live.resets = [refused], [Reset("g", 120, 130)]
@@ -330,7 +331,9 @@ def test_look_ups_that_do_not_match_the_log_are_named() -> None:
     assert broken(history(look_ups=["id is not found"])) == {"look_ups_match_the_log"}
 
 
-@pytest.mark.parametrize(("at_ms", "wrong"), [(1_500, set()), (1_499, {"no_message_comes_before_it_is_due"})])
+@pytest.mark.parametrize(
+    ("at_ms", "wrong"), [(2_000 - OFF_MS, set()), (1_999 - OFF_MS, {"no_message_comes_before_it_is_due"})]
+)
 def test_nothing_comes_before_it_is_due(at_ms: int, wrong: set[str]) -> None:
     judged = waits(is_there=True)
     judged.delivered = [replace(delivered("r", at_ms, 3_000), answered_ms=at_ms)]
@@ -412,3 +415,12 @@ def test_the_first_delivery_stays_the_first(told: tuple[int, int], is_wrong: boo
         lease.first_ms = lease.answered_ms = lease.at_ms
         lease.told_first_ms = first_ms
     assert ("the_first_delivery_stays_the_first" in broken(history(*leases))) == is_wrong
+
+
+@pytest.mark.parametrize(("before_ms", "is_wrong"), [(1_501, True), (1_500, False)])
+def test_a_purge_allows_for_clocks_that_are_a_little_apart(before_ms: int, is_wrong: bool) -> None:
+    """By one that is two seconds ahead, a message may have been sent later than the purge."""
+    judged = history(delivered("r", 5_000, 9_000), resets=[Reset("g", 3_000, 4_000, "now")])
+    judged.sent[0].at_ms = judged.resets[0].began_ms - before_ms
+    wrong = [*nothing_sent_before_a_purge_comes_after_it(judged, skew_ms=2_000)]
+    assert bool(wrong) == is_wrong

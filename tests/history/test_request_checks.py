@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.history.checker import SKEW_MS
+from tests.history.checker import OFF_MS
 from tests.history.examples import broken
 from tests.history.facts import Fetched, History, Replied
 from tests.history.requests import ALREADY, EXPIRED, NOT_FOUND, REPLY, TIMEOUT, WAITING
@@ -37,10 +37,10 @@ def judged(*facts: Replied | Fetched) -> set[str]:
         ([ACCEPTED, replace(ACCEPTED, reply="no")], {"a_request_has_one_reply_for_ever"}),
         ([TIMED_OUT, ACCEPTED], {"a_time_out_is_final"}),
         (
-            [replace(TIMED_OUT, at_ms=1_999 - SKEW_MS), replace(ACCEPTED, outcome="unknown")],
+            [replace(TIMED_OUT, at_ms=1_999 - OFF_MS), replace(ACCEPTED, outcome="unknown")],
             {"a_reply_comes_in_time_or_never"},
         ),
-        ([replace(ACCEPTED, began_ms=2_001 + SKEW_MS, at_ms=9_000)], {"a_reply_comes_in_time_or_never"}),
+        ([replace(ACCEPTED, began_ms=2_001 + OFF_MS, at_ms=9_000)], {"a_reply_comes_in_time_or_never"}),
         ([replace(ACCEPTED, outcome=EXPIRED)], {"a_reply_comes_in_time_or_never"}),
         (
             [ACCEPTED, replace(GOT, began_ms=300, at_ms=310, outcome=WAITING, reply=None)],

@@ -105,7 +105,7 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
         report = Report(history, [], between.did, exits)
         if "brief" in plan.features:
             report.brief, report.violations = brief.judged(service, brief.name_of(topic.name), folder / brief.FOLDER)
-    with mock.patch.object(checker, "SKEW_MS", 2 * plan.skew_ms):
+    with mock.patch.multiple(checker, SKEW_MS=2 * plan.skew_ms, OFF_MS=plan.skew_ms):
         report.violations += checker.violations(history)
     return report
 

@@ -212,7 +212,7 @@ class Scene(Stage):
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""
         fresh = self.copy()
-        with fresh.around(), patch.object(checker, "SKEW_MS", 0):
+        with fresh.around(), patch.multiple(checker, SKEW_MS=0, OFF_MS=0):
             service = fresh._warmed()
             fresh.store.before(request, lambda: fresh._judged(lambda: happens(fresh, fresh.instance())))
             fresh._judged(lambda: fresh.act(fresh, service))

@@ -165,7 +165,7 @@ def _claims(versions: Versions) -> Iterator[tuple[_Change, int]]:
     those who have claimed since."""
     counted: set[str] = set()
     for change in _changes(versions):
-        until_ms = change.at_ms + checker.SKEW_MS // 2
+        until_ms = change.at_ms + checker.OFF_MS
         held = {offset for lease in _running(change.before, counted, until_ms) for offset in lease.owed_offsets}
         counted -= set(_prolonged(change, until_ms))
         counted |= {lease.token for lease in change.new if change.is_claim or held.issuperset(lease.owed_offsets)}

@@ -42,6 +42,8 @@ class Faults:
     """How likely a caller sleeps before a request, as one whose machine is suspended, or which is out of memory."""
     stall_ms: tuple[int, int] = (2_000, 24_000)
     """For so long, from and to."""
+    torn: float = 0.0
+    """How likely a read shows each of its items at another instant: it is a read of many items, not of one state."""
     unreadable: float = 0.0
     """How likely a read of payloads is not answered."""
 
@@ -72,13 +74,17 @@ class PastStore(MemoryStore):
 
     def read_past(self, read: Read, instant: int) -> list[Item]:
         """The items that the read would have returned at that time."""
+        return self.read_torn(read, lambda: instant)
+
+    def read_torn(self, read: Read, instant: Callable[[], int]) -> list[Item]:
+        """The same where each item is looked at at an instant of its own."""
         if isinstance(read, Keys):
-            items = [self._then(key.pk, key.sk, instant) for key in read.keys]
+            items = [self._then(key.pk, key.sk, instant()) for key in read.keys]
             return [item for item in items if item is not None]
         names = sorted(name for name in self._past.get(read.pk, {}) if read.low <= name <= read.high)
         if read.descending:
             names.reverse()
-        items = (self._then(read.pk, name, instant) for name in names)
+        items = (self._then(read.pk, name, instant()) for name in names)
         return [item for item in items if item is not None][: read.limit]
 
     def versions(self, attribute: str) -> Iterator[tuple[Key, int, Item]]:
@@ -138,7 +144,8 @@ class FaultyStore:
             if self._random.random() < self._faults.unreadable:
                 self.troubles += 1
                 raise StoreUnavailable("the payloads are throttled")
-        return self._call(lambda: [self._answer(read) for read in reads])
+        asked_ms = self._scheduler.now
+        return self._call(lambda: [self._answer(read, asked_ms) for read in reads])
 
     def write(self, write: Write) -> Item:
         return self._call(lambda: self._inner.write(write), is_write=True)
@@ -177,11 +184,15 @@ class FaultyStore:
     def remove_blobs(self, names: Sequence[str]) -> None:
         self._call(lambda: self._inner.remove_blobs(names))
 
-    def _answer(self, read: Read) -> list[Item]:
-        faults = self._faults
-        if read.strong or self._random.random() >= faults.stale:
+    def _answer(self, read: Read, asked_ms: int) -> list[Item]:
+        faults, now = self._faults, self._scheduler.now
+        is_weak = not read.strong and self._random.random() < faults.stale
+        if faults.torn and self._random.random() < faults.torn:
+            since_ms = now - faults.stale_ms_max if is_weak else asked_ms
+            return self._inner.read_torn(read, lambda: self._random.randint(since_ms, now))
+        if not is_weak:
             return self._inner.read([read])[0]
-        return self._inner.read_past(read, self._scheduler.now - int(self._random.random() * faults.stale_ms_max))
+        return self._inner.read_past(read, now - int(self._random.random() * faults.stale_ms_max))
 
     def _outcome(self, write: Write) -> Outcome:
         try:

@@ -143,6 +143,11 @@ class Plan:
     """Some clocks are set back by this much while their processes run."""
     faults: Faults = ALL
 
+    @property
+    def apart_ms(self) -> int:
+        """Two callers' clocks differ by at most this."""
+        return self.skew_ms + self.set_back_ms
+
     @classmethod
     def of(cls, seed: int) -> Plan:
         """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
@@ -213,6 +218,26 @@ TWINS = Plan(
 """For bugs that show where instances serve topics that are alike."""
 RATED = Plan(skew_ms=0, rate=4, consumers=5, pops=10, messages=30, pop_sizes=(1, 4, 10), groups=2)
 """For bugs that show where groups may take few messages a second."""
+RATED_APART = replace(RATED, skew_ms=10_000)
+"""The same by clocks that are far apart."""
+SKEWED = Plan(
+    skew_ms=10_000,
+    groups=2,
+    consumers=4,
+    pops=6,
+    delayed=0.3,
+    ttls=0.2,
+    dedup_ids=3,
+    wipes=2,
+    redrives=2,
+    max_attempts=4,
+    max_in_flight=6,
+    transactions=3,
+    requests=3,
+    sweepers=1,
+    notes_first=True,
+)
+"""For bugs that show where clocks are far apart."""
 AFTERLIFE = Plan(queues=1, consumers=4, pops=6, messages=12, resets=2, redrives=6, max_attempts=2, small_pages=True)
 """For bugs that show where much dies and comes back, which is rare in the plans of all seeds."""
 EMPTIED = Plan(

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from chalicelib.admin import groups, sqs_queues
 from chalicelib.catalogue.group import NOW
 from chalicelib.service import Service
+from tests.history.purges import APART_MS
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -31,6 +32,6 @@ class Emptier:
 
 @contextmanager
 def clocks_apart(ms: int) -> Iterator[None]:
-    """Purges allow for clocks that differ as those of the simulation do."""
-    with patch.object(groups, "CLOCKS_APART_MS", ms), patch.object(sqs_queues, "CLOCKS_APART_MS", ms):
+    """Purges allow for clocks that differ as those of most histories do, those of queues for any."""
+    with patch.object(groups, "CLOCKS_APART_MS", min(ms, APART_MS)), patch.object(sqs_queues, "CLOCKS_APART_MS", ms):
         yield

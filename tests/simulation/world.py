@@ -26,6 +26,7 @@ from chalicelib.table.writes import Key
 from tests.history import checker
 from tests.history.aftermath import messages_of, read_dead, read_log, take_all
 from tests.history.caller import Caller
+from tests.history.checker import SKEW_MS
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
@@ -106,9 +107,9 @@ class World:
         try:
             with ExitStack() as settings:
                 settings.enter_context(short_times(self._plan.dedup_ms, late_write_ms))
-                apart_ms = self._plan.skew_ms + self._plan.set_back_ms + self._plan.faults.stale_ms_max
-                settings.enter_context(short_appointments(late_write_ms, apart_ms))
-                settings.enter_context(clocks_apart(self._plan.skew_ms + self._plan.set_back_ms))
+                late_ms = self._plan.apart_ms + self._plan.faults.stale_ms_max
+                settings.enter_context(short_appointments(late_write_ms, late_ms))
+                settings.enter_context(clocks_apart(self._plan.apart_ms))
                 settings.enter_context(patch.object(key_plan, "SET_ASIDE_MAX", self._plan.aside_max))
                 if self._plan.small_pages:
                     settings.enter_context(small_pages())
@@ -131,7 +132,7 @@ class World:
         return [violation for world in worlds for violation in world._verdict()]
 
     def _verdict(self) -> list[str]:
-        with patch.object(checker, "SKEW_MS", self._plan.skew_ms + self._plan.set_back_ms):
+        with patch.multiple(checker, SKEW_MS=self._plan.apart_ms, OFF_MS=self._plan.apart_ms - self._plan.skew_ms // 2):
             remember(self._store, self._now_topic, self.history)
             self.history.unappointed = list(unappointed(self._store))
             queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
@@ -269,8 +270,7 @@ class World:
         if self._shared and faults is not NONE and self._random.random() < _SHARED:
             return self._random.choice(self._shared)
         faults = faults or self._plan.faults
-        skew_ms = self._plan.skew_ms
-        skew = self._random.randrange(-skew_ms // 2, skew_ms // 2 + 1) if faults is not NONE else 0
+        skew = self._skew() if faults is not NONE else 0
         runtime = Runtime(
             self._clock(skew, is_set_back=bool(self._plan.set_back_ms) and faults is not NONE),
             self._scheduler.sleep,
@@ -283,6 +283,11 @@ class World:
         if self._plan.twins and faults is not NONE:
             self._shared.append(service)
         return service
+
+    def _skew(self) -> int:
+        """Clocks that are far apart are as far apart as they may be."""
+        most = self._plan.skew_ms // 2
+        return self._random.choice((-most, most)) if most > SKEW_MS else self._random.randrange(-most, most + 1)
 
     def _clock(self, skew: int, is_set_back: bool) -> Callable[[], int]:
         if not is_set_back:
@@ -385,7 +390,7 @@ class World:
     def _take_what_comes_back(self, group: str) -> None:
         """Pops when the messages that callers hold come back, by every clock."""
         caller, quiet_ms = self.caller(self.instance(NONE)), self.now + QUIET_MS - _LAST_LOOK_MS
-        late_ms = self._plan.skew_ms + self._plan.set_back_ms + (self.history.stale_ms or 0) + 1
+        late_ms = self._plan.apart_ms + (self.history.stale_ms or 0) + 1
         while coming := [ms for ms in self._returns_ms(group) if self.now < ms + late_ms < quiet_ms]:
             self.sleep(min(coming) + late_ms - self.now)
             self.history.drained.setdefault(group, set()).update(take_all(caller, group))
