@@ -10,7 +10,6 @@ from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.agenda import Agenda
 from chalicelib.catalogue.catalogue import Catalogue, Env
 from chalicelib.catalogue.signing_key import Configured, SigningKey
-from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming import Consuming
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
@@ -53,16 +52,12 @@ class Service:
         self.log = log = Log(env)
         self.cursors = Cursors(env, key)
         self.delays = Delays(env, log)
+        self.outside, wakes = outside, Wakes(runtime, outside)
+        self.stored = wakes.stored
         self.dead_letters = DeadLetters(env, log, self.cursors, self.delays, self.stored)
-        self.outside, self.wakes = outside, Wakes(runtime, outside)
         self.producing = Producing(env, log, self.delays, hooks or SendHooks(), self.stored)
         self.transactions = Transactions(env, log, self.delays, self.producing)
-        self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters)
-
-    def stored(self, topic: Topic) -> None:
-        """Messages were stored in the topic, or are ready again: those who wait for them hear of it."""
-        self.consuming.waiters.stored(topic.id)
-        self.wakes.stored(topic)
+        self.consuming = Consuming(env, log, self.cursors, self.delays, self.dead_letters, wakes.waiters)
 
     @cached_property
     def admin(self) -> Admin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from chalicelib.admin.deletion import Deletion
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 class Admin:
     def __init__(self, env: Env, log: Log, cursors: Cursors, transactions: Transactions) -> None:
-        self.deletion = Deletion(env, log.payloads)
-        self.topics = Topics(env, log.offsets, self.deletion, lambda: self.draining)
-        self.groups = Groups(env, log, cursors, self.deletion)
         self._parts = env, log, transactions
+        self.deletion = Deletion(env, log.payloads)
+        self.topics = Topics(env, log.offsets, self.deletion, partial(_draining, *self._parts))
+        self.groups = Groups(env, log, cursors, self.deletion)
 
     @cached_property
     def backlogs(self) -> Backlogs:
@@ -34,7 +34,11 @@ class Admin:
 
     @cached_property
     def draining(self) -> Draining:
-        """Imported for the first topic that has fewer queues than before, so that no other call waits for it."""
-        from chalicelib.admin.draining import Draining
+        return _draining(*self._parts)
 
-        return Draining(*self._parts)
+
+def _draining(env: Env, log: Log, transactions: Transactions) -> Draining:
+    """Imported for the first topic that has fewer queues than before, so that no other call waits for it."""
+    from chalicelib.admin.draining import Draining
+
+    return Draining(env, log, transactions)

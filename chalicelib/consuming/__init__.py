@@ -12,6 +12,7 @@ from chalicelib.consuming.pop import Popper
 from chalicelib.consuming.receipt_batch import Failure
 from chalicelib.consuming.settle import Settler
 from chalicelib.consuming.view import ViewReader
+from chalicelib.consuming.waiters import Waiters
 from chalicelib.cursors import Cursors
 from chalicelib.dead_letters import DeadLetters
 from chalicelib.delays import Delays
@@ -19,13 +20,15 @@ from chalicelib.log import Log
 
 
 class Consuming:
-    def __init__(self, env: Env, log: Log, cursors: Cursors, delays: Delays, dead_letters: DeadLetters) -> None:
+    def __init__(
+        self, env: Env, log: Log, cursors: Cursors, delays: Delays, dead_letters: DeadLetters, waiters: Waiters
+    ) -> None:
         settler = Settler(env, cursors, dead_letters.burial)
         views = ViewReader(env, log.reader, cursors, delays.promoter)
         claimer = Claimer(env, log, cursors, dead_letters.burial)
         deliverer = Deliverer(env, log.reader, cursors.receipts, claimer, settler)
-        self.popper, self.settler = Popper(env, views, claimer, deliverer, settler), settler
-        self.pop, self.waiters = self.popper.pop, self.popper.waiters
+        self.popper, self.settler = Popper(env, views, claimer, deliverer, settler, waiters), settler
+        self.pop, self.waiters = self.popper.pop, waiters
         self.nack, self.extend = settler.nack, settler.extend
 
     def ack(self, topic: Topic, group_name: str, texts: Sequence[str]) -> list[Failure]:

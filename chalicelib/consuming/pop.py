@@ -70,11 +70,18 @@ class Unsuitable(Exception):
 
 
 class Popper:
-    def __init__(self, env: Env, views: ViewReader, claimer: Claimer, deliverer: Deliverer, settler: Settler) -> None:
+    def __init__(
+        self,
+        env: Env,
+        views: ViewReader,
+        claimer: Claimer,
+        deliverer: Deliverer,
+        settler: Settler,
+        waiters: Waiters,
+    ) -> None:
         self._runtime, self._catalogue = env.runtime, env.catalogue
         self._views, self._claimer, self._deliverer, self._settler = views, claimer, deliverer, settler
-        self._throttle = Throttle(env)
-        self.waiters = Waiters(env.runtime)
+        self._throttle, self._waiters = Throttle(env), waiters
 
     def pop(self, topic: Topic, group_name: str, ask: Pop, suits: Suits = lambda _: True) -> Popped:
         """Leases up to `max_messages` ready messages of one queue, or with `fill` of several. Returns none only if no
@@ -84,7 +91,7 @@ class Popper:
         Raises GroupNotFound, GroupIsPushed, Unsuitable, InvalidField for an unknown zone, and StoreUnavailable: leases
         made by then expire by themselves."""
         topic = self._with_zone(topic, ask.zone)
-        with self.waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
+        with self._waiters.waiting(self._views.place(topic, group_name, ask), ask.wait_ms) as waiter:
             return self._pop(topic, group_name, ask, waiter, suits)
 
     def _pop(self, topic: Topic, group_name: str, ask: Pop, waiter: Waiter, suits: Suits) -> Popped:
@@ -127,7 +134,7 @@ class Popper:
         have read the group."""
         known = self._catalogue.seen_group(topic, group_name)
         if known and known.ordered:
-            self.waiters.freed(topic.id, group_name)
+            self._waiters.freed(topic.id, group_name)
 
     def _with_zone(self, topic: Topic, zone: str | None) -> Topic:
         """The topic, read again if its zones may be newer than the cache. Raises InvalidField."""

@@ -1,4 +1,5 @@
-"""Wakes the push of a topic that gets messages: at most once a second for each topic and instance."""
+"""Wakes those who wait for the messages of a topic: the pops of this instance, and the push, at most once a second for
+each topic and instance."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from chalicelib.base.cache import BoundedCache
 from chalicelib.base.limits import SECOND_MS
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.topic import Topic
+from chalicelib.consuming.waiters import Waiters
 from chalicelib.push.outside import Outside
 
 WAKE_EVERY_MS = SECOND_MS
@@ -15,13 +17,14 @@ WAKE_EVERY_MS = SECOND_MS
 
 class Wakes:
     def __init__(self, runtime: Runtime, outside: Outside) -> None:
-        self._runtime, self._outside = runtime, outside
+        self._runtime, self._outside, self.waiters = runtime, outside, Waiters(runtime)
         self._woken_ms: BoundedCache[int] = BoundedCache()
         """When (`Runtime.uptime`) each topic was woken last."""
 
     def stored(self, topic: Topic) -> None:
-        """Messages were stored in the topic, or are ready again. Costs nothing in a topic that never had a pushed
-        group."""
+        """Messages were stored in the topic, or are ready again. The push costs nothing in a topic that never had a
+        pushed group."""
+        self.waiters.stored(topic.id)
         if not topic.pushes:
             return
         now, woken_ms = self._runtime.uptime(), self._woken_ms.get(topic.id)

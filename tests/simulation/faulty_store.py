@@ -198,7 +198,7 @@ class FaultyStore:
         try:
             return self.write(write)
         except (Refused, StoreUnavailable) as trouble:
-            return trouble
+            return trouble.with_traceback(None)  # whose frames would keep the process alive
 
     def _batch(self, applies: list[Callable[[], None]]) -> None:
         """One after another in any order, with others in between. A batch that is cut off leaves a part."""

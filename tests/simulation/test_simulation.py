@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -75,6 +77,19 @@ def test_a_seed_plays_the_same_history_again() -> None:
     first.run()
     second.run()
     assert first.history == second.history
+
+
+def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
+    """Histories run without any, and leave dozens of processes."""
+    service = World(7).instance()
+    rooms = [service.admin.draining, service.reading, service.sqs_queues, service.moves, service.requests]
+    rooms += [service.pushing, service.sweeps]
+    store = weakref.ref(service.env.store)  # which all rooms know
+    gc.disable()
+    del service, rooms
+    is_gone = store() is None
+    gc.enable()
+    assert is_gone
 
 
 def test_a_history_does_not_depend_on_how_python_hashes() -> None:
