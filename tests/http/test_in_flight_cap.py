@@ -121,6 +121,16 @@ def test_a_nacked_message_makes_room_while_it_waits(topic: Topic) -> None:
     assert bodies(group.pop()["messages"]) == ["b"]
 
 
+@pytest.mark.parametrize("ordered", [False, "key"])
+def test_an_ack_of_what_waits_for_its_retry_makes_no_room(topic: Topic, ordered: bool | str) -> None:
+    group = topic.group("billing", max_in_flight=2, settle_by="message", ordered=ordered)
+    topic.produce(*"abcde")
+    waiting = group.take_one()
+    group.nack(waiting, delay_ms=60_000)
+    group.take(2)
+    assert group.pop(ack=receipts(waiting))["messages"] == []
+
+
 def test_a_lower_cap_holds_back_what_is_ready_until_enough_is_settled(topic: Topic, group: Group) -> None:
     topic.produce(*"abcdef")
     taken = group.take(4)

@@ -88,7 +88,7 @@ def test_an_extended_lease_holds_its_queue(topic: Topic, group: Group, clock: Cl
 
 
 def test_the_next_messages_come_with_the_ack_of_those_before(topic: Topic, group: Group) -> None:
-    topic.produce(*"abcd")
+    topic.produce(*"abcde")
     first = group.take(2)
     answer = group.pop(max_messages=2, ack=[each["receipt"] for each in first])
     assert (answer["acked"], bodies(answer["messages"])) == (2, ["c", "d"])

@@ -16,6 +16,7 @@ from chalicelib.cursors.lease import MARKS_MAX
 from chalicelib.service import Service
 from chalicelib.table import keys
 from tests.history.aftermath import read_log
+from tests.history.caller import Caller
 from tests.history.facts import NEVER_MS, Purge, Redrive
 from tests.history.transactions import COMMIT
 from tests.meetings.scene import LONG_MS, SHORT_MS, Act, Scene, cold
@@ -90,6 +91,23 @@ def a_claim_of_all_there_is() -> Scene:
 @call
 def an_attempt() -> Scene:
     return with_fresh(9, pop(3, attempt_id="again"))
+
+
+@call
+def a_repeated_attempt() -> Scene:
+    """What it has leased may be gone."""
+    callers: list[Caller] = []
+
+    def once(scene: Scene, service: Service) -> None:
+        callers[:] = [scene.caller(service)]
+        scene.theirs = callers[0].pop("g", scene.ask(3, attempt_id="twice")) or []
+
+    def again(scene: Scene, _: Service) -> None:
+        scene.got = callers[0].pop("g", scene.ask(3, attempt_id="twice")) or []
+
+    scene = with_fresh(9, again, is_held=False)
+    scene.warm = once
+    return scene
 
 
 @call

@@ -120,7 +120,7 @@ def test_a_run_that_slept_too_long_makes_no_call(scene: Scene) -> None:
         fresh = scene.copy()
         fresh.consumer.calls += [Call("", {}, b"", 0)] * 2  # nothing fails
         stopped = stop_after(running(fresh), request)
-        fresh.now += LEASE_MS - TIMEOUT_MS
+        fresh.now += LEASE_MS - TIMEOUT_MS + 1
         asleep = len(fresh.had)
         finish(stopped, goes_on=True)
         times: dict[str, list[int]] = {}
