@@ -19,6 +19,9 @@ ROUND_SECONDS = 5.0
 """How long one run goes on before the next begins, with a topic and a seed of its own: the checker compares everything
 with everything, and callers begin cold more often."""
 
+SHOWN_MAX = 20
+"""Violations of one round that are printed."""
+
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code when nothing was found before."""
 
@@ -60,10 +63,10 @@ def _played(endpoint: str, plan: Plan) -> Report:
     except KeyboardInterrupt:
         shutil.rmtree(folder)
         raise
-    for violation in report.violations:
+    for violation in report.violations[:SHOWN_MAX]:
         print(f"seed {plan.seed}: {violation}")
     if report.violations:
-        print(f"seed {plan.seed}: journals are in {folder}", flush=True)
+        print(f"seed {plan.seed}: {len(report.violations)} violations; journals are in {folder}", flush=True)
     else:
         shutil.rmtree(folder)
     return report

@@ -22,7 +22,7 @@ from tests.load import brief, journal, kinds, processes, proxy
 from tests.load.aftermath import Outside, Watch, ask_at_last, drain
 from tests.load.clock import now
 from tests.load.proxy import Faults, Proxy
-from tests.load.worker import TABLE, Job, Worker, impatient, instance
+from tests.load.worker import DEFECTS, TABLE, Job, Worker, impatient, instance
 from tests.support.emulators import client_of
 
 ZONED = "zones"
@@ -131,6 +131,7 @@ def _history(service: Service, topic: Topic, plan: Plan, outside: Outside, folde
     history = journal.read(sorted(folder.glob("*.jsonl")))
     history.drained, history.drained_ms = drained, drained_ms
     ask_at_last(service, topic, history)
+    history.defects = [f"{path}: {path.read_text().splitlines()[-1]}" for path in sorted(folder.glob(f"*{DEFECTS}"))]
     history.rules = {kind: kinds.rules(kind) for kind in plan.kinds}
     history.ends = outside.ends()
     for kind in plan.kinds:

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -55,6 +56,8 @@ ACTS: Mapping[str, Callable[..., None]] = {
 }
 """What a caller of its own does, if the job has this feature."""
 FEATURES = ("dedup_ids", "delays", "ttls", *ACTS)
+DEFECTS = ".defects"
+"""The end of the names of files with tracebacks."""
 RESET = (TURNED, PURGED)
 """The groups that somebody resets."""
 
@@ -107,10 +110,8 @@ class Worker:
         self.job, self.service = job, service
         self.topic = service.env.catalogue.topic(job.topic)
         self._until_ms = 0
-        self._failures: list[Exception] = []
 
     def run(self) -> None:
-        """Raises what a caller did not expect."""
         self._until_ms = self.job.until_ms or now() + int(self.job.seconds * 1_000)
         threads = [threading.Thread(target=self._guarded, args=(act,), daemon=True) for act in self._acts()]
         for thread in threads:
@@ -119,8 +120,6 @@ class Worker:
             thread.join(self.job.seconds + STOP_SECONDS)
         if any(thread.is_alive() for thread in threads):
             raise TimeoutError("callers do not come to an end")
-        if self._failures:
-            raise ExceptionGroup("callers failed", self._failures)
 
     def _acts(self) -> Iterator[Callable[[], None]]:
         acts = {
@@ -133,10 +132,12 @@ class Worker:
             yield partial(act, name=f"{self.job.name}{what}", random=Random(f"{self.job.seed} {what}"))
 
     def _guarded(self, act: Callable[[], None]) -> None:
+        """What a caller did not expect is written down, for the verdict."""
         try:
             act()
-        except Exception as failure:  # noqa: BLE001 - raised where the threads are joined
-            self._failures.append(failure)
+        except Exception:  # noqa: BLE001 - whatever it is
+            with Path(self.job.folder, f"{self.job.name}{DEFECTS}").open("a") as defects:
+                traceback.print_exc(file=defects)
 
     @property
     def is_over(self) -> bool:
