@@ -32,6 +32,7 @@ JOURNALS = ROOT / ".torment"
 def main() -> int:
     asked = _asked()
     counts: Counter[str] = Counter()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # or stopped processes would outlive this one
     with suppress(KeyboardInterrupt), _emulator(asked.endpoint) as endpoint:
         for plan in _plans(asked):
             counts["interrupted"] = 1  # until this round is judged

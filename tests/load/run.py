@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from unittest import mock
 from uuid import uuid4
 
+from chalicelib.base.limits import EXPIRED_KEPT_MS, RETENTION_MS_MIN
 from chalicelib.catalogue.topic import Topic
 from chalicelib.catalogue.zones import Zones
 from chalicelib.service import Service
 from chalicelib.store.dynamodb import table
 from tests.history import checker
 from tests.history.aftermath import read_dead, read_log
-from tests.history.facts import History, Place
+from tests.history.facts import NEVER_MS, History, Place
 from tests.history.transactions import note_places
 from tests.load import brief, journal, kinds, processes, proxy
 from tests.load.aftermath import Outside, Watch, ask_at_last, drain
@@ -27,6 +28,8 @@ from tests.support.emulators import client_of
 
 ZONED = "zones"
 """The feature that the topic has zones, which callers name."""
+EXPIRING = "expiry"
+"""The feature that messages expire after a minute, which is the shortest time. They stay for a day after that."""
 ZONES = {"a": [0], "b": [1]}
 """Other queues are in none."""
 
@@ -49,7 +52,7 @@ class Plan:
     kinds: tuple[str, ...] = ("patient", "mortal")
     """Of the groups."""
     features: tuple[str, ...] = ()
-    """Of the workers' `FEATURES`, and `ZONED`."""
+    """Of the workers' `FEATURES`, `ZONED` and `EXPIRING`."""
     queues: int = 2
     seed: int = 0
     faults: Faults = proxy.ALL
@@ -79,14 +82,13 @@ class Report:
         return Counter({**done, **deleted, **self.faults, "violations": len(self.violations)})
 
 
-_WHAT = (
-    *("messages", "deliveries", "transactions", "requests"),
-    *(*proxy.KINDS, "stop", "kill", "resize", "reset", "topic deleted", "group deleted", "interrupted"),
-)
+_DONE = ("messages", "deliveries", "transactions", "requests")
+_MISHAPS = (*proxy.KINDS, "stop", "kill", "resize", "reset", "topic deleted", "group deleted", "interrupted")
 
 
 def summary(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[what]} {what}" for what in (*(what for what in _WHAT if counts[what]), "violations"))
+    happened = [what for what in (*_DONE, *_MISHAPS) if counts[what]]
+    return ", ".join(f"{counts[what]} {what}" for what in [*happened, "violations"])
 
 
 def play(endpoint: str, plan: Plan, folder: Path) -> Report:
@@ -112,7 +114,8 @@ def play(endpoint: str, plan: Plan, folder: Path) -> Report:
 
 def _prepared(service: Service, plan: Plan, folder: Path) -> Topic:
     zones = {"zones": Zones(ZONES)} if ZONED in plan.features else {}
-    topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues, **zones})
+    retention = {"retention_ms": RETENTION_MS_MIN} if EXPIRING in plan.features else {}
+    topic, _ = service.admin.topics.put(f"load-{uuid4().hex[:8]}", {"queues": plan.queues, **zones, **retention})
     for kind in plan.kinds:
         service.admin.groups.put(topic, kind, kinds.settings(kind))
     if "brief" in plan.features:
@@ -131,12 +134,14 @@ def _history(service: Service, topic: Topic, plan: Plan, outside: Outside, folde
     history = journal.read(sorted(folder.glob("*.jsonl")))
     history.drained, history.drained_ms = drained, drained_ms
     ask_at_last(service, topic, history)
-    history.defects = [f"{path}: {path.read_text().splitlines()[-1]}" for path in sorted(folder.glob(f"*{DEFECTS}"))]
+    history.defects += [f"{path}: {path.read_text().splitlines()[-1]}" for path in sorted(folder.glob(f"*{DEFECTS}"))]
     history.rules = {kind: kinds.rules(kind) for kind in plan.kinds}
     history.ends = outside.ends()
+    if EXPIRING in plan.features:
+        history.retention_ms, history.expired_kept_ms = topic.retention_ms, EXPIRED_KEPT_MS
     for kind in plan.kinds:
         read_dead(service, topic, kind, history)
-    read_log(service, outside.topic, history)
+    read_log(service, replace(outside.topic, retention_ms=NEVER_MS), history)
     note_places(history)
     return history
 

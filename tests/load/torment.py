@@ -7,7 +7,7 @@ from random import Random
 
 from chalicelib.base.limits import STORE_DEADLINE_MS
 from tests.load.kinds import KINDS
-from tests.load.run import ZONED, Plan
+from tests.load.run import EXPIRING, ZONED, Plan
 from tests.load.worker import FEATURES
 
 ROUND_SECONDS = 120.0
@@ -18,14 +18,14 @@ SKEW_MS = 250
 PACE_MS = 400
 """The checker compares everything with everything: a round is to have some thousands of deliveries."""
 KINDS_A_ROUND = 3
-SHARE = 2 / 3
-"""Of the features, in one round."""
+SHARES = {**dict.fromkeys((*FEATURES, ZONED), 2 / 3), EXPIRING: 1 / 4}
+"""How likely a round has each feature. What has expired may be lost."""
 
 
 def plan(seed: int, seconds: float) -> Plan:
     """Each seed takes some features of all there are."""
     random = Random(seed)
-    features = tuple(feature for feature in (*FEATURES, ZONED) if random.random() < SHARE)
+    features = tuple(feature for feature in SHARES if random.random() < SHARES[feature])
     return Plan(
         seconds=seconds,
         processes=3,
