@@ -70,11 +70,11 @@ def count(name: str, number: int, topic: str, group: str = "") -> None:
             record.counts[name, topic, group] += number
 
 
-def asked_store(is_repeat: bool = False) -> None:
-    """A request went to the store. `is_repeat`: an earlier try had failed."""
+def asked_store(requests: int = 1, is_repeat: bool = False) -> None:
+    """So many requests went to the store. `is_repeat`: an earlier try had failed."""
     if record := _current.get():
         with record.lock:
-            record.store_calls += 1
+            record.store_calls += requests
             record.store_retries += is_repeat
 
 

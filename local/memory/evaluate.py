@@ -20,6 +20,10 @@ def find(item: writes.Item | None, path: writes.Path) -> Any:
     return place
 
 
+def allows(write: writes.Write, item: writes.Item | None) -> bool:
+    return all(holds(guard, item) for guard in write.guards)
+
+
 def holds(guard: writes.Guard, item: writes.Item | None) -> bool:
     if isinstance(guard, writes.Either):
         return holds(guard.first, item) or holds(guard.second, item)

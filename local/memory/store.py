@@ -16,7 +16,7 @@ from chalicelib.base.limits import ITEM_BYTES_MAX, SECOND_MS
 from chalicelib.store import Keys, Outcome, Range, Read
 from chalicelib.table.writes import Item, Key, Refused, Write, key_of
 from chalicelib.telemetry import record
-from local.memory.evaluate import after, holds
+from local.memory.evaluate import after, allows
 from local.memory.meter import Meter
 from local.memory.sizes import Sized, bytes_of, read_units, sized, write_units
 from local.memory.sort_keys import SortKeys
@@ -75,7 +75,7 @@ class MemoryStore:
     def read(self, reads: Sequence[Read]) -> list[list[Item]]:
         with self._lock:
             self._count_calls(len(reads))
-            return [self._keys(read) if isinstance(read, Keys) else self._range(read) for read in reads]
+            return [self._found(read) for read in reads]
 
     def write(self, write: Write) -> Item:
         with self._lock:
@@ -97,14 +97,17 @@ class MemoryStore:
     def write_together(self, writes: Sequence[Write]) -> None:
         with self._lock:
             self._count_calls()
-            refused = next((write for write in writes if not self._allows(write)), None)
-            changes = [(write.key, self._after(write) if self._allows(write) else None) for write in writes]
-            for key, item in changes:
-                self._charge(self._get(key), item, times=2)
+            known = [(write, self._get(write.key)) for write in writes]
+            refused, current = next((one for one in known if not allows(*one)), (None, None))
+            changes = [
+                (write.key, self._after(write, before) if allows(write, before) else None) for write, before in known
+            ]
+            for (_, before), (_, item) in zip(known, changes, strict=True):
+                self._charge(before, item, times=2)
             if refused is None:
                 self._apply(changes)
-            elif not refused.landed(before := self._get(refused.key)):
-                raise Refused(before)
+            elif not refused.landed(current):
+                raise Refused(current)
 
     def put_all(self, items: Sequence[Item]) -> None:
         with self._lock:
@@ -162,6 +165,9 @@ class MemoryStore:
         with self._lock:
             return sum(map(len, self._items.values()))
 
+    def _found(self, read: Read) -> list[Item]:
+        return self._keys(read) if isinstance(read, Keys) else self._range(read)
+
     def _keys(self, read: Keys) -> list[Item]:
         items = [self._get(key) for key in read.keys]
         for item in items:
@@ -190,23 +196,18 @@ class MemoryStore:
     def _written(self, write: Write) -> tuple[Item, list[Change]]:
         """The item that the caller gets, and what changes: nothing if the write has landed before."""
         before = self._get(write.key)
-        if not self._allows(write):
+        if not allows(write, before):
             self._charge(before, None)
             if write.landed(before):
                 return before or {}, []
             raise Refused(before)
-        item = self._after(write)
+        item = self._after(write, before)
         self._charge(before, item)
         return item or {}, [(write.key, item)]
 
-    def _after(self, write: Write) -> Item | None:
-        before = self._get(write.key)
+    def _after(self, write: Write, before: Item | None) -> Item | None:
         item = after(before, write)
         return sized(before, write, item) if item and self.is_metered else item
-
-    def _allows(self, write: Write) -> bool:
-        before = self._get(write.key)
-        return all(holds(guard, before) for guard in write.guards)
 
     def _apply(self, changes: Sequence[Change]) -> None:
         self._store(changes)
@@ -222,8 +223,7 @@ class MemoryStore:
     def _count_calls(self, requests: int = 1) -> None:
         """One round trip of so many requests."""
         self.meter.round_trips += 1
-        for _ in range(requests):
-            record.asked_store()
+        record.asked_store(requests)
 
     def _charge(self, before: Item | None, item: Item | None, times: int = 1) -> None:
         if not self.is_metered:

@@ -13,7 +13,7 @@ from chalicelib.cursors.cursor import Cursor
 from chalicelib.cursors.lease import Lease
 from chalicelib.table import keys
 from chalicelib.table.keys import queue_of
-from chalicelib.table.writes import Item, Key
+from chalicelib.table.writes import Key
 from tests.history import checker
 from tests.history.facts import History, Place, Sent
 from tests.simulation.faulty_store import PastStore
@@ -23,11 +23,12 @@ RECOVERED_MS = 2_500
 UNSEEN_MS = 2_000
 """For so long after they were made, a caller may not know the groups."""
 
-Versions = list[tuple[Key, int, Item]]
+Versions = list[tuple[Key, int, Cursor]]
 
 
 def remember(store: PastStore, topic: Topic, history: History) -> None:
-    versions = [version for version in store.versions("leases") if version[0].pk.split("#")[1] == topic.id]
+    of_groups = (version for version in store.versions("leases") if version[0].pk.split("#")[1] == topic.id)
+    versions = [(key, since_ms, Cursor.of(item)) for key, since_ms, item in of_groups]
     history.appended_ms = _appended_ms(store, topic)
     history.passed = list(_passed(store, topic, versions, history))
     history.given_back = set(_given_back(versions))
@@ -57,8 +58,8 @@ def _passed(store: PastStore, topic: Topic, versions: Versions, history: History
     for key, at, cursor in versions:
         log = topic.logs[queue_of(key)]
         end = max((end for since, end in ends.get(log, ()) if since <= at), default=0)
-        if cursor["next"][0] > end:
-            yield f"{key.sk} stood at {cursor['next'][0]} at {at}, the log ended at {end}"
+        if cursor.next > end:
+            yield f"{key.sk} stood at {cursor.next} at {at}, the log ended at {end}"
 
 
 def _overfull(store: PastStore, topic: Topic, versions: Versions, history: History) -> Iterator[str]:
@@ -89,9 +90,9 @@ def _overfull(store: PastStore, topic: Topic, versions: Versions, history: Histo
 def _settled(topic: Topic, versions: Versions, history: History) -> dict[tuple[int, str], list[tuple[int, int]]]:
     """By queue and group, the lowest offset that is not settled, and since when."""
     settled = {(queue, group): [(0, 0)] for queue in range(topic.queues) for group in history.rules}
-    for key, since, item in versions:
+    for key, since, cursor in versions:
         if marks := settled.get((queue_of(key), _group(key))):
-            marks.append((since, Cursor.of(item).committed(bool(history.rules[_group(key)].ordered))))
+            marks.append((since, cursor.committed(bool(history.rules[_group(key)].ordered))))
     return settled
 
 
@@ -147,15 +148,15 @@ def _crowded(versions: Versions, history: History) -> Iterator[str]:
 
 
 def _overlooked(versions: Versions, aside_max: int) -> Iterator[str]:
-    for key, at_ms, item in versions:
-        if (aside := Cursor.of(item).aside) > aside_max:
+    for key, at_ms, cursor in versions:
+        if (aside := cursor.aside) > aside_max:
             yield f"{_group(key)} had {aside} messages set aside in queue {queue_of(key)} at {at_ms}, over {aside_max}"
 
 
 def _changes(versions: Versions) -> Iterator[_Change]:
     """`versions`: of one cursor."""
     for (_, _, before), (_, at_ms, after) in zip(versions, versions[1:], strict=False):
-        yield _Change(Cursor.of(before), at_ms, Cursor.of(after))
+        yield _Change(before, at_ms, after)
 
 
 def _claims(versions: Versions) -> Iterator[tuple[_Change, int]]:

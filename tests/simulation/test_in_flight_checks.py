@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.cursors.cursor import Cursor
 from chalicelib.table.writes import Key
 from tests.history.facts import History, Rules
 from tests.simulation.cursors import Versions, _crowded
@@ -20,7 +21,7 @@ def versions(*states: tuple[int, dict[str, Any]]) -> Versions:
         {"pk": KEY.pk, "sk": KEY.sk, "epoch": 0, "next": [9], "leases": leases, "dead": 0, "claims": claims}
         for claims, leases in states
     ]
-    return [(KEY, NOW + at, cursor) for at, cursor in enumerate(made)]
+    return [(KEY, NOW + at, Cursor.of(item)) for at, item in enumerate(made)]
 
 
 def crowded(seen: Versions, most: int = 3) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
+import sys
 from collections.abc import Callable
+from heapq import heappop, heappush, heappushpop
 from random import Random
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -23,24 +24,33 @@ class Scheduler:
         self._random = random
         self._hub = getcurrent()
         self._waiting: list[tuple[int, float, greenlet]] = []
+        self._steps_left = 0
 
     def spawn(self, run: Callable[[], None], after_ms: int = 0) -> None:
-        self._wake(greenlet(run, parent=self._hub), after_ms)
+        heappush(self._waiting, self._turn(greenlet(run, parent=self._hub), after_ms))
 
     def sleep(self, ms: int) -> None:
         """Lets others run for `ms`; with 0 ms, those that are due now, in random order."""
-        self._wake(getcurrent(), ms)
-        self._hub.switch()
+        own = self._turn(getcurrent(), ms)
+        if not self._steps_left:
+            heappush(self._waiting, own)
+            self._hub.switch()
+            return
+        self._steps_left -= 1
+        first = heappushpop(self._waiting, own)
+        self.now = first[0]
+        if first is not own:
+            first[2].switch()  # without a detour by the hub: a history sleeps a thousand times
 
-    def run(self, steps_max: int | None = None) -> None:
+    def run(self, steps_max: int = sys.maxsize) -> None:
         """Runs until no caller waits. Raises Endless."""
-        steps = 0
+        self._steps_left = steps_max
         while self._waiting:
-            if steps == steps_max:
-                raise Endless(f"{steps} steps, and no end")
-            steps += 1
-            self.now, _, caller = heapq.heappop(self._waiting)
+            if not self._steps_left:
+                raise Endless(f"{steps_max} steps, and no end")
+            self._steps_left -= 1
+            self.now, _, caller = heappop(self._waiting)
             caller.switch()
 
-    def _wake(self, caller: greenlet, after_ms: int) -> None:
-        heapq.heappush(self._waiting, (self.now + max(0, after_ms), self._random.random(), caller))
+    def _turn(self, caller: greenlet, after_ms: int) -> tuple[int, float, greenlet]:
+        return (self.now + after_ms if after_ms > 0 else self.now, self._random.random(), caller)

@@ -100,7 +100,7 @@ class Requests:
         may_have_landed = False
         is_repeat = False
         while True:
-            record.asked_store(is_repeat)
+            record.asked_store(is_repeat=is_repeat)
             try:
                 answer = yield from request(patience.try_ms())
                 charge(_units(answer))
