@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -103,10 +104,6 @@ class Module:
     path: Path
 
     @property
-    def source(self) -> str:
-        return self.path.read_text()
-
-    @property
     def tree(self) -> ast.Module:
         return _parsed(self.path)
 
@@ -115,7 +112,7 @@ class Module:
         """The room that it is in."""
         return room_of(self.name)
 
-    @property
+    @cached_property
     def imports(self) -> set[str]:
         """All of them, inside functions too, except those for type checks only."""
         return set(_imports(self.tree))
@@ -172,8 +169,6 @@ NAMES = {_name(path) for path in [ROOT / "app.py", *ROOT.glob("chalicelib/**/*.p
 MODULES = _modules()
 RANKS = {name: rank for rank, name in enumerate(ROOMS)}
 
-each_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
-
 
 def ours(module: Module) -> set[str]:
     return {name for name in module.imports if name in NAMES and name != "chalicelib"}
@@ -186,15 +181,15 @@ def test_every_module_has_its_room() -> None:
     assert {module.part for module in MODULES} - {"chalicelib"} == set(RANKS)
 
 
-@each_module
-def test_imports_run_one_way(module: Module) -> None:
-    if module.part == "chalicelib":
-        assert ours(module) == set()
-        return
-    rank = RANKS[module.part]
-    for name in ours(module):
-        part = room_of(name)
-        assert RANKS[part] < rank or part == module.part, f"{module.name} imports {name}"
+def test_imports_run_one_way() -> None:
+    for module in MODULES:
+        if module.part == "chalicelib":
+            assert ours(module) == set()
+            continue
+        rank = RANKS[module.part]
+        for name in ours(module):
+            part = room_of(name)
+            assert RANKS[part] < rank or part == module.part, f"{module.name} imports {name}"
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -205,9 +200,8 @@ def test_no_imports_go_in_a_circle() -> None:
     assert graph == {}
 
 
-@each_module
-def test_stores_are_chosen_in_one_place_and_do_not_know_each_other(module: Module) -> None:
-    for adapter in ADAPTERS:
+def test_stores_are_chosen_in_one_place_and_do_not_know_each_other() -> None:
+    for module, adapter in product(MODULES, ADAPTERS):
         if module.is_in(adapter, "chalicelib.wiring", "local"):
             continue
         if (module.name, adapter[:6]) == ("app", "local."):  # `chalice local` has no other place to start it
@@ -216,40 +210,43 @@ def test_stores_are_chosen_in_one_place_and_do_not_know_each_other(module: Modul
         assert used == set(), f"{module.name} imports {used}"
 
 
-@each_module
-def test_each_technology_has_its_place(module: Module) -> None:
-    for technology, places in TECHNOLOGIES.items():
-        used = {name for name in module.imports if name.split(".")[0] == technology}
-        assert not used or module.is_in(*places), f"{module.name} imports {used}"
+def test_each_technology_has_its_place() -> None:
+    for module in MODULES:
+        for name in module.imports:
+            technology = name.split(".")[0]
+            if technology in TECHNOLOGIES:
+                assert module.is_in(*TECHNOLOGIES[technology]), f"{module.name} imports {name}"
 
 
-@each_module
-def test_only_the_runtime_makes_chance_and_only_few_read_the_environment(module: Module) -> None:
-    used = {
-        node.attr
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
-    }
-    allowed = {"urandom"} if module.name == "chalicelib.base.runtime" else set()
-    if module.is_in("chalicelib.wiring"):
-        allowed = {"environ"}
-    assert used <= allowed or module.is_in("local")
+def test_only_the_runtime_makes_chance_and_only_few_read_the_environment() -> None:
+    for module in MODULES:
+        used = {
+            node.attr
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os"
+        }
+        allowed = {"urandom"} if module.name == "chalicelib.base.runtime" else set()
+        if module.is_in("chalicelib.wiring"):
+            allowed = {"environ"}
+        assert used <= allowed or module.is_in("local"), f"{module.name} uses {used} of os"
 
 
-@each_module
-def test_only_the_data_dictionary_spells_keys(module: Module) -> None:
-    if module.name == "chalicelib.table.keys":
-        return
-    prefixes = [
-        text for text in _literals(_parsed(ROOT / "chalicelib/table/keys.py")) if len(text) > 1 and text[-1] in "#/"
-    ]
+def test_only_the_data_dictionary_spells_keys() -> None:
+    dictionary = next(module for module in MODULES if module.name == "chalicelib.table.keys")
+    prefixes = tuple(text for text in _literals(dictionary.tree) if len(text) > 1 and text[-1] in "#/")
     assert {"log#", "group#", "cursor#", "dead#", "payload#", "payloads/", "groups#"} <= set(prefixes)
-    for text in _literals(module.tree):
-        assert not any(text.startswith(prefix) for prefix in prefixes), f"{module.name} spells {text!r}"
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Key", "Range"):
-            spelled = [arg for arg in node.args if isinstance(arg, ast.Constant | ast.JoinedStr)]
-            assert not spelled, f"{module.name} spells a key in line {node.lineno}"
+    for module in MODULES:
+        if module != dictionary:
+            spelled = [text for text in _literals(module.tree) if text.startswith(prefixes)]
+            assert spelled == [], f"{module.name} spells {spelled}"
+            lines = [node.lineno for node in ast.walk(module.tree) if _spells_a_key(node)]
+            assert lines == [], f"{module.name} spells a key in lines {lines}"
+
+
+def _spells_a_key(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Key", "Range"):
+        return any(isinstance(arg, ast.Constant | ast.JoinedStr) for arg in node.args)
+    return False
 
 
 def _literals(tree: ast.Module) -> list[str]:
@@ -279,13 +276,13 @@ def test_the_pipeline_and_the_service_share_no_code() -> None:
         assert _packages(module) & {"spark", "pyspark", "pyarrow", "pandas"} == set(), module.name
 
 
-@pytest.mark.parametrize(
-    "module", [each for each in PIPELINE if each.is_in("spark.transforms")], ids=lambda it: it.name
-)
-def test_transforms_open_no_session_and_no_files(module: Module) -> None:
+def test_transforms_open_no_session_and_no_files() -> None:
     forbidden = ("spark.frame", "spark.reading", "spark.unpacking", "spark.exporting", "spark.jobs")
-    for name in module.imports:
-        assert not name.startswith(forbidden), name
+    transforms = [module for module in PIPELINE if module.is_in("spark.transforms")]
+    assert transforms
+    for module in transforms:
+        opened = [name for name in module.imports if name.startswith(forbidden)]
+        assert opened == [], f"{module.name} imports {opened}"
 
 
 def _packages(module: Module) -> set[str]:
@@ -305,32 +302,32 @@ def test_the_client_imports_nothing_but_the_standard_library() -> None:
 # -- size -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [*MODULES, *PIPELINE, *CLIENT], ids=lambda module: module.name)
-def test_functions_stay_small(module: Module) -> None:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
+def test_functions_stay_small() -> None:
+    for module in [*MODULES, *PIPELINE, *CLIENT]:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.FunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                assert lines <= FUNCTION_LINES_MAX, f"{module.name}.{node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("module", [*MODULES, *PIPELINE, *CLIENT], ids=lambda module: module.name)
-def test_modules_and_public_classes_of_the_port_say_what_they_are_for(module: Module) -> None:
-    assert ast.get_docstring(module.tree)
-    if module.name == "chalicelib.store":
-        verbs = [node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef)]
-        assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
+def test_modules_say_what_they_are_for() -> None:
+    assert [module.name for module in [*MODULES, *PIPELINE, *CLIENT] if not ast.get_docstring(module.tree)] == []
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_of_tests_are_short_sentences(path: Path) -> None:
-    names = {node.name for node in ast.walk(_parsed(path)) if isinstance(node, ast.FunctionDef)}
-    assert {name for name in names if name.startswith("test_") and len(name) > TEST_NAME_MAX} == set()
+def test_the_verbs_of_the_port_say_what_they_are_for() -> None:
+    port = next(module for module in MODULES if module.name == "chalicelib.store")
+    verbs = [node for node in ast.walk(port.tree) if isinstance(node, ast.FunctionDef)]
+    assert [verb.name for verb in verbs if not ast.get_docstring(verb)] == []
 
 
-@pytest.mark.parametrize("kind", ["budgets", "core", "http", "service"])
-def test_the_matrix_of_features_names_every_file(kind: str) -> None:
+def test_names_of_tests_are_short_sentences() -> None:
+    names = {name for path in TESTS for name in re.findall(r"def (test_\w+)", path.read_text())}
+    assert {name for name in names if len(name) > TEST_NAME_MAX} == set()
+
+
+def test_the_matrix_of_features_names_every_file() -> None:
     matrix = (ROOT / "tests/README.md").read_text()
-    names = {path.stem for path in TESTS if path.parent.name == kind}
+    names = {path.stem for path in TESTS if path.parent.name in ("budgets", "core", "http", "service")}
     assert {name for name in names if not re.search(rf"\b{name}`", matrix)} == set()
 
 
