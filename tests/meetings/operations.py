@@ -140,29 +140,21 @@ bury_theirs = settled(lambda caller, held: caller.bury(held))
 OF_CURSORS: dict[str, Act] = {
     "one is taken": take(1),
     "all is taken": take(10),
-    "all is taken for a moment": both(take(10, MOMENT_MS), time_passes(MOMENT_MS)),
     "the attempt is made elsewhere": take(3, attempt_id="again"),
-    "all is taken and acked": taken_and_acked,
     "theirs is acked": ack_theirs,
-    "one of theirs is acked": settled(lambda caller, held: caller.ack(held), count=1),
     "theirs is acked in a pop": acked_in_a_pop,
     "theirs is nacked": nack_theirs,
-    "one of theirs is nacked": settled(lambda caller, held: caller.nack(held, 0), count=1),
     "theirs is nacked, and all is taken": both(nack_theirs, take(10)),
     "theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS)),
-    "one of theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS), count=1),
-    "theirs is extended to its end": settled(lambda caller, held: caller.extend(held, MOMENT_MS)),
     "theirs is buried": bury_theirs,
     "theirs is buried and redriven": both(bury_theirs, redrive),
+    "dead letters are purged": purge_dead,
     "the dead are redriven, and one is taken": both(redrive, take(1)),
-    "the group is reset to now": reset("now"),
+    "the group is reset to earliest": reset("earliest"),
     "the group is reset, and all is taken": both(reset("earliest"), take(10)),
-    "the group is made again, and all is taken": both(group_made_again, take(10)),
     "a moment passes, and one is taken": both(time_passes(SHORT_MS), take(1)),
-    "a moment passes, and all is taken": both(time_passes(SHORT_MS), take(10)),
-    "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
 }
-"""What changes cursors."""
+"""What changes cursors, each in a way of its own."""
 
 OF_WAITING: dict[str, Act] = {
     "all is taken": take(10),
@@ -179,11 +171,19 @@ OF_WAITING: dict[str, Act] = {
 
 OTHERS: dict[str, Act] = {
     **OF_WAITING,
+    "all is taken for a moment": both(take(10, MOMENT_MS), time_passes(MOMENT_MS)),
+    "all is taken and acked": taken_and_acked,
+    "one of theirs is acked": settled(lambda caller, held: caller.ack(held), count=1),
+    "one of theirs is nacked": settled(lambda caller, held: caller.nack(held, 0), count=1),
+    "one of theirs is extended": settled(lambda caller, held: caller.extend(held, LONG_MS + SHORT_MS), count=1),
+    "theirs is extended to its end": settled(lambda caller, held: caller.extend(held, MOMENT_MS)),
+    "the group is reset to now": reset("now"),
+    "the group is made again, and all is taken": both(group_made_again, take(10)),
+    "a moment passes, and all is taken": both(time_passes(SHORT_MS), take(10)),
+    "leases run out, and all is taken": both(time_passes(LONG_MS + SHORT_MS), take(10)),
     "theirs is nacked for long": settled(lambda caller, held: caller.nack(held, LONG_MS)),
-    "dead letters are purged": purge_dead,
     "there are more attempts": more_attempts,
     "there are fewer attempts": fewer_attempts,
-    "the group is reset to earliest": reset("earliest"),
     "all is taken, and the group is reset": both(take(10), reset("earliest")),
     "the group is reset to latest": reset("latest"),
     "the queue is reset to an offset": reset((0, 1)),
@@ -199,4 +199,4 @@ OTHERS: dict[str, Act] = {
     "what ran out is revived": swept("revive"),
     "what expired is swept": swept("expire"),
 }
-"""What is seldom near to a cursor."""
+"""What is seldom near to a cursor, or resembles what is."""

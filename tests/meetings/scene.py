@@ -199,15 +199,17 @@ class Scene(Stage):
 
     # -- how it goes --------------------------------------------------------------------------------------------------
 
-    def points(self) -> list[int]:
-        """The requests of the call, when it meets nobody, before which others may change what it decides about."""
+    def points(self) -> dict[int, bool]:
+        """The requests of the call, when it meets nobody, before which others may change what it decides about, and
+        whether it decides with this one."""
         fresh = self.copy()
         with fresh.around():
             service = fresh._warmed()
             before, fresh.store.decisive = fresh.store.requests, []
             fresh.act(fresh, service)
-        made = fresh.store.requests - before
-        return [*range(1, made + 1)] if self.is_torn else [request - before for request in fresh.store.decisive]
+        decisive = [request - before for request in fresh.store.decisive]
+        looks = range(1, fresh.store.requests - before + 1) if self.is_torn else ()
+        return {request: request in decisive for request in [*decisive, *looks]}
 
     def meets(self, happens: Act, request: int) -> list[str]:
         """What is wrong after this has happened just before this request of the call."""

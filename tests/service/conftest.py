@@ -1,4 +1,4 @@
-"""The service over each of the stores, as many instances of it as a test wants."""
+"""The service over two stores, as many instances of it as a test wants."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from chalicelib.api import Api
 from chalicelib.base.runtime import system
 from chalicelib.service import Service
 from chalicelib.store import Store
-from tests.store.conftest import dynoxide_store, embedded_store, memory_store, store
+from tests.store.conftest import dynoxide_store, memory_store
 
-__all__ = ["dynoxide_store", "embedded_store", "memory_store", "store"]
+__all__ = ["dynoxide_store", "memory_store"]
+
+
+@pytest.fixture(params=["memory", "dynoxide"])
+def store(request: pytest.FixtureRequest) -> Store:
+    """Moto is slow, and keeps the contract of stores too: the routes are tested on it."""
+    found: Store = request.getfixturevalue(f"{request.param}_store")
+    return found
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
-"""Each crossing sends one message: on every store, with any number of checks at once, whichever of them dies."""
+"""Each crossing sends one message: in memory and on an emulator, with any number of checks at once, whichever of them dies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 
 import pytest
 
@@ -107,8 +107,10 @@ def test_a_check_that_dies_after_any_request_is_made_up_for(scene: Scene, later_
 
 
 def test_two_checks_may_each_stop_after_any_request(scene: Scene) -> None:
+    """One in three pairs of points is tried."""
     count = requests_of(checking(scene.copy()))
-    for first, second, goes_on in product(range(1, count + 1), range(1, count + 2), (False, True)):
+    ways = product(range(1, count + 1), range(1, count + 2), (False, True))
+    for first, second, goes_on in islice(ways, 0, None, 3):
         fresh = scene.copy()
         running = stop_after(checking(fresh), first)
         die_after(checking(fresh), second)

@@ -10,6 +10,9 @@ import pytest
 
 from chalicelib.api import Api
 from chalicelib.base.limits import BODY_BYTES_MAX
+from tests.store.conftest import embedded_store, store
+
+__all__ = ["embedded_store", "store"]
 
 Instance = Callable[[], Api]
 

@@ -1,4 +1,4 @@
-"""Calls among instances on each of the stores: crowds, crashes, late writes."""
+"""Calls among instances in memory and on an emulator: crowds, crashes, late writes."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from chalicelib.api import Api
 from chalicelib.base.errors import AlreadyReplied, DecantError, ReplyTimeout, RequestExpired
 
 CALLERS = 200
-CALLERS_EMBEDDED = 50
-"""Their looks all pass through one interpreter, that of the store too."""
 WORKERS = 4
 
 Instance = Callable[[], Api]
 
 
-def test_each_of_many_callers_gets_its_own_reply(
-    instance: Instance, topic: str, request: pytest.FixtureRequest
-) -> None:
+def test_each_of_many_callers_gets_its_own_reply(instance: Instance, topic: str) -> None:
     """Half of the workers share the callers' instance."""
-    count = CALLERS_EMBEDDED if "embedded" in request.node.name else CALLERS
     here, there = instance(), instance()
     here.put_topic(topic, {"queues": 2})
     here.put_group(topic, "workers", {})
@@ -43,7 +36,7 @@ def test_each_of_many_callers_gets_its_own_reply(
             receipts = [message["receipt"] for message in popped["messages"]]
 
     workers = [threading.Thread(target=work, args=(api,)) for api in [here, there] * (WORKERS // 2)]
-    callers = [threading.Thread(target=call, args=(number,)) for number in range(count)]
+    callers = [threading.Thread(target=call, args=(number,)) for number in range(CALLERS)]
     for thread in (*workers, *callers):
         thread.start()
     for caller in callers:
@@ -51,7 +44,7 @@ def test_each_of_many_callers_gets_its_own_reply(
     is_over.set()
     for worker in workers:
         worker.join()
-    assert replies == {number: f"re: {number}" for number in range(count)}
+    assert replies == {number: f"re: {number}" for number in range(CALLERS)}
 
 
 def test_of_replies_and_a_timeout_at_once_one_stands(instance: Instance, topic: str) -> None:

@@ -1,4 +1,4 @@
-"""Behaviour over long times on every store, with a clock that is moved by hand."""
+"""Behaviour over long times, in memory and on an emulator, with a clock that is moved by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead messages move into a topic once: on every store, whoever dies at it, however many do it at once."""
+"""Dead messages move into a topic once: in memory and on an emulator, whoever dies at it, however many do it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters and retries on every store: their cost in the cursor, their counts, and that they come once."""
+"""Dead letters and retries in memory and on an emulator: their cost in the cursor, their counts, and that they come once."""
 
 from __future__ import annotations
 

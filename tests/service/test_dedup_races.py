@@ -1,4 +1,4 @@
-"""Many instances that send the same at once, on every store; and what arrives late."""
+"""Many instances that send the same at once, in memory and on an emulator; and what arrives late."""
 
 from __future__ import annotations
 

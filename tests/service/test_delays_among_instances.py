@@ -1,4 +1,4 @@
-"""Delayed messages on every store: many at once, delivered by many instances, and cancelled meanwhile."""
+"""Delayed messages in memory and on an emulator: many at once, delivered by many instances, and cancelled meanwhile."""
 
 from __future__ import annotations
 

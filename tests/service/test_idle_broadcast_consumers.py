@@ -229,11 +229,11 @@ def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched,
     assert places(api) == EVERYTHING
 
 
-# -- on every store ---------------------------------------------------------------------------------------------------
+# -- in memory and on an emulator -------------------------------------------------------------------------------------
 
 
 class TestOnEveryStore:
-    @pytest.fixture(params=["memory", "embedded", "dynoxide"])
+    @pytest.fixture(params=["memory", "dynoxide"])
     def store(self, request: pytest.FixtureRequest) -> Any:
         return request.getfixturevalue(f"{request.param}_store")
 

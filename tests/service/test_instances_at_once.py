@@ -1,4 +1,4 @@
-"""Many instances at once, on every store, emulator included."""
+"""Many instances at once, in memory and on an emulator."""
 
 from __future__ import annotations
 

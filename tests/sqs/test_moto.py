@@ -28,6 +28,7 @@ def test_motos_tests_of_sqs_pass() -> None:
             "AWS_ACCESS_KEY_ID": "123456789012",
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_DEFAULT_REGION": "us-east-1",
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "PYTHONPATH": str(Path(__file__).parent),  # not of `tests`: that is what moto calls its own
         }
         environment = {**os.environ, **settings}

@@ -14,7 +14,7 @@ from moto.core import models  # noqa: E402
 
 _REGION = "us-east-1"
 _ASKED = BaseClient._make_api_call
-_client = boto3.client  # moto's own has mocks
+_SQS = boto3.client("sqs", region_name=_REGION, endpoint_url=ENDPOINT)
 
 
 def _ask(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
@@ -25,9 +25,8 @@ def _ask(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
 
 def _reset(_: object) -> None:
     """Each test begins without queues."""
-    sqs = _client("sqs", region_name=_REGION, endpoint_url=ENDPOINT)
-    for url in sqs.list_queues().get("QueueUrls", []):
-        sqs.delete_queue(QueueUrl=url)
+    for url in _SQS.list_queues().get("QueueUrls", []):
+        _SQS.delete_queue(QueueUrl=url)
 
 
 BaseClient._make_api_call = _ask
