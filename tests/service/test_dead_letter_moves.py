@@ -1,4 +1,4 @@
-"""Dead messages move into a topic once: in memory and on an emulator, whoever dies at it, however many do it at once."""
+"""Dead messages move into a topic once, whoever dies at it, however many do it at once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def came_out(api: Api, topic: str) -> list[tuple[str, int, str]]:
 
 
 @pytest.mark.parametrize("body_bytes", [10, 2 * KIB, 300 * KIB])
-def test_every_store_moves_messages_whole(instance: Callable[[], Api], topic: str, body_bytes: int) -> None:
+def test_messages_move_whole(instance: Callable[[], Api], topic: str, body_bytes: int) -> None:
     api, dead = instance(), f"{topic}-dead"
     api.put_topic(topic, {"queues": 1})
     api.put_topic(dead, {"queues": 1})
@@ -41,7 +41,7 @@ def test_every_store_moves_messages_whole(instance: Callable[[], Api], topic: st
     assert [totals[name] for name in ("ready", "in_flight", "retrying", "dead")] == [0, 0, 0, 0]
 
 
-def test_no_store_moves_into_a_topic_that_another_instance_has_deleted(
+def test_nothing_moves_into_a_topic_that_another_instance_has_deleted(
     store: Store, instance: Callable[[], Api], topic: str
 ) -> None:
     api, dead = instance(), f"{topic}-dead"

@@ -1,4 +1,4 @@
-"""Dead letters and retries in memory and on an emulator: their cost in the cursor, their counts, and that they come once."""
+"""Dead letters and retries: their cost in the cursor, their counts, and that they come once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chalicelib.table import keys
 from chalicelib.table.writes import key_of
 
 
-def test_letters_are_counted_as_they_are_on_every_store(instance: Callable[[], Api], topic: str) -> None:
+def test_letters_are_counted_as_they_are(instance: Callable[[], Api], topic: str) -> None:
     api = instance()
     api.put_topic(topic, {"queues": 1})
     api.put_group(topic, "g", {"max_attempts": 1})
@@ -57,9 +57,7 @@ def test_dead_letters_behind_a_hole_in_the_log_are_listed_and_redriven(
     assert instance().redrive_dead(topic, "g", {"message_ids": ids}) == {"redriven": 2, "remaining": 58}
 
 
-def test_retries_go_into_pages_and_come_back_on_every_store(
-    store: Store, instance: Callable[[], Api], topic: str
-) -> None:
+def test_retries_go_into_pages_and_come_back(store: Store, instance: Callable[[], Api], topic: str) -> None:
     api = instance()
     api.put_topic(topic, {"queues": 1})
     api.put_group(topic, "g", {})

@@ -232,7 +232,7 @@ def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched,
 # -- in memory and on an emulator -------------------------------------------------------------------------------------
 
 
-class TestOnEveryStore:
+class TestInMemoryAndOnAnEmulator:
     @pytest.fixture(params=["memory", "dynoxide"])
     def store(self, request: pytest.FixtureRequest) -> Any:
         return request.getfixturevalue(f"{request.param}_store")

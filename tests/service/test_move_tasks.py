@@ -1,5 +1,4 @@
-"""A move task moves each message once: on every store, whoever dies at it, however many work on it, and whatever is
-deleted meanwhile."""
+"""A move task moves each message once, whoever dies at it, however many work on it, and whatever is gone meanwhile."""
 
 from __future__ import annotations
 
@@ -98,7 +97,7 @@ class Scene(Stage):
 
 
 @pytest.mark.parametrize("reads", [False, True])
-def test_every_store_moves_messages_back_whole(instance: Callable[[], Api], topic: str, reads: bool) -> None:
+def test_messages_move_back_whole(instance: Callable[[], Api], topic: str, reads: bool) -> None:
     api = instance()
     queues, name = api.service.sqs_queues, topic[:40]
     dead = DeadLetterTopic({"topic": f"{name}-dead", "source": name})
