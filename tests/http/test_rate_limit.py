@@ -38,6 +38,9 @@ def test_up_to_a_second_s_messages_come_at_once_and_no_more(topic: Topic, clock:
     clock.sleep(600)
     assert len(group.pop(max_messages=4)["messages"]) == 4
     assert len(group.pop()["messages"]) == 6
+    clock.sleep(60_000)
+    assert len(group.pop(max_messages=100)["messages"]) == 10
+    assert group.pop()["messages"] == []  # a pause saves nothing up
 
 
 @pytest.mark.parametrize("rate", [1, 2.5, 7, 50, 123.4])

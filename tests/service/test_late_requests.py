@@ -31,7 +31,8 @@ def api(store: RecordingStore) -> Api:
 
 
 def arrive_again(store: RecordingStore) -> None:
-    for write in list(store.sent):
+    """The oldest last: nothing that is newer comes after it."""
+    for write in store.sent[::-1]:
         try:
             MemoryStore.write(store, write)
         except Refused:
