@@ -32,7 +32,8 @@ class Record(Protocol):
 class Caller:
     """`now`: the one clock, in ms, by which all callers' facts are compared. `asks_for_topic`: its instance finds out
     by itself what the topic is like by now, as one behind HTTP does. `notes_first`: its pops ask when messages were
-    delivered for the first time."""
+    delivered for the first time. `attempts`: when a pop with an attempt id was first called, by callers that share
+    it; its repeats show the same leases."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Caller:
         now: Callable[[], int],
         asks_for_topic: bool = False,
         notes_first: bool = False,
+        attempts: dict[str, int] | None = None,
     ) -> None:
         self._service = service
         self._known = topic
@@ -49,8 +51,7 @@ class Caller:
         self._notes_first = notes_first
         self._record = record
         self._now = now
-        self._attempts: dict[str, int] = {}
-        """When a pop with this attempt id was first called: its repeats show the same leases."""
+        self._attempts = {} if attempts is None else attempts
 
     @property
     def _topic(self) -> Topic:

@@ -220,9 +220,13 @@ def _a_repeat_gets_the_same_answer(case: Case) -> Iterator[str]:
 
 
 def _look_ups_match_the_log(case: Case) -> Iterator[str]:
-    """When all is quiet, every message is found by its id as it lies in the log, and no message waits that is not
-    there."""
+    """Messages are shown as they lie in the log, and found by their ids and keys. When all is quiet, none waits."""
     yield from case.history.look_ups
+    for shown in case.history.shown:
+        place, ids = shown.place, case.history.ids
+        if case.history.log.get(place) != shown.body or (ids and ids.get(place) != shown.message_id):
+            lies = f"{case.history.log.get(place)} as {ids.get(place)}"
+            yield f"{shown.body} was shown at {place} as {shown.message_id}, where lies {lies}"
 
 
 def _a_delayed_message_comes_once_or_is_cancelled(case: Case) -> Iterator[str]:

@@ -84,6 +84,15 @@ class Delivered:
 
 
 @dataclass(slots=True)
+class Shown:
+    """A message that somebody read without leasing it."""
+
+    place: Place
+    body: str
+    message_id: str
+
+
+@dataclass(slots=True)
 class Attempted:
     """An answered pop with an `attempt_id`."""
 
@@ -465,8 +474,9 @@ class History:
     """Group -> the messages in the topic of alarms, in their order."""
     alarms_quiet: dict[str, str | None] = field(default_factory=dict)
     """Group -> the state of its alarm when all was quiet, before the drain."""
+    shown: list[Shown] = field(default_factory=list)
     look_ups: list[str] = field(default_factory=list)
-    """Answers about single messages, when all was quiet, that do not match the log."""
+    """Answers about single messages that do not match what is stored."""
     given_back: set[tuple[str, Place]] = field(default_factory=set)
     """Group and place of messages that some pop has leased and could not read."""
     acted: list[Acted] = field(default_factory=list)

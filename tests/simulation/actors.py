@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 EXTENDED_MS = 2_000
 RETRIES_MS = (0, 300, 2_000)
+ELSEWHERE = 0.25
+"""How likely a consumer settles at another instance than it popped from, as a client of Lambda does."""
 
 
 class Working(Protocol):
@@ -66,7 +68,9 @@ class Consumer(Actor):
             for request in got or []:
                 if request.correlation_id and random.random() < 0.7:
                     self._replier.reply(service, request)
-            self._settle(caller, got or [])
+            self._settle(
+                self._world.caller(self._world.instance()) if random.random() < ELSEWHERE else caller, got or []
+            )
             if self._old and random.random() < 0.2:
                 caller.ack([random.choice(self._old)])
             if got and random.random() < 0.1:
@@ -78,7 +82,8 @@ class Consumer(Actor):
 
     def _mistake(self, caller: Caller, got: list[Delivered]) -> None:
         """Shows receipts to a group that they are not of."""
-        if twin := self._world.twin:
+        twin = self._world.twin
+        if twin and self._group in twin.groups:
             service = twin.instance()
             twin.caller(service).ack(got[:2], self._group)
         others = [group for group in self._world.groups if group != self._group]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from chalicelib.base.errors import StoreUnavailable
+from chalicelib.base.errors import MessageNotFound, StoreUnavailable
 from chalicelib.cursors import cursor, retries
 from chalicelib.cursors.retries import surplus
 from chalicelib.service import Service
@@ -30,11 +30,16 @@ class Redriver:
             self._world.sleep(self._random.randrange(self._world.plan.redrives_pause_ms))
             group = self._random.choice(self._world.groups)
             self._world.history.redrives.append(fact := Redrive(group, self._world.now, NEVER_MS))
-            try:
-                service.dead_letters.redrive.all(self._world.topic, group)
-            except StoreUnavailable:
-                continue
-            fact.at_ms = self._world.now
+            with suppress(StoreUnavailable, MessageNotFound):
+                self._redrive(service, group)
+                fact.at_ms = self._world.now
+
+    def _redrive(self, service: Service, group: str) -> None:
+        topic, letters = self._world.topic, service.dead_letters
+        if self._random.random() < 0.7:
+            letters.redrive.all(topic, group)
+        elif dead := letters.queue.page(topic, group, 10, None)[0]:
+            letters.redrive.some(topic, group, [each.stored.message_id for each in dead if self._random.random() < 0.5])
 
 
 class Purger:

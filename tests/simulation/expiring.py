@@ -56,7 +56,7 @@ class Trimmer:
 
     def work(self, service: Service) -> None:
         while self._world.is_busy:
-            self._world.sleep(self._random.randrange(8_000))
+            self._world.sleep(self._random.randrange(16_000))
             with suppress(StoreUnavailable):
                 service.sweeps.forward()
                 service.sweeps.expire()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Any
 
 from chalicelib.base.limits import SET_ASIDE_MAX
-from chalicelib.catalogue.group import BY_KEY, ENDLESS
+from chalicelib.catalogue.group import BY_KEY
 from tests.history.checker import SKEW_MS
 from tests.simulation.expiring import RETENTION_MS
 from tests.simulation.faulty_store import ALL, NONE, Faults
 
-EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 54, "pops": 7, "dedup_ms": 2_000}
+EXPIRING: dict[str, Any] = {"retention_ms": RETENTION_MS, "messages": 42, "pops": 7, "dedup_ms": 2_000}
 """No dedup id is valid for longer than its stored message exists."""
 RESIZED: dict[str, Any] = {
     "resizes": 5,
@@ -63,6 +62,8 @@ class Plan:
     keys: tuple[str | None, ...] = (None, "a", "b")
     unwanted_key: str | None = None
     """The key of messages that no group wants."""
+    looks: int = 0
+    """How often somebody reads messages without leasing them: by place, key or id, or those that are dead."""
     sweepers: int = 0
     """Scheduled sweeps that run at once."""
     sweeps: int = 3
@@ -147,58 +148,6 @@ class Plan:
     def apart_ms(self) -> int:
         """Two callers' clocks differ by at most this."""
         return self.skew_ms + self.set_back_ms
-
-    @classmethod
-    def of(cls, seed: int) -> Plan:
-        """Every seed has a plan of its own: most are plain, some have more of one thing or another."""
-        random = Random(~seed)
-        groups = random.choice((1, 1, 1, 2))
-        plan = cls(
-            queues=random.choice((1, 2, 2, 3)),
-            groups=groups,
-            late_groups=random.choice((0, 0, 0, 1)),
-            resets=random.choice((0, 0, 0, 1, 2)),
-            chores=random.choice((0, 0, 0, 3)),
-            max_attempts=random.choice((1_000, ENDLESS, 1, 2)),
-            max_in_flight=random.choice((1_000, 1_000, 4, 7)),
-            ordered=random.choice((False, False, BY_KEY, True)),
-            unwanted_key=random.choice((None, None, None, "b")),
-            sweepers=random.choice((0, 0, 1, 2)),
-            redrives=random.choice((0, 0, 0, 2)),
-            small_pages=random.choice((False, False, True)),
-            dedup_ids=random.choice((0, 0, 0, 3, 6)),
-            dedup_ms=random.choice((300_000, 300_000, 2_000)),
-            delayed=random.choice((0.0, 0.0, 0.0, 0.2, 0.6)),
-            purges=random.choice((0, 0, 0, 2)),
-            alarm_ready=random.choice((0, 0, 0, 1, 4)),
-        )
-        if random.random() < 0.2:
-            plan = replace(plan, **EXPIRING)
-        elif random.random() < 0.1:
-            plan = replace(plan, faults=replace(ALL, stall=0.03))
-        if not plan.retention_ms and random.random() < 0.15:
-            plan = replace(plan, **RESIZED)
-        if not plan.retention_ms and not plan.late_groups:
-            plan = replace(plan, pushes=random.random() < 0.1)
-        plan = replace(plan, max_depth=random.choice((0, 0, 0, 0, 0, 0, 6)))
-        plan = replace(plan, ttls=random.choice((0.0, 0.0, 0.0, 0.3)))
-        plan = replace(plan, transactions=random.choice((0, 0, 0, 0, 4)), requests=random.choice((0, 0, 0, 0, 5)))
-        plan = replace(plan, skew_ms=random.choice((SKEW_MS, SKEW_MS, SKEW_MS, 0, 2_000)))
-        plan = replace(plan, fills=random.choice((0.0, 0.0, 0.3)))
-        plan = replace(plan, wipes=random.choice((0, 0, 0, 0, 0, 0, 0, 3)))
-        aside_max = random.choice((SET_ASIDE_MAX, SET_ASIDE_MAX, 2))
-        delay_ms = random.choice((0, 0, 0, 0, 700))  # what it holds back is not in the backlog that an alarm measures
-        plan = replace(plan, aside_max=aside_max, delay_ms=0 if plan.alarm_ready else delay_ms)
-        settle_by = random.choice(("receipt", "receipt", "receipt", "receipt", "delivery", "message"))
-        if settle_by != "receipt" or random.random() < 0.1:
-            plan = replace(plan, settle_by=settle_by, meddlers=random.choice((0, 1, 2)), leases_ms=(0, *plan.leases_ms))
-        plan = replace(plan, moves_dead=not plan.retention_ms and random.random() < 0.15)
-        plan = replace(plan, notes_first=random.random() < 0.5)
-        if plan.ordered == BY_KEY and random.random() < 0.5:
-            plan = replace(plan, queues=1, consumers=5, pops=6, meddlers=2, pop_sizes=(1, 2, 4))
-        is_fifo, over_json = random.random() < 0.3, random.random() < 0.4
-        plan = replace(plan, queue_calls=random.choice((0,) * 7 + (9,)), is_fifo=is_fifo, over_json=over_json)
-        return replace(plan, tasks=random.choice((0, 0, 8)) if plan.moves_dead and not plan.queue_calls else 0)
 
 
 TWINS = Plan(

@@ -142,6 +142,7 @@ def make_group(service: Service, world: World) -> None:
     service.admin.groups.put(world.topic, GROUP, settings)
     world.history.rules[GROUP] = Rules(_ATTEMPTS_MAX, 1_000)
     world.history.concurrency = CONCURRENCY
+    world.history.rated_until_ms[GROUP] = 0
 
 
 def drain_group(world: World) -> None:

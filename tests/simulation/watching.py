@@ -31,7 +31,7 @@ class Watcher:
 
     def __init__(self, world: World, random: Random) -> None:
         self._world, self._random = world, random
-        self._left = 6
+        self._left = 4
 
     def work(self, service: Service) -> None:
         while self._left:

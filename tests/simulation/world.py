@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from chalicelib.base.errors import AlreadyDelivered, MessageNotFound
 from chalicelib.base.runtime import Runtime
 from chalicelib.catalogue.alarm import Alarm
 from chalicelib.catalogue.dead_letter_topic import DeadLetterTopic
@@ -24,13 +23,13 @@ from chalicelib.push.outside import NOWHERE
 from chalicelib.service import Service
 from chalicelib.table.writes import Key
 from tests.history import checker
-from tests.history.aftermath import messages_of, read_dead, read_log, take_all
+from tests.history.aftermath import read_dead, read_log, take_all
 from tests.history.caller import Caller
 from tests.history.checker import SKEW_MS
 from tests.history.facts import History, Paused, Rules
 from tests.history.requests import RequestCaller
 from tests.history.transactions import TransactionCaller, note_places
-from tests.simulation import moving, pushing, queueing, returning
+from tests.simulation import moving, pushing, queueing, reading, returning
 from tests.simulation.actors import Consumer, Housekeeper, LateGroup, Resetter, Sweeper, Working
 from tests.simulation.afterlife import Purger, Redriver, small_pages
 from tests.simulation.appointed import short_appointments, unappointed
@@ -39,6 +38,7 @@ from tests.simulation.expiring import KEPT_MS, Archivist, Trimmer, short_lives
 from tests.simulation.faulty_store import NONE, Faults, FaultyStore, PastStore
 from tests.simulation.losing import Loser
 from tests.simulation.meddling import Meddler
+from tests.simulation.mixture import mixed
 from tests.simulation.moving import Remover, exhume, make_topic
 from tests.simulation.outage import BOOTED_MS, NEVER, Outage
 from tests.simulation.plans import Plan
@@ -72,12 +72,13 @@ class World:
 
     def __init__(self, seed: int, plan: Plan | None = None, beside: World | None = None) -> None:
         self._random = beside._random if beside else Random(seed)
-        self._plan = plan or Plan.of(seed)
+        self._plan = plan or mixed(seed)
         self._scheduler = beside._scheduler if beside else Scheduler(self._random)
         self._store = beside._store if beside else PastStore(self._scheduler)
         self._shared: list[Service] = beside._shared if beside else []
         self.name = "u" if beside else "t"
         self._busy = 0
+        self._attempts: dict[str, int] = {}
         self.history = History(
             dedup_ms=self._plan.dedup_ms, retention_ms=self._plan.retention_ms, expired_kept_ms=KEPT_MS
         )
@@ -94,7 +95,7 @@ class World:
         self._consumer = pushing.Consumer(self, self._random)
         self.queue_names = queueing.Names(self._plan.is_fifo)
         self.history.rate = self._plan.rate
-        self._topic = self._now_topic = self._prepared()
+        self._topic = self.now_topic = self._prepared()
         self.twin = beside or (World(seed, self._plan, self) if self._plan.twins else None)
 
     def run(self) -> list[str]:
@@ -133,7 +134,7 @@ class World:
 
     def _verdict(self) -> list[str]:
         with patch.multiple(checker, SKEW_MS=self._plan.apart_ms, OFF_MS=self._plan.apart_ms - self._plan.skew_ms // 2):
-            remember(self._store, self._now_topic, self.history)
+            remember(self._store, self.now_topic, self.history)
             self.history.unappointed = list(unappointed(self._store))
             queueing.note_queues(self._store, self.queue_names, self._plan.over_json, self.history)
             return checker.violations(self.history)
@@ -153,6 +154,7 @@ class World:
             self._spawn(lambda random, number=number: LateGroup(self, f"late{number}", random))
         self._spawn_some(plan.resets, lambda random: Resetter(self, random))
         self._spawn_some(bool(plan.wipes), lambda random: Emptier(self, plan.wipes, random))
+        self._spawn_some(bool(plan.looks), lambda random: reading.Reader(self, random))
         self._spawn_some(plan.sweepers, lambda random: Sweeper(self, random))
         self._spawn_some(bool(plan.redrives), lambda random: Redriver(self, plan.redrives, random))
         self._spawn_some(2 * bool(plan.tasks), lambda random: returning.Returner(self, plan.tasks, random))
@@ -219,7 +221,8 @@ class World:
             "max_depth": self._plan.max_depth,
             "zones": self._plan.zones and Zones(ZONES),
         }
-        return {"queues": self._plan.queues, **{name: value for name, value in optional.items() if value}}
+        looked_at = reading.SETTINGS if self._plan.looks else {}
+        return {"queues": self._plan.queues, **looked_at, **{name: value for name, value in optional.items() if value}}
 
     @property
     def rules(self) -> Rules:
@@ -311,7 +314,7 @@ class World:
 
     def caller(self, service: Service) -> Caller:
         known = (self._topic, self.history, lambda: self._scheduler.now)
-        return Caller(service, *known, self._changes, self._plan.notes_first)
+        return Caller(service, *known, self._changes, self._plan.notes_first, self._attempts)
 
     def transactor(self, service: Service) -> TransactionCaller:
         return TransactionCaller(service, self._topic, self.history, lambda: self._scheduler.now)
@@ -422,13 +425,14 @@ class World:
         service = self.instance(NONE)
         if self._plan.resizes:
             self._let_queues_leave(service)
-        self._now_topic = topic = service.env.catalogue.current_topic(self.name)
+        self.now_topic = topic = service.env.catalogue.current_topic(self.name)
         self.history.ends = dict(enumerate(service.log.offsets.ends(topic, topic.most)))
         if self._plan.retention_ms:
             Archivist(self).look()
         else:
             read_log(service, topic, self.history)
-            self.history.look_ups = [*self._wrong_look_ups(service), *self._wrong_cancels(service)]
+            self.history.look_ups += reading.wrong_look_ups(service, self, self._random)
+            self.history.look_ups += reading.wrong_cancels(service, self, self._random)
         if self._plan.moves_dead:
             exhume(service, self._store, self.history)
         if self._plan.tasks:
@@ -458,33 +462,6 @@ class World:
         caller, self.history.open_at_last, self.history.last_check_ms = self.transactor(service), set(), self.now
         while checked := caller.check(16):
             self.history.open_at_last |= {each.id for each in checked}
-
-    def _wrong_look_ups(self, service: Service) -> Iterator[str]:
-        """Messages that are not found by their id as they lie in the log, and those that wait although all are due."""
-        for stored in messages_of(service, self._now_topic):
-            try:
-                found = service.reading.lookup.by_id(self._now_topic, stored.message_id)
-            except MessageNotFound:
-                yield f"{stored.message_id} is in the log, and is not found by its id"
-                continue
-            if found != stored:
-                yield f"{stored.message_id} is {stored} in the log, and is found by its id as {found}"
-        for waiting in service.delays.messages.page(self._now_topic, 100, None)[0]:
-            yield f"{waiting.message_id} still waits"
-
-    def _wrong_cancels(self, service: Service) -> Iterator[str]:
-        """It is too late to cancel any delayed message: it is in the log, or there is none."""
-        there = set(self.history.ids.values())
-        delayed = {sent.message_id for sent in self.history.sent if sent.told_due_ms and sent.message_id}
-        for message_id in sorted(delayed):
-            try:
-                service.delays.messages.cancel(self._now_topic, message_id)
-                answer = "ok"
-            except (AlreadyDelivered, MessageNotFound) as error:
-                answer = error.code
-            if answer != ("AlreadyDelivered" if message_id in there else "MessageNotFound"):
-                is_there = "is" if message_id in there else "is not"
-                yield f"{message_id} {is_there} in the log, and cancelling it is answered {answer}"
 
     def _look_before_the_drain(self) -> None:
         look_before_the_drain(self.instance(NONE), self.history, self._groups)
