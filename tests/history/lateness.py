@@ -114,15 +114,16 @@ def _is_moving(case: Case, pop: Asked, place: Place, by_ms: int) -> bool:
 
 
 def _is_left(case: Case, pop: Asked, place: Place, ready_ms: int, by_ms: int) -> bool:
-    """Whether the queue may be left to another zone: its first message has not waited, or that zone took some."""
+    """Whether the queue may be left to another zone: its first message has not waited, or that zone took some. What a
+    pop took that nobody heard of waits from the end of that lease on."""
     near, history = case.history.zones.get(place[0]), case.history
     if pop.zone is None or near in (None, pop.zone):
         return False
     of_zone = (pop.group, near)
     took = [got for got in history.delivered if (got.group, got.zone) == of_zone and got.place[0] == place[0]]
-    may_have = [other for other in history.pops if (other.group, other.zone) == of_zone and other.is_troubled]
+    may_have = [other for other in history.pops if other.group == pop.group and other.is_troubled]
     instants = [got.answered_ms for got in took if got.began_ms <= pop.at_ms]
-    instants += [other.at_ms for other in may_have if other.began_ms <= pop.at_ms]
+    instants += [other.at_ms + other.lease_ms for other in may_have if other.began_ms <= pop.at_ms]
     return max([ready_ms, *instants]) + TAKE_OVER_AFTER_MS >= by_ms
 
 

@@ -68,9 +68,8 @@ class Consumer(Actor):
             for request in got or []:
                 if request.correlation_id and random.random() < 0.7:
                     self._replier.reply(service, request)
-            self._settle(
-                self._world.caller(self._world.instance()) if random.random() < ELSEWHERE else caller, got or []
-            )
+            settler = self._world.caller(self._world.running()) if random.random() < ELSEWHERE else caller
+            self._settle(settler, got or [])
             if self._old and random.random() < 0.2:
                 caller.ack([random.choice(self._old)])
             if got and random.random() < 0.1:

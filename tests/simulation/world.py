@@ -75,7 +75,7 @@ class World:
         self._plan = plan or mixed(seed)
         self._scheduler = beside._scheduler if beside else Scheduler(self._random)
         self._store = beside._store if beside else PastStore(self._scheduler)
-        self._shared: list[Service] = beside._shared if beside else []
+        self._running: list[Service] = beside._running if beside else []
         self.name = "u" if beside else "t"
         self._busy = 0
         self._attempts: dict[str, int] = {}
@@ -270,8 +270,8 @@ class World:
     def instance(self, faults: Faults | None = None) -> Service:
         """A fresh process: cold caches, a clock of its own. One that has served both topics for a while, if there are
         two and chance has it."""
-        if self._shared and faults is not NONE and self._random.random() < _SHARED:
-            return self._random.choice(self._shared)
+        if self._plan.twins and self._running and faults is not NONE and self._random.random() < _SHARED:
+            return self.running()
         faults = faults or self._plan.faults
         skew = self._skew() if faults is not NONE else 0
         runtime = Runtime(
@@ -283,9 +283,13 @@ class World:
         outage = NEVER if faults is NONE else self._outage
         store = FaultyStore(self._store, self._scheduler, self._random, faults, outage)
         service = Service(store, runtime, _KEY, outside=self._consumer.outside() if self._plan.pushes else NOWHERE)
-        if self._plan.twins and faults is not NONE:
-            self._shared.append(service)
+        if faults is not NONE:
+            self._running.append(service)
         return service
+
+    def running(self) -> Service:
+        """A process that there is, with what it has cached."""
+        return self._random.choice(self._running)
 
     def _skew(self) -> int:
         """Clocks that are far apart are as far apart as they may be."""
