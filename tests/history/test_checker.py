@@ -9,8 +9,18 @@ import pytest
 
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Asked, Cancelled, Delivered, History, Redrive, Reset, Rules, Sent
+from tests.history.facts import Asked, Cancelled, Delivered, History, Redrive, Reset, Rules, Sent, Shown
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
+
+FOUND = {"look_ups_match_the_log"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "wrong"),
+    [(Shown(PLACE, "a", "id"), set()), (Shown((0, 1), "a", "id"), FOUND), (Shown(PLACE, "a", "other"), FOUND)],
+)
+def test_what_readers_are_shown_is_what_is_stored(shown: Shown, wrong: set[str]) -> None:
+    assert broken(history(delivered("r", 100, 1_000), shown=[shown], ids={PLACE: "id"})) == wrong
 
 
 def test_leases_that_follow_each_other_are_fine() -> None:

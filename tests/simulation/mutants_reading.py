@@ -1,4 +1,4 @@
-"""Bugs planted into what becomes of messages that cannot be read, for a while or ever."""
+"""Bugs planted into what becomes of messages that cannot be read, for a while or ever, and into what readers see."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from chalicelib.consuming.claim import Claimed, Claimer
 from chalicelib.consuming.delivery import Deliverer
 from chalicelib.consuming.skip import Skipper
 from chalicelib.cursors import cursor_writes
+from chalicelib.log.writer import LogWriter
+from chalicelib.reading.trace import DEAD, SETTLED, Traces
 from chalicelib.table.writes import SizeIs
 from tests.simulation.mutants import calling, planted, without
 
@@ -84,3 +86,25 @@ def losses_that_take_others_along() -> Any:
         return delivering(self, view, claimed)
 
     return patch.multiple(Deliverer, expired_and_lost=expired_and_lost, deliver=deliver)
+
+
+@planted
+def messages_that_no_key_finds() -> Any:
+    """A delayed message gets no entry in the index of keys."""
+    true = LogWriter.index
+
+    def index(self: Any, topic: Any, entries: Any) -> None:
+        true(self, topic, [packed for packed in entries if packed[1].first_sent_at_ms is None])
+
+    return patch.object(LogWriter, "index", index)
+
+
+@planted
+def traces_that_forget_the_dead() -> Any:
+    """A dead message is traced as settled."""
+    true = Traces._state
+
+    def state(*args: Any) -> str:
+        return SETTLED if (told := true(*args)) == DEAD else told
+
+    return patch.object(Traces, "_state", state)

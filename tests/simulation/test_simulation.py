@@ -53,17 +53,9 @@ from tests.simulation.plans import (
 from tests.simulation.world import World, play
 from tests.support.emulators import ROOT
 
-SEEDS = 2_100
-SEEDS_A_TEST = 210
+SEEDS = 1_500
+SEEDS_A_TEST = 150
 """So that no process has much to do when the others have nothing left."""
-
-ONCE_FAILED = (7_026, 4_004_524, 31_000_799)
-"""Seeds of histories in which a bug was found that is so rare that no plan finds it at will."""
-
-
-@pytest.mark.parametrize("seed", ONCE_FAILED)
-def test_a_history_that_once_failed_runs_clean(seed: int) -> None:
-    assert play(seed) == []
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_A_TEST))
@@ -158,32 +150,30 @@ def _played(world: World) -> History:
 @pytest.mark.parametrize(
     ("plan", "seeds"),
     [
-        (AFTERLIFE, 50),
-        (CROWD, 35),
-        (EMPTIED, 30),
-        (replace(EMPTIED, faults=ALL), 30),
-        (WAITING, 70),
-        (GRAVES, 70),
-        (HALVES, 60),
-        (CALLS, 60),
+        (AFTERLIFE, 30),
+        (CROWD, 30),
+        (EMPTIED, 20),
+        (replace(EMPTIED, faults=ALL), 15),
+        (WAITING, 35),
+        (GRAVES, 30),
+        (HALVES, 30),
+        (CALLS, 30),
         (MOVING, 12),
-        (PUSHED, 40),
-        (FULL, 40),
-        (ZONED, 30),
-        (KEYED, 60),
-        (replace(KEYED, queues=3, fills=0.5, max_in_flight=5, max_attempts=2), 40),
-        (replace(ZONED, faults=ALL), 30),
-        (RATED, 12),
-        (RATED_APART, 8),
-        (SKEWED, 30),
-        (TWINS, 12),
-        (replace(TWINS, ordered=BY_KEY, max_in_flight=5), 8),
-        (STALLED, 30),
+        (PUSHED, 30),
+        (FULL, 30),
+        (ZONED, 20),
+        (KEYED, 30),
+        (replace(KEYED, queues=3, fills=0.5, max_in_flight=5, max_attempts=2), 20),
+        (replace(ZONED, faults=ALL), 15),
+        (RATED, 15),
+        (TWINS, 6),
+        (replace(TWINS, ordered=BY_KEY, max_in_flight=5), 6),
+        (STALLED, 20),
         (OUTAGE, 10),
         (replace(OUTAGE, ordered=BY_KEY, settle_by="message", faults=ALL), 6),
         (MEDDLED, 10),
-        (OWNED, 40),
-        (replace(OWNED, is_fifo=True, over_json=True), 30),
+        (OWNED, 20),
+        (replace(OWNED, is_fifo=True, over_json=True), 20),
     ],
 )
 def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) -> None:
@@ -192,14 +182,14 @@ def test_where_much_happens_at_once_histories_run_clean(plan: Plan, seeds: int) 
 
 @pytest.mark.parametrize("plan", [PUNCTUAL, SET_BACK, UNREADABLE, LOSSES])
 def test_with_faults_of_other_kinds_histories_run_clean(plan: Plan) -> None:
-    assert _bad(60, plan) == {}
+    assert _bad(20, plan) == {}
 
 
 @pytest.mark.parametrize("rule", ["receipt", "delivery", "message"])
 @pytest.mark.parametrize("settings", [{"ordered": True}, {"small_pages": True, "resets": 1}, {"pop_sizes": (1,)}])
 def test_whatever_receipts_name_histories_run_clean(rule: str, settings: dict[str, Any]) -> None:
     plan = replace(NAMED, settle_by=rule, leases_ms=(0, 200, 1_000, 3_000), redrives=2, **settings)
-    assert _bad(25, plan) == {}
+    assert _bad(12, plan) == {}
 
 
 def test_where_the_dead_come_back_histories_run_clean() -> None:
@@ -208,7 +198,7 @@ def test_where_the_dead_come_back_histories_run_clean() -> None:
 
 
 def test_where_consumers_lose_patience_histories_run_clean() -> None:
-    assert _bad(30, HASTY) == {}
+    assert _bad(20, HASTY) == {}
 
 
 def _bad(seeds: int, plan: Plan) -> dict[int, list[str]]:
@@ -223,4 +213,4 @@ def test_without_faults_nothing_is_unknown() -> None:
 
 @pytest.mark.parametrize("plan", [MOVED, REMOVED])
 def test_where_dead_messages_move_histories_run_clean(plan: Plan) -> None:
-    assert _bad(30, plan) == {}
+    assert _bad(20, plan) == {}

@@ -289,7 +289,7 @@ class World:
 
     def running(self) -> Service:
         """A process that there is, with what it has cached."""
-        return self._random.choice(self._running)
+        return self._random.choice(self._running) if self._running else self.instance()
 
     def _skew(self) -> int:
         """Clocks that are far apart are as far apart as they may be."""
