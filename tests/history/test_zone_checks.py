@@ -83,7 +83,7 @@ def test_a_queue_is_taken_over_when_its_zone_leaves_it_alone(pops: list[Asked | 
 
 
 @pytest.mark.parametrize(("after_ms", "wrong"), [(0, set()), (1, {LATE})])
-def test_a_queue_is_not_taken_over_until_a_lease_that_nobody_heard_of_is_over(after_ms: int, wrong: set[str]) -> None:
+def test_a_lease_that_nobody_heard_of_puts_a_takeover_off(after_ms: int, wrong: set[str]) -> None:
     unheard = Asked("g", 2_000, 1_000, 2_100)
     later = got_nothing(SKEW_MS + unheard.at_ms + unheard.lease_ms + TAKE_OVER_AFTER_MS + after_ms, "b")
     assert judged(unheard, later) == wrong
