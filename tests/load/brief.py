@@ -28,7 +28,7 @@ FOLDER = "brief"
 TOPIC, GROUP = "topic", "group"
 """What is deleted; the group has this name, too."""
 
-_DELETED = {TOPIC: 0.015, GROUP: 0.015}
+_DELETED = {TOPIC: 0.05, GROUP: 0.03}
 """How often, in place of a message."""
 _MADE = 0.3
 _LEASES_MS = (150, 400, 1_200)

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from random import Random
 from unittest import mock
 
 from chalicelib.base import deadline
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.runtime import system
 from chalicelib.catalogue.topic import Topic
 from chalicelib.consuming.request import Pop
@@ -108,7 +109,7 @@ def impatient(patience_ms: int) -> mock._patch[int]:
 class Worker:
     def __init__(self, job: Job, service: Service) -> None:
         self.job, self.service = job, service
-        self.topic = service.env.catalogue.topic(job.topic)
+        self.topic = self._found()
         self._until_ms = 0
 
     def run(self) -> None:
@@ -138,6 +139,11 @@ class Worker:
         except Exception:  # noqa: BLE001 - whatever it is
             with Path(self.job.folder, f"{self.job.name}{DEFECTS}").open("a") as defects:
                 traceback.print_exc(file=defects)
+
+    def _found(self) -> Topic:
+        while True:
+            with suppress(StoreUnavailable):
+                return self.service.env.catalogue.topic(self.job.topic)
 
     @property
     def is_over(self) -> bool:
