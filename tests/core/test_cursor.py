@@ -257,6 +257,15 @@ def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
     assert history.fates() == before
 
 
+def test_leases_that_are_extended_together_all_are_or_none_counts() -> None:
+    one, other = Lease("one", 0, 2, 5, 1), Lease("other", 2, 2, 5, 1)
+    cursor = Cursor(Key("pk", "sk"), 1, 4, {"one": one, "other": other})
+    landed = steps.write(cursor, steps.prolong(one, 9) + steps.prolong(other, 9)).landed
+    assert landed is not None
+    assert landed({"leases": {"one": [0, 2, 9, 1], "other": [2, 2, 9, 1]}})
+    assert not landed({"leases": {"one": [0, 2, 9, 1], "other": [2, 2, 5, 1]}})
+
+
 def test_pruning_never_takes_away_other_messages_under_the_same_token() -> None:
     history = History(0)
     claim = claimed(history.item, "t")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
+from typing import Any
 
 import pytest
 
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.cursors.retries import PARKED_MAX
 from tests.support.client import Client, Group, Json, Topic, bodies, failed
 from tests.support.clock import Clock
+from tests.support.troubled_store import TroubledStore, unavailable
 
 HOUR_MS = 3_600_000
 SEEDS = count(100)
@@ -227,6 +231,23 @@ def test_by_delivery_a_redelivery_ends_older_receipts(topic: Topic, clock: Clock
     assert seen(group, acting).ack(new) == ONE
 
 
+def test_by_delivery_what_ends_while_its_ack_is_refused_is_lost(
+    store: TroubledStore, client: Client, topic: Topic, clock: Clock
+) -> None:
+    group = by(topic, "delivery")
+    topic.produce("a", "b")
+    first, second = group.take(2)
+
+    def meanwhile(verb: str, _about: object) -> None:
+        if verb == "write":
+            store.before = unavailable()
+            group.seen_by(client.another()).ack(second)
+            clock.sleep(30_000)
+
+    store.before = meanwhile
+    assert group.ack(first, second) == {"acked": 1, "failed": [{"receipt": first["receipt"], "code": "LeaseLost"}]}
+
+
 def test_by_delivery_a_receipt_ends_with_a_nack(topic: Topic, acting: str) -> None:
     group = by(topic, "delivery")
     topic.produce("a")
@@ -308,6 +329,28 @@ def test_a_message_extended_in_place_is_not_taken_over_by_who_saw_it_due(client:
     clock.sleep(30_000)
     group.extend(old)
     assert other.pop()["messages"] == []
+
+
+def test_what_is_extended_while_it_is_given_back_unread_stays_away(
+    store: TroubledStore, client: Client, topic: Topic, clock: Clock
+) -> None:
+    group = by(topic, "message", invisible_ms=1_000)
+    topic.produce(Random(1).randbytes(2_000).hex())
+    old = group.take_one()
+    clock.sleep(1_000)
+    other, writes = group.seen_by(client.another()), count()
+
+    def away(verb: str, about: Any) -> Exception | None:
+        if verb == "write" and next(writes) == 1:
+            store.before = unavailable()
+            group.extend(old)
+        is_payload = verb == "read" and any("payload#" in repr(read) for read in about)
+        return StoreUnavailable("the store throttled") if is_payload else None
+
+    store.before = away
+    assert other.client.post(f"{other.path}/pop").status == 503
+    clock.sleep(2_000)
+    assert group.pop()["messages"] == []
 
 
 def test_the_rule_of_a_group_can_change_at_any_time(topic: Topic, clock: Clock, acting: str) -> None:

@@ -92,3 +92,16 @@ def test_a_pop_that_is_refused_sets_nothing_aside_twice(store: Interrupted, cloc
     assert offsets(pop(api, 1, invisible_ms=60_000)) == [3]
     found = api.get_group("t", "g")
     assert (found["ready"], found["in_flight"]) == (1, 3)
+
+
+def test_the_rest_of_a_lease_is_not_taken_by_the_write_that_acks_a_part(store: Interrupted, clock: Clock) -> None:
+    api, other = prepared(store, clock, *"abcd"), instance(store, clock, 7)
+    _, (first, _) = pop(api, 2)
+    clock.ms += 995
+
+    def run_out() -> None:
+        clock.ms += 20
+        assert offsets(pop(other, 1)) == [2]
+
+    store.meanwhile = run_out
+    assert offsets(pop(api, 10, ack=[first])) == [3]
