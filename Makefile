@@ -58,6 +58,8 @@ undeploy: $(VENV)/.run ## remove STAGE (dev) from AWS; its table and buckets are
 token: $(VENV)/.run ## make a token for STAGE (dev) and print it as JSON; NAME=admin RIGHTS='[{"operations":["admin"],"topics":"*"}]'
 	@$(BIN)/python -m infra token $(DEPLOYMENT) --name "$$NAME" --rights "$$RIGHTS"
 
+# Without byte code, each process of the tests would compile the service, and them, again.
+test: export PYTHONDONTWRITEBYTECODE =
 test: lint emulators-if-possible s3a-if-possible aws-tools $(MOTO_TESTS) ## check style and types, run all tests
 	$(BIN)/python -m pytest -n auto --maxprocesses $(WORKERS_MAX)
 

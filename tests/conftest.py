@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,12 @@ DEAR = (*IN_ONE_PROCESS, ONE_BY_ONE, "tests/model/", "tests/local/", "tests/load
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: [not item.nodeid.startswith(part) for part in DEAR])
+
+
+def pytest_collection_finish() -> None:
+    """All modules and tests are here to stay: no collection of garbage need look at them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

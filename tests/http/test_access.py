@@ -92,9 +92,13 @@ def is_allowed(name: str, rights: str) -> bool:
     }[rights]
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-@pytest.mark.parametrize("rights", RIGHTS)
+@pytest.mark.parametrize(
+    ("rights", "way"),
+    [*((rights, by_make_run) for rights in RIGHTS), *(("in its group", WAYS[name]) for name in events.FRONTS)],
+    ids=[*RIGHTS, *events.FRONTS],
+)
 def test_an_operation_needs_its_right_in_its_place(rights: str, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rights by one way in, and by each other one those of which most depends on the place."""
     provoked = Provoked(monkeypatch)
     provoked.guarded.token = provoked.client.make_token(*RIGHTS[rights])
     refused = {name for name in EVERYTHING if not is_allowed(name, rights)}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import product
 from typing import Self
 from unittest.mock import patch
 
 import pytest
+from greenlet import greenlet
 
 from chalicelib.admin.sqs_queues import NewQueue, QueueGone, SqsQueues
 from chalicelib.api import Api
@@ -201,11 +202,16 @@ def test_a_task_may_be_cancelled_after_any_request(reads: bool) -> None:
         assert (len(came), sorted(came + dead)) == (moved, BODIES), f"cancelled after request {request}"
 
 
-@contextmanager
-def dying_deletions() -> Iterator[None]:
-    """Whoever deletes a queue dies when its record, its group and its topic are gone, and removes nothing more."""
-    with patch.object(SqsQueues, "_clear", lambda *_: None):
-        yield
+def deleted_meanwhile(scene: Scene, name: str) -> Iterator[tuple[Scene, list[str], greenlet]]:
+    """The scenes in which a sweep has stopped, after one request each, and this queue was deleted by somebody who died
+    when its record, its group and its topic were gone, and removed nothing more. With what had moved, and the sweep."""
+    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
+        fresh = scene.copy()
+        running = stop_after(sweeping(fresh), request)
+        had = fresh.left("orders")
+        with patch.object(SqsQueues, "_clear", lambda *_: None):
+            fresh.instance().sqs_queues.delete(name)
+        yield fresh, had, running
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
@@ -215,38 +221,26 @@ def test_the_destination_may_be_deleted_after_any_request(reads: bool, is_made_a
     scene = Scene(reads)
     Api(scene.instance()).put_group("orders" if not reads else "news", "audit", {})
     scene.start(scene.instance(), 1, named=True)
-    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
-        fresh = scene.copy()
-        running = stop_after(sweeping(fresh), request)
-        had = fresh.left("orders")
-        service = fresh.instance()
-        with dying_deletions():
-            service.sqs_queues.delete("orders")
+    for fresh, had, running in deleted_meanwhile(scene, "orders"):
         if is_made_again:
-            fresh.make_orders(service)
+            fresh.make_orders(fresh.instance())
         finish(running, goes_on=True)
         came, dead = fresh.verdict()
-        assert sorted([*had, *dead]) == BODIES, f"deleted after request {request}"
+        assert sorted([*had, *dead]) == BODIES
         assert came == []
         assert fresh.state() == (FAILED if dead else COMPLETED)
 
 
 def test_the_dead_letter_queue_may_be_deleted_after_any_request() -> None:
     """What was on its way may still come. A queue that is made again under its name keeps what it gets."""
-    scene = Scene().started()
-    for request in range(1, requests_of(sweeping(scene.copy())) + 1):
-        fresh = scene.copy()
-        running = stop_after(sweeping(fresh), request)
-        had = fresh.left("orders")
+    for fresh, had, running in deleted_meanwhile(Scene().started(), "dead"):
         service = fresh.instance()
-        with dying_deletions():
-            service.sqs_queues.delete("dead")
         fresh.make(service, "dead")
         Api(service).produce("dead", {"messages": [{"body": "new", "properties": {"sqs:source": "orders"}}]})
         finish(running, goes_on=True)
         assert fresh.state() is None
         came, dead = fresh.verdict()
-        assert dead == ["n"], f"deleted after request {request}"
+        assert dead == ["n"]
         assert len(came) <= 1
         assert len({*had, *came}) == len(had + came)
 
