@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import orjson
 import zstandard
 
-INLINE_BYTES_MAX, SEGMENT_FULL_BYTES, SEGMENT_ENTRIES_MAX = 1_000, 700, 32
+INLINE_BYTES_MAX, SEGMENT_FULL_BYTES = 1_000, 700
 TOPIC_ID = "abcdefgh"
 AT_MS = 1_767_225_600_000
 FILES = 8
@@ -67,7 +67,7 @@ def _items(queue: int, total: int, per_entry: int) -> Iterator[dict[str, Any]]:
         head = {"i": _b(entry_id), "n": _n(per_entry), "at": _n(AT_MS + first), "c": _s(codec), "w": _n(len(lines))}
         entries.append({"M": {**head, **place}})
         size += 60 + (len(data) if "d" in place else 0)
-        if size >= SEGMENT_FULL_BYTES or len(entries) == SEGMENT_ENTRIES_MAX or first + per_entry >= total:
+        if size >= SEGMENT_FULL_BYTES or first + per_entry >= total:
             end = base + per_entry * len(entries)
             key = {"pk": _s(f"log#{TOPIC_ID}#{queue}"), "sk": _s(f"{base:015d}")}
             yield {**key, "end": _n(end), "bytes": _n(size), "entries": {"L": entries}}

@@ -18,10 +18,10 @@ from chalicelib.log.packing import pack
 from chalicelib.table import keys, writes
 from chalicelib.table.writes import Item, Write
 
-SEGMENT_ENTRIES_MAX = 32
 SEGMENT_FULL_BYTES = 700
 """With this many bytes of entries a segment is full. With one more small entry and its keys it still fits the kilobyte
-of one write unit, and it holds sixteen pointers, one for each of sixteen writers."""
+of one write unit, and it holds sixteen pointers, one for each of sixteen writers. No segment has more than twenty
+entries: the smallest counts 36 bytes."""
 PIECE_BYTES_MAX = 256 * KIB
 """One payload item: the embedded store counts base64, and accepts about 300 KB of the 400."""
 _NAMES_BYTES = 17
@@ -122,9 +122,7 @@ class Segment:
     @property
     def is_sealed(self) -> bool:
         """Whether the log continues in the next segment."""
-        if self.is_closed:
-            return False
-        return self.filled_bytes >= SEGMENT_FULL_BYTES or len(self.entries) >= SEGMENT_ENTRIES_MAX
+        return not self.is_closed and self.filled_bytes >= SEGMENT_FULL_BYTES
 
     @cached_property
     def placed(self) -> tuple[tuple[int, Entry], ...]:
@@ -141,11 +139,8 @@ class Segment:
             offset += entry.count
 
 
-HAS_ROOM = (
-    writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1)),
-    writes.Either(writes.Absent(("end",)), writes.SizeBelow(("entries",), SEGMENT_ENTRIES_MAX)),
-)
-"""These guards depend on the segment alone, never on the entry: once seen full, it is full for every late request."""
+HAS_ROOM = writes.Either(writes.Absent(("end",)), writes.AtMost(("bytes",), SEGMENT_FULL_BYTES - 1))
+"""This guard depends on the segment alone, never on the entry: once seen full, it is full for every late request."""
 
 
 def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
@@ -157,7 +152,7 @@ def append(log: str, base: int, entry: Entry, may_create: bool) -> Write:
     is_known: tuple[writes.Guard, ...] = () if may_create else (writes.Exists(("end",)),)
     return Write(
         keys.segment(log, base),
-        (*is_known, *HAS_ROOM, writes.Lacks(("entries",), item)),
+        (*is_known, HAS_ROOM, writes.Lacks(("entries",), item)),
         (
             writes.Add(("end",), entry.count, start=base),
             writes.Append(("entries",), [item]),
@@ -172,7 +167,7 @@ def close(log: str, base: int, ttl: int) -> Write:
     rejected, it returns a full segment, at whose `end` the log continues."""
     return Write(
         keys.segment(log, base),
-        HAS_ROOM,
+        (HAS_ROOM,),
         (
             writes.Add(("end",), 0, start=base),
             writes.Append(("entries",), []),

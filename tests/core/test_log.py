@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.base.limits import OFFSET_MAX
-from chalicelib.log.segment import SEGMENT_ENTRIES_MAX, SEGMENT_FULL_BYTES, Entry, Segment, append
+from chalicelib.log.segment import (
+    HAS_ROOM,
+    SEGMENT_FULL_BYTES,
+    Entry,
+    Segment,
+    append,
+    close,
+    close_left,
+    empty,
+    leave,
+    reopen,
+)
 from chalicelib.table import keys
 from chalicelib.table.writes import Item
 from local.memory.evaluate import after, holds
@@ -47,7 +59,7 @@ def test_writers_find_a_segment_full_when_readers_find_it_sealed(base: int, entr
     assert segment.is_sealed or not refused
     late = append("log", base, Entry(b"late" * 2, 1, 0, "json", 1, b""), may_create=False)
     assert all(holds(guard, item) for guard in late.guards) == (not segment.is_sealed)
-    assert len(segment.entries) <= SEGMENT_ENTRIES_MAX
+    assert len(segment.entries) <= 20
 
 
 @given(st.integers(0, 10**6), st.lists(ENTRIES, min_size=1, max_size=40, unique_by=lambda entry: entry.id))
@@ -73,6 +85,15 @@ def test_the_bytes_of_a_segment_are_those_of_its_entries(entries: list[Entry]) -
     assert before_last < SEGMENT_FULL_BYTES
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("size", range(SEGMENT_FULL_BYTES - 3, SEGMENT_FULL_BYTES + 4))
+def test_a_segment_has_room_until_it_is_sealed(size: int, is_closed: bool) -> None:
+    closed = {"closed": True} if is_closed else {}
+    segment = Segment.of(item := {**keys.segment("log", 5)._asdict(), "end": 9, "bytes": size, "entries": [], **closed})
+    assert segment.is_sealed == (size >= SEGMENT_FULL_BYTES and not is_closed)
+    assert holds(HAS_ROOM, item) == (size < SEGMENT_FULL_BYTES)
+
+
 @given(ENTRIES)
 def test_an_entry_that_stands_is_not_appended_again(entry: Entry) -> None:
     item, refused = filled(0, [entry, entry])
@@ -93,3 +114,61 @@ def test_keys_of_segments_are_in_the_order_of_offsets(one: int, other: int) -> N
     assert (first.sk < second.sk) == (one < other)
     assert keys.number_of(first.sk) == one
     assert keys.FIRST <= first.sk <= keys.LAST
+
+
+def left(seen: Item | None, by: int) -> Item:
+    return after(seen, leave("log", Segment.of(seen) if seen else None, by))
+
+
+def states() -> dict[str, Item | None]:
+    """What the first segment of a log can be. A queue leaves, returns, and leaves again."""
+    entries = [Entry(b"an entry", size, 1, "json", 1, b"x" * size) for size in (9, SEGMENT_FULL_BYTES)]
+    new, full = (after(None, append("log", 0, entry, may_create=True)) for entry in entries)
+    gone, gone_empty = left(new, 5), left(None, 5)
+    back, back_empty = (after(item, reopen(Segment.of(item))) for item in (gone, gone_empty))
+    known = {"missing": None, "new": new, "full": full, "gone": gone, "gone empty": gone_empty, "back": back}
+    known |= {"back empty": back_empty, "gone again": left(back, 9)}
+    return known | {"closed": after(new, close("log", 0, 1)), "ended": after(gone, close_left(Segment.of(gone), 1))}
+
+
+STATES = states()
+GONE = Segment.of(STATES["gone"] or {})
+OPEN = {"new", "back empty"}
+WRITES = {
+    "an append that may create": (
+        append("log", 0, Entry(b"another.", 1, 1, "json", 1, b"x"), True),
+        {"missing", *OPEN},
+    ),
+    "an append": (append("log", 0, Entry(b"another.", 1, 1, "json", 1, b"x"), False), OPEN),
+    "a closing": (close("log", 0, 1), {"missing", *OPEN}),
+    "a leaving of what is empty": (leave("log", None, 7), {"missing", "back empty"}),
+    "a leaving": (leave("log", Segment.of(STATES["new"] or {}), 7), {"missing", "new", "back"}),
+    "a leaving of what has left": (leave("log", GONE, 7), {"gone", "gone empty"}),
+    "an opening": (reopen(GONE), {"gone", "gone empty"}),
+    "the end of what has left": (close_left(GONE, 1), {"gone", "gone empty"}),
+    "an emptying": (empty(GONE, 1), STATES.keys() - {"missing"}),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_late_write_lands_in_no_other_state_of_a_segment(name: str) -> None:
+    write, expected = WRITES[name]
+    assert {state for state, item in STATES.items() if all(holds(guard, item) for guard in write.guards)} == expected
+
+
+def test_segments_of_logs_that_end_or_stop_for_a_while() -> None:
+    segments = {name: Segment.of(item) for name, item in STATES.items() if item}
+    assert {name for name, segment in segments.items() if segment.is_closed} == {
+        *("gone", "gone empty", "gone again", "closed", "ended")
+    }
+    assert {name: segment.left for name, segment in segments.items() if segment.left is not None} == {
+        "gone": 5,
+        "gone empty": 5,
+        "gone again": 9,
+    }
+    assert {name for name, segment in segments.items() if segment.is_sealed} == {"full", "back"}
+    assert {name for name, item in STATES.items() if close("log", 0, 1).landed(item)} == {
+        name for name, segment in segments.items() if segment.is_closed
+    }
+    assert leave("log", segments["full"], 7).key == keys.segment("log", segments["full"].end)
+    assert leave("log", segments["new"], 7).key == keys.segment("log", 0)

@@ -16,7 +16,7 @@ Judge = Callable[[Mutant], str | None]
 """Returns the name of what noticed the mutant."""
 
 MEMORY_BYTES_MAX = 3 * 2**30
-CPU_SECONDS_MIN = 10
+CPU_SECONDS_MIN = 2
 IDLE_SECONDS_MAX = 120
 """A mutant that takes longer is noticed by anybody."""
 

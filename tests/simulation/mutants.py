@@ -109,7 +109,7 @@ def fullness_that_depends_on_the_entry() -> Any:
         made = segment.append(name, base, entry, may_create)
         room = AtMost(("bytes",), SEGMENT_FULL_BYTES - entry.size)
         guards = [
-            dataclasses.replace(guard, second=room) if guard == segment.HAS_ROOM[0] else guard  # type: ignore[type-var]
+            dataclasses.replace(guard, second=room) if guard == segment.HAS_ROOM else guard  # type: ignore[type-var]
             for guard in made.guards
         ]
         return dataclasses.replace(made, guards=tuple(guards))

@@ -12,7 +12,7 @@ from spark.exporting import layout
 from spark.exporting.layout import DataFile, Export
 from spark.exporting.typed_json import change_line, full_line, typed_item
 from tests.synthetic import groups
-from tests.synthetic.log import SEGMENT_BYTES, SEGMENT_ENTRIES, payload
+from tests.synthetic.log import SEGMENT_BYTES, payload
 from tests.synthetic.packing import Entry, Messages
 from tests.synthetic.parameters import DAY_MS, HOUR_MS, START_MS, Shape
 
@@ -65,7 +65,7 @@ class Days:
     def _log(self, pk: str, queue: _Queue, at_ms: int) -> Iterator[dict[str, Any]]:
         last = queue.end + self._shape.messages // len(self._queues)
         while queue.end < last:
-            if sum(entry.size for entry in queue.held) >= SEGMENT_BYTES or len(queue.held) >= SEGMENT_ENTRIES:
+            if sum(entry.size for entry in queue.held) >= SEGMENT_BYTES:
                 yield _segment(pk, queue)
                 queue.base, queue.held = queue.end, []
             count = min(_PER_ENTRY, last - queue.end)

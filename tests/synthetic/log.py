@@ -23,7 +23,6 @@ from tests.synthetic.parameters import (
 Emit = Callable[[dict[str, Any], int], None]
 """Receives an item, and when it was written, in ms since the epoch."""
 
-SEGMENT_ENTRIES = 32
 SEGMENT_BYTES = 700
 PROMOTED_EVERY = 150
 """One entry in this many delivers messages that have waited."""
@@ -67,7 +66,7 @@ class Log:
     def write(self) -> Told:
         offset = 0
         for entry in self._entries():
-            if self._filled >= SEGMENT_BYTES or len(self._held) >= SEGMENT_ENTRIES:
+            if self._filled >= SEGMENT_BYTES:
                 self._seal(offset)
             self._held.append(entry)
             self._filled += entry.size
@@ -117,7 +116,7 @@ class Log:
         self.told.lateness_ms_sum += sum(late)
         self.told.first_promoted = self.told.first_promoted or slots[0]
         if offset >= self._began:
-            is_sealed = self._filled >= SEGMENT_BYTES or len(self._held) >= SEGMENT_ENTRIES
+            is_sealed = self._filled >= SEGMENT_BYTES
             about = {"e": made.as_item(), "b": offset if is_sealed else self._base}
             self._emit(
                 decision(self._shape, self._queue, self.told.decisions, stored_at_ms, slots, about), stored_at_ms

@@ -9,8 +9,7 @@ from spark.transforms.audit.findings import Moment, finding, findings, is_past, 
 from spark.transforms.items import Items
 
 SEGMENT_FULL_BYTES = 700
-SEGMENT_ENTRIES_MAX = 32
-"""A segment with this many entries is full: the next message begins a new one. See docs/table.md."""
+"""A segment with entries of this many bytes is full: the next message begins a new one. See docs/table.md."""
 
 
 def topics(items: Items) -> DataFrame:
@@ -37,7 +36,7 @@ def segments(items: Items) -> DataFrame:
         F.aggregate(entries, F.lit(0).cast("long"), lambda total, entry: total + entry["count"]).alias("messages"),
         F.array_min(entries["stored_at_ms"]).alias("first_at_ms"),
         F.array_max(entries["stored_at_ms"]).alias("last_at_ms"),
-        ((F.col("segment.bytes") >= SEGMENT_FULL_BYTES) | (F.size(entries) >= SEGMENT_ENTRIES_MAX)).alias("is_full"),
+        (F.col("segment.bytes") >= SEGMENT_FULL_BYTES).alias("is_full"),
         F.col("segment.closed").alias("is_closed"),
     )
 
