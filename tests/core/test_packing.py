@@ -12,6 +12,7 @@ from chalicelib.base.limits import (
     MESSAGE_OVERHEAD_BYTES,
     RESPONSE_BODY_BYTES_MAX,
     RESPONSE_JSON_BYTES_MAX,
+    TTL_MS_MAX,
 )
 from chalicelib.base.message import Message, Stored
 from chalicelib.base.response_size import Space
@@ -25,9 +26,10 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 OPTIONAL = st.none() | TEXTS.filter(bool)
 PROPERTIES = st.dictionaries(TEXTS, TEXTS, max_size=4)
 SENT = st.none() | st.integers(0, INSTANT_MS_MAX)
-TEXT_MESSAGES = st.builds(Message, TEXTS.filter(bool), st.none(), OPTIONAL, OPTIONAL, PROPERTIES, sent_at_ms=SENT)
+RARE = {"delayed_id": OPTIONAL, "ttl_ms": st.none() | st.integers(1, TTL_MS_MAX), "sent_at_ms": SENT}
+TEXT_MESSAGES = st.builds(Message, TEXTS.filter(bool), st.none(), OPTIONAL, OPTIONAL, PROPERTIES, **RARE)
 DATA_MESSAGES = st.builds(
-    Message, st.none(), st.binary(min_size=1, max_size=200), OPTIONAL, OPTIONAL, PROPERTIES, sent_at_ms=SENT
+    Message, st.none(), st.binary(min_size=1, max_size=200), OPTIONAL, OPTIONAL, PROPERTIES, **RARE
 )
 BATCHES = st.lists(TEXT_MESSAGES | DATA_MESSAGES, min_size=1, max_size=8)
 
@@ -52,7 +54,7 @@ def test_a_pipeline_can_read_it_line_by_line(messages: list[Message]) -> None:
     lines = zstandard.decompress(data) if codec == ZSTD else data
     assert len(lines) + lines.count(b'"') + lines.count(b"\\") == wire_bytes
     parsed = [orjson.loads(line) for line in lines.split(b"\n")]
-    assert [set(line) <= {"b", "B", "k", "t", "p", "s"} for line in parsed] == [True] * len(messages)
+    assert [set(line) <= {"b", "B", "k", "t", "p", "i", "s", "l"} for line in parsed] == [True] * len(messages)
     assert [line["b"].encode() for line in parsed if "b" in line] == [
         each.body for each in messages if each.data is None
     ]
