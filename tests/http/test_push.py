@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.base.limits import PUSH_SECRETS_MAX
 from chalicelib.push.outside import Answer
-from tests.support.client import Client, Group, Topic, bodies
+from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import START_MS, Clock
 from tests.support.consumer import Consumer, failing
 from tests.support.troubled_store import TroubledStore
@@ -214,6 +214,17 @@ def test_any_other_answer_nacks_all_with_its_reason(
     dead = topic.client.get(f"{group.path}/dead").json["messages"]
     assert bodies(dead) == ["a", "b"]
     assert all(reason in letter["reason"] for letter in dead)
+
+
+@pytest.mark.parametrize("wrong", [{"reason": 1}, {"delay_ms": -1}, {"delay_ms": True}])
+def test_a_report_with_a_wrong_member_acks_nothing(topic: Topic, group: Group, consumer: Consumer, wrong: Json) -> None:
+    group.change(max_attempts=1)
+    first, _ = topic.produce("a", "b")
+    consumer.otherwise = failing({"itemIdentifier": first["message_id"], **wrong})
+    run(group)
+    dead = topic.client.get(f"{group.path}/dead").json["messages"]
+    assert bodies(dead) == ["a", "b"]
+    assert all(f"a '{name}' in batchItemFailures is" in letter["reason"] for letter in dead for name in wrong)
 
 
 def test_a_nacked_message_waits_for_the_backoff_of_its_group(topic: Topic, consumer: Consumer, clock: Clock) -> None:

@@ -145,11 +145,7 @@ def test_two_callers_may_each_stop_after_any_request(scene: Scene, first: str) -
 
 @pytest.mark.parametrize("count", [1, 10, 11, 22])  # eleven fill a segment
 def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: int) -> None:
-    scene = Scene.__new__(Scene)
-    Stage.__init__(scene)
-    service = scene.instance()
-    scene.topic, _ = service.admin.topics.put("t", {"queues": 1, "retention_ms": 60_000})
-    service.admin.groups.put(scene.topic, "g", {})
+    scene, service = _begun(retention_ms=60_000)
 
     def produce(body: str, copies: int, deliver_at_ms: int | None = None) -> None:
         sent = Message(body, None, None, None, {}, deliver_at_ms)
@@ -170,6 +166,38 @@ def test_old_promotions_hide_nothing_from_a_pop_that_skips_expired_ones(count: i
         for each in popping.consuming.pop(scene.topic, "g", Pop(256, 600_000)).deliveries
     ]
     assert came == [b"new"] * count
+
+
+@pytest.mark.parametrize("count", [40, 70])
+def test_a_decision_is_carried_out_though_others_have_become_due_before_it(count: int) -> None:
+    """More than one look finds: they were on their way when it was made."""
+    scene, service = _begun()
+    due_ms = scene.now + 100
+
+    def produce(name: str, copies: int, deliver_at_ms: int) -> list[str]:
+        messages = [Message(f"{name} {number}", None, None, None, {}, deliver_at_ms) for number in range(copies)]
+        service.producing.send(scene.topic, [Sending(message) for message in messages])
+        return [message.text or "" for message in messages]
+
+    sent = produce("first", 32, due_ms)
+    scene.topic = service.env.catalogue.current_topic("t")
+    scene.now += 200
+    die_after(work(scene, "forward"), next(each for each in range(1, 20) if _is_decided(scene, each)))
+    sent += produce("late", count, due_ms - 50)
+    popping, came = scene.instance(), list[str]()
+    while deliveries := popping.consuming.pop(scene.topic, "g", Pop(256, 600_000)).deliveries:
+        came += [each.stored.message.text or "" for each in deliveries]
+    assert sorted(came) == sorted(sent)
+
+
+def _begun(**settings: int) -> tuple[Scene, Service]:
+    """A topic of one queue in which nothing has happened."""
+    scene = Scene.__new__(Scene)
+    Stage.__init__(scene)
+    service = scene.instance()
+    scene.topic, _ = service.admin.topics.put("t", {"queues": 1, **settings})
+    service.admin.groups.put(scene.topic, "g", {})
+    return scene, service
 
 
 def _is_decided(scene: Scene, request: int) -> bool:

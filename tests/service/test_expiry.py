@@ -88,6 +88,22 @@ def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(world: World
     assert bodies(world.take(group="g", api=world.another())) == ["new"]
 
 
+@pytest.mark.parametrize("fields", [{}, {"dedup_id": "one"}])
+def test_an_instance_that_slept_for_days_goes_on_though_its_segment_is_gone(
+    world: World, fields: dict[str, str]
+) -> None:
+    """Its time stood still: what it has cached seems fresh to it."""
+    world.produce("small")
+    other = world.another()
+    for number in range(10):
+        other.produce("t", {"messages": [{"body": Random(number).randbytes(400).hex()}]})
+    world.clock.set_back_ms = -GONE_MS - HOUR_MS
+    other.service.sweeps.expire()
+    assert min(item["sk"] for item in world.items("log#")) > "0" * 15
+    assert world.produce("new", **fields)[0]["offset"] == 11
+    assert bodies(world.take(api=world.another())) == ["new"]
+
+
 def test_nothing_goes_within_the_day_after_it_expired(world: World) -> None:
     world.produce(*["small"] * 3 * PER_SEGMENT, *[BIG] * 40, key="k")
     before = {prefix: len(world.items(prefix)) for prefix in ("log#", "payload#", "index#")}
