@@ -49,8 +49,8 @@ class Seen:
     segments: dict[tuple[str, int], Segment | None] = field(default_factory=dict)
     located: dict[tuple[str, int], int] = field(default_factory=dict)
     """Log and offset -> base of the segment that holds it."""
-    later: dict[tuple[str, int], int | None] = field(default_factory=dict)
-    """Log and base -> base of the first segment at or after it, or None."""
+    later: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Log and base -> base of the first segment at or after it, if there is one."""
 
 
 class LogReader:
@@ -100,8 +100,9 @@ class LogReader:
             else:
                 place = (read.pk, keys.number_of(read.low))
                 seen.segments.setdefault(place, None)
-                seen.later[place] = keys.number_of(items[0]["sk"]) if items else None
-                if not items:
+                if items:
+                    seen.later[place] = keys.number_of(items[0]["sk"])
+                else:
                     self._empty_until.keep(place, self._runtime.uptime() + HOUR_MS)
 
     def stored(self, topic: Topic, queue: int, chain: Sequence[Segment], offsets: Iterable[int]) -> list[Stored]:
@@ -128,8 +129,8 @@ class LogReader:
         while True:
             place = (want.log, base)
             segment = seen.segments.get(place) or self._sealed.get(place)
-            if segment is None and not chain and place in seen.segments and seen.later.get(place) is not None:
-                base, last = seen.later[place] or 0, None  # the messages before were removed
+            if segment is None and not chain and (later := seen.later.get(place)) is not None:
+                base, last = later, None  # the messages before were removed
                 continue
             if segment is None:
                 return chain, self._next_read(want, base, last, seen)
@@ -157,7 +158,7 @@ class LogReader:
         key = keys.segment(want.log, base)
         if (want.log, base) in seen.segments:  # no segment: either the end of the log, or its beginning was removed
             has_begun = last is not None and last.end > want.offset
-            is_known = has_begun or (want.log, base) in seen.later or not self.may_begin_later(want, base, last)
+            is_known = has_begun or not self.may_begin_later(want, base, last)
             return None if is_known else Range(want.log, key.sk, keys.LAST, limit=1)
         is_second = last is not None and (want.log, last.base) in seen.segments
         if want.count <= 1 or not (is_second or self._behind.get(want.log)):
