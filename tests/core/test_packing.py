@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
@@ -120,3 +121,22 @@ def test_the_first_message_of_a_response_always_fits(message: Message) -> None:
     stored = [Stored(each, 0, 0, bytes(8), 0) for each in (big, message)]
     assert Space().fitting(stored) == 1
     assert Space().after(stored[1:]).fitting(stored[:1]) == 0
+
+
+def test_an_entry_tells_when_one_of_its_messages_may_be_over() -> None:
+    def of(*members: dict[str, int]) -> Entry:
+        return Entry.packed(b"an entry", [Message("a", None, None, None, {}, **each) for each in members], 100)
+
+    brief, plain = of({}, {"ttl_ms": 9}, {"ttl_ms": 5}), of({})
+    assert [brief.may_have_expired(now) for now in (104, 105)] == [False, True]
+    waited = of({}, {"sent_at_ms": 9}, {"sent_at_ms": 7})
+    assert [waited.may_be_purged(at_ms) for at_ms in (None, 6, 7)] == [False, False, True]
+    assert not plain.may_have_expired(10**15)
+    assert not plain.may_be_purged(10**15)
+
+
+@pytest.mark.parametrize("codec", [PLAIN, ZSTD])
+@pytest.mark.parametrize("data", [b"", b"{", b"{}", b"[]", b"1", b'{"b":1}', b'{"B":1}'])
+def test_what_are_no_packed_messages_is_refused(codec: str, data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"packed|JSON|Input|unexpected"):
+        unpack(codec, data)

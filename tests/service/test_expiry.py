@@ -89,9 +89,7 @@ def test_segments_expired_a_day_ago_are_removed_and_the_log_goes_on(world: World
 
 
 @pytest.mark.parametrize("fields", [{}, {"dedup_id": "one"}])
-def test_an_instance_that_slept_for_days_goes_on_though_its_segment_is_gone(
-    world: World, fields: dict[str, str]
-) -> None:
+def test_an_instance_that_slept_for_days_finds_the_end_of_a_log(world: World, fields: dict[str, str]) -> None:
     """Its time stood still: what it has cached seems fresh to it."""
     world.produce("small")
     other = world.another()
