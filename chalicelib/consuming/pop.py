@@ -266,12 +266,13 @@ class Popper:
 
     def _carry(self, view: QueueView, acks: Sequence[ReceiptBatch]) -> None:
         """Lets the claim of a queue carry its acks. Those of an expired lease come first: its other messages can be
-        taken over."""
+        taken over. So do those after which a lease that may be gone would hold up an ordered queue."""
         own = next((batch for batch in acks if batch.cursor.key == view.cursor.key), None)
         if own:
-            is_late = own.is_late(view.cursor, self._runtime.now())
+            is_first = own.is_late(view.cursor, self._runtime.now())
+            is_first = is_first or (bool(view.group.ordered) and own.leaves_a_rest(view.cursor))
             view.carry(own)
-            if is_late:
+            if is_first:
                 self._settler.acknowledge(view.topic, view.group.name, [own])
                 view.riding = None
                 view.learn(own.cursor)

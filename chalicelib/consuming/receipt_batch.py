@@ -204,6 +204,11 @@ class ReceiptBatch:
         """Whether a lease of these receipts has expired, so that its other messages can be taken over."""
         return any(lease.is_due(now) for token, lease in cursor.leases.items() if token in self.tokens)
 
+    def leaves_a_rest(self, cursor: Cursor) -> bool:
+        """Whether these settle a part of a lease that the cursor does not show: the rest is owed, or long gone."""
+        own = {receipt for _, receipt in self.receipts if receipt.token not in cursor.leases}
+        return any(sum(other.token == each.token for other in own) < each.count for each in own)
+
     def owed(self) -> list[Owed]:
         """The leases that owe messages of these receipts, and which messages."""
         return [(lease, _indexes(lease, receipts)) for lease, receipts in self._by_lease()]

@@ -130,6 +130,20 @@ class Case:
         takes = max(len(self.history.delivered), len(self.history.pops))
         return is_buried or place in self.history.lost or rules.max_attempts <= takes
 
+    def may_skip(self, reset: Reset, place: Place) -> bool:
+        """Whether the message may lie before the place that the reset moved to. The times of sending and of the reset
+        only bound it."""
+        match reset.to:
+            case "earliest":
+                return False
+            case (queue, offset):
+                return place[0] == queue and place[1] < offset
+            case int(instant):
+                return self.sent_ms(place) < instant + OFF_MS
+        sent = self.sent.get(self.history.log[place])
+        waits = reset.to == "now" and sent is not None and sent.due_ms > 0
+        return self.sent_ms(place) <= reset.at_ms + purges.unsure_ms(SKEW_MS) * waits
+
     def renewed(self, group: str, place: Place) -> set[str]:
         """The receipts that extends gave in place of others: shown to who asks again."""
         settled = self.settled.get((group, place), ())
@@ -328,7 +342,7 @@ def _no_message_is_lost(case: Case) -> Iterator[str]:
             is_settled = any(ack.outcome in ("ok", "unknown") and ack.at_ms >= since for ack in acks)
             if is_settled or case.is_perhaps_purged(group, place) or _may_be_expired(case, group, place):
                 continue
-            if not any(reset.at_ms >= since and _may_skip(case, reset, place) for reset in resets):
+            if not any(reset.at_ms >= since and case.may_skip(reset, place) for reset in resets):
                 yield f"{group} never gets {place}; its acks were {[ack.outcome for ack in acks]}, new from {since}"
 
 
@@ -387,22 +401,7 @@ def _surely_returns(case: Case, reset: Reset, place: Place) -> bool:
     """An answered one, to before the message."""
     is_elsewhere = isinstance(reset.to, tuple) and reset.to[0] != place[0]
     is_done = reset.at_ms < _FOR_EVER_MS and reset.to not in ("latest", "now") and not is_elsewhere
-    return is_done and not _may_skip(case, reset, place)
-
-
-def _may_skip(case: Case, reset: Reset, place: Place) -> bool:
-    """Whether the message may lie before the place that the reset moved to. The times of sending and of the reset only
-    bound it."""
-    match reset.to:
-        case "earliest":
-            return False
-        case (queue, offset):
-            return place[0] == queue and place[1] < offset
-        case int(instant):
-            return case.sent_ms(place) < instant + OFF_MS
-    sent = case.sent.get(case.history.log[place])
-    waits = reset.to == "now" and sent is not None and sent.due_ms > 0
-    return case.sent_ms(place) <= reset.at_ms + purges.unsure_ms(SKEW_MS) * waits
+    return is_done and not case.may_skip(reset, place)
 
 
 def _nothing_sent_before_a_purge_comes_after_it(case: Case) -> Iterator[str]:

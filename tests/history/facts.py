@@ -248,11 +248,13 @@ class Reset:
 
 @dataclass(slots=True)
 class Redrive:
-    """A redrive of all dead letters of a group; perhaps carried out, if it was not answered."""
+    """A redrive of all dead letters of a group; perhaps carried out, if it was not answered. `is_whole`: no letter was
+    left after it."""
 
     group: str
     began_ms: int
     at_ms: int
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,14 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
         for place, stored_ms in _stored_by(case).items():
             if place in history.dead.get(pop.group, {}) or place in history.lost or not _is_wanted(case, pop, place):
                 continue
+            if _may_be_passed(case, pop, place):
+                continue
             promoted_ms = 0 if pop.is_empty else history.appended_ms.get(place, NEVER_MS)
             rules = history.rules.get(pop.group)
             taken_ms = stored_ms
             if rules and rules.delay_ms:  # counted from when it came into the log
                 taken_ms = max(stored_ms, history.appended_ms.get(place, 0)) + rules.delay_ms
-            ready_ms = max(taken_ms, promoted_ms, _free_ms(case, pop, place))
+            ready_ms = max(taken_ms, promoted_ms, _alive_ms(case, pop, place), _free_ms(case, pop, place))
             over_ms = min(case.expires_ms(place), case.spent_ms(place))
             is_met = ready_ms < by_ms and over_ms > pop.at_ms + skew_ms and not _waits(case, pop, place, by_ms)
             if is_met and not _is_moving(case, pop, place, by_ms) and not _is_left(case, pop, place, ready_ms, by_ms):
@@ -51,14 +53,10 @@ def a_pop_leaves_nothing_that_is_ready(case: Case, skew_ms: int) -> Iterator[str
 
 
 def _is_unsure(case: Case, pop: Asked, by_ms: int) -> bool:
-    """Whether the group was moved, messages may be dead, or another pop may hold some, without anybody knowing."""
+    """Whether messages may be dead, or another pop may hold some, without anybody knowing."""
     rules = case.history.rules.get(pop.group)
     if case.history.retention_ms and rules and rules.max_attempts <= len(case.history.delivered):
         return True  # dead letters are removed when their messages have expired
-    if any(reset.began_ms <= pop.at_ms for reset in case.resets.get(pop.group, ())):
-        return True
-    if any(change.group == pop.group for change in [*case.history.redrives, *case.history.purges]):
-        return True  # of what was dead nothing may be left to see
     others = (other for other in case.history.pops if other.group == pop.group and other.began_ms <= pop.at_ms)
     return any(other.is_troubled and other.at_ms + max(other.lease_ms, GIVEN_BACK_MS) >= by_ms for other in others)
 
@@ -80,10 +78,38 @@ def _stored_by(case: Case) -> dict[Place, int]:
 def _is_wanted(case: Case, pop: Asked, place: Place) -> bool:
     settled = case.settled.get((pop.group, place), ())
     is_settled = any(
-        fact.verb in ("ack", "bury") and fact.outcome in ("ok", "unknown") and fact.began_ms <= pop.at_ms
-        for fact in settled
+        fact.verb == "ack" and fact.outcome in ("ok", "unknown") and fact.began_ms <= pop.at_ms for fact in settled
     )
     return not is_settled and case.wants(pop.group, case.history.log[place])
+
+
+def _may_be_passed(case: Case, pop: Asked, place: Place) -> bool:
+    """Whether the group may have been moved past it. Another reset only makes it ready."""
+    resets = case.resets.get(pop.group, ())
+    return any(reset.began_ms <= pop.at_ms and case.may_skip(reset, place) for reset in resets)
+
+
+def _alive_ms(case: Case, pop: Asked, place: Place) -> int:
+    """Since when the message was surely not dead; never, if it may be: a redrive or a purge leaves nothing to see of
+    that. So it may be where it was buried, or had as many deliveries as it can have. Pops that failed may have
+    delivered it, and a repeat of their claim once more. What was buried lives again after a redrive of all."""
+    history, rules, since_ms, alive_ms = case.history, case.history.rules.get(pop.group), 0, 0
+    burials = [fact for fact in case.settled.get((pop.group, place), ()) if fact.verb == "bury"]
+    burials = [fact for fact in burials if fact.outcome in ("ok", "unknown") and fact.began_ms <= pop.at_ms]
+    redrives = [redrive for redrive in history.redrives if redrive.group == pop.group]
+    is_purged = any(purge.group == pop.group for purge in history.purges)
+    if burials:
+        buried_ms = max(fact.at_ms if fact.outcome == "ok" else NEVER_MS for fact in burials)
+        whole = [redrive for redrive in redrives if redrive.is_whole and redrive.began_ms > buried_ms]
+        if not whole or is_purged or history.graves:
+            return NEVER_MS
+        since_ms, alive_ms = min((redrive.began_ms, redrive.at_ms) for redrive in whole)
+    if not redrives and not is_purged:
+        return alive_ms
+    receipts = {lease.receipt for lease in case.delivered.get((pop.group, place), ()) if lease.answered_ms >= since_ms}
+    failed = [other for other in history.pops if other.group == pop.group and other.is_troubled]
+    tries = len(receipts) + 2 * sum(other.at_ms >= since_ms for other in failed)
+    return NEVER_MS if rules is None or rules.max_attempts <= tries else alive_ms
 
 
 def _free_ms(case: Case, pop: Asked, place: Place) -> int:

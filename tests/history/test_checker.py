@@ -9,7 +9,7 @@ import pytest
 
 from tests.history.checker import OFF_MS, SKEW_MS
 from tests.history.examples import PLACE, broken, delivered, history, settled
-from tests.history.facts import Asked, Cancelled, Delivered, History, Redrive, Reset, Rules, Sent, Shown
+from tests.history.facts import Asked, Cancelled, Delivered, History, Purge, Redrive, Reset, Rules, Sent, Shown
 from tests.history.purges import nothing_sent_before_a_purge_comes_after_it
 
 FOUND = {"look_ups_match_the_log"}
@@ -376,7 +376,11 @@ LATE_MS = 1_000 + SKEW_MS + 100
         (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=900)]}, True),
         (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, until_ms=1_200)]}, False),
         (_asked(LATE_MS), {"settled": [settled("nack", "r", 200, "unknown")]}, False),
-        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400)]}, False),
+        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400)]}, True),
+        (_asked(LATE_MS), {"resets": [Reset("g", 300, 400, "latest")]}, False),
+        (_asked(LATE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(2, 10)}}, True),
+        (_asked(LATE_MS), {"redrives": [Redrive("g", 300, 400)], "rules": {"g": Rules(1, 10)}}, False),
+        (_asked(LATE_MS), {"purges": [Purge("g", 300)], "settled": [settled("bury", "r", 200)]}, False),
         (_asked(LATE_MS), {"pops": [_asked(100, at_ms=120, is_troubled=True, lease_ms=3_000)]}, False),
         (_asked(LATE_MS), {"stale_ms": None}, False),
         (_asked(LATE_MS), {"appended_ms": {PLACE: LATE_MS - SKEW_MS - 51}}, True),

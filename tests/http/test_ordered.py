@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.client import Client, Group, Topic, bodies, failed, offsets
+from tests.support.client import Client, Group, Topic, bodies, failed, offsets, receipts
 from tests.support.clock import Clock
 
 
@@ -150,3 +150,14 @@ def test_ordered_cannot_be_changed(client: Client, topic: Topic, group: Group) -
     other = topic.group("free")
     assert client.put(other.path, ordered=True, max_attempts=3).problem == (400, "InvalidField")
     assert other.progress()["max_attempts"] == 16
+
+
+@pytest.mark.parametrize("ordered", [True, "key"])
+def test_an_old_receipt_that_a_pop_carries_does_not_hold_up_the_queue(topic: Topic, ordered: bool | str) -> None:
+    """It is of a lease whose other messages are settled too: the pop cannot see that from the receipt."""
+    group = topic.group("strict", ordered=ordered)
+    topic.produce(*({"body": body, "key": "k"} for body in "ab"))
+    first, second = group.take(2)
+    group.ack(first, second)
+    topic.produce({"body": "c", "key": "k"})
+    assert bodies(group.pop(ack=receipts(first))["messages"]) == ["c"]

@@ -31,15 +31,17 @@ class Redriver:
             group = self._random.choice(self._world.groups)
             self._world.history.redrives.append(fact := Redrive(group, self._world.now, NEVER_MS))
             with suppress(StoreUnavailable, MessageNotFound):
-                self._redrive(service, group)
+                fact.is_whole = self._redrive(service, group)
                 fact.at_ms = self._world.now
 
-    def _redrive(self, service: Service, group: str) -> None:
+    def _redrive(self, service: Service, group: str) -> bool:
+        """Whether nothing dead is left."""
         topic, letters = self._world.topic, service.dead_letters
         if self._random.random() < 0.7:
-            letters.redrive.all(topic, group)
-        elif dead := letters.queue.page(topic, group, 10, None)[0]:
+            return not letters.redrive.all(topic, group).remaining
+        if dead := letters.queue.page(topic, group, 10, None)[0]:
             letters.redrive.some(topic, group, [each.stored.message_id for each in dead if self._random.random() < 0.5])
+        return False
 
 
 class Purger:

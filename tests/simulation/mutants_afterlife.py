@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
+from chalicelib.consuming.claim import Claimer
 from chalicelib.cursors import cursor_writes
-from chalicelib.dead_letters import dead_letter, queue
+from chalicelib.dead_letters import dead_letter, queue, redrive
 from chalicelib.table.writes import RemoveItem, Write
 from tests.simulation.mutants import planted
 
@@ -37,3 +38,28 @@ def purges_of_what_is_gone() -> Any:
             return Write(dead_letter.remove(letter).key, (), (RemoveItem(),))
 
     return patch.object(queue, "dead_letter", Unguarded())
+
+
+@planted
+def redrives_that_come_late() -> Any:
+    """What is brought back waits for two seconds."""
+    true = redrive.parked
+    return patch.object(
+        redrive, "parked", lambda runtime, run, now, attempt: true(runtime, run, now + 2_000, attempt=attempt)
+    )
+
+
+@planted
+def claims_that_a_reset_ends() -> Any:
+    """A claim that meets a reset takes nothing."""
+    claim, plan = Claimer.claim, Claimer._plan
+    begun: dict[int, int] = {}
+
+    def claiming(self: Any, view: Any, want: int) -> Any:
+        begun[id(view)] = view.cursor.epoch
+        return claim(self, view, want)
+
+    def planning(self: Any, view: Any, want: int, now: int) -> Any:
+        return plan(self, view, want if view.cursor.epoch == begun[id(view)] else 0, now)
+
+    return patch.multiple(Claimer, claim=claiming, _plan=planning)
