@@ -183,7 +183,7 @@ class Groups:
         current = self._catalogue.group(topic, name)
         if current.purged_at_ms and not isinstance(to, tuple):
             current = self._noted(topic, name, group.lift_purge)
-        self._consumers.move(current, self._consumers.moving(topic, current, self._targets(topic, to)))
+        self._consumers.move(self._consumers.moving(topic, current, self._targets(topic, to)))
         self._keep_draining(topic)
         return self.details(topic, name)
 
@@ -201,7 +201,7 @@ class Groups:
 
         purged = self._noted(topic, name, purge)
         ends = dict(enumerate(self._log_offsets.ends(topic)))
-        self._consumers.move(purged, self._consumers.moving(topic, purged, ends), purged.purged_at_ms)
+        self._consumers.move(self._consumers.moving(topic, purged, ends), purged.purged_at_ms)
         self._keep_draining(topic)
         ahead_ms = min((purged.purged_at_ms or 0) - self._runtime.now(), 2 * CLOCKS_APART_MS)
         if ahead_ms + CLOCKS_APART_MS >= 0:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from chalicelib.base.errors import GroupNotFound, StoreUnavailable
+from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.catalogue.group import Group
@@ -106,7 +106,7 @@ class Consumers:
             return None
         outdated = [cursor for cursor in cursors if cursor.stands and cursor.purged_at_ms != group.purged_at_ms]
         if last is None and outdated:  # resets have left them alone
-            self.move(group, [(cursor, group.start_of(cursor.queue)) for cursor in outdated], group.purged_at_ms)
+            self.move([(cursor, group.start_of(cursor.queue)) for cursor in outdated], group.purged_at_ms)
             return None
         if last and now - (last.last_pop_at_ms or 0) > PRESENCE_MS:
             try:
@@ -131,10 +131,10 @@ class Consumers:
         partition = Range(*keys.cursors(topic.id, group.name, group.id), strong=True)
         return [Cursor.of(item) for item in self._store.read([partition])[0]]
 
-    def move(self, group: Group, moving: Sequence[tuple[Cursor, int]], purged_at_ms: int | None = None) -> None:
-        """Resets each of these cursors to an offset, whatever the group's mode. Consumers of a broadcast group that
-        appear meanwhile begin at the start. `purged_at_ms`: of a purge, which leaves cursors that a later one has
-        moved. Raises GroupNotFound."""
+    def move(self, moving: Sequence[tuple[Cursor, int]], purged_at_ms: int | None = None) -> None:
+        """Resets each of these cursors to an offset, but not those of consumers that are forgotten meanwhile. Consumers
+        of a broadcast group that appear meanwhile begin at the start. `purged_at_ms`: of a purge, which leaves cursors
+        that a later one has moved."""
         moving = list(moving)
         while moving:
             now, moving = moving[:MOVED_TOGETHER_MAX], moving[MOVED_TOGETHER_MAX:]
@@ -148,10 +148,9 @@ class Consumers:
                     self._retries.forget(cursor)
                 elif item:
                     met = Cursor.of(item)
-                    if purged_at_ms is None or (met.purged_at_ms or 0) <= purged_at_ms:
+                    is_forgotten = met.last_pop_at_ms is None and cursor.last_pop_at_ms is not None
+                    if not is_forgotten and (purged_at_ms is None or (met.purged_at_ms or 0) <= purged_at_ms):
                         moving.append((met, offset))
-                elif not group.is_broadcast:  # in a broadcast group the consumer may have been forgotten
-                    raise GroupNotFound(f"group '{group.name}' does not exist any more")
 
     def moving(self, topic: Topic, group: Group, targets: Mapping[int, int]) -> list[tuple[Cursor, int]]:
         """The cursors that a reset moves, and their targets. A new cursor of a broadcast group gets the age of its

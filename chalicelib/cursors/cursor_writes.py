@@ -108,9 +108,10 @@ def pass_by(count: int, segment: int | None) -> Change:
 
 
 def set_aside(aside: Lease) -> Change:
-    """Keeps messages that a claim passes, to be delivered later."""
-    guards = (writes.SizeBelow(("leases",), LEASES_MAX), writes.Absent(aside.path))
-    return Change(guards, (writes.Set(aside.path, aside.listed()),), (aside.token,))
+    """Keeps messages that a claim passes, to be delivered later. A repeat of that claim finds `next` moved on."""
+    return Change(
+        (writes.SizeBelow(("leases",), LEASES_MAX),), (writes.Set(aside.path, aside.listed()),), (aside.token,)
+    )
 
 
 def unchanged(leases: Iterable[Lease]) -> Change:
@@ -260,7 +261,7 @@ def returned(cursor: Cursor, parked: Sequence[Lease]) -> Change:
 
 def _back(parked: Sequence[Lease]) -> Change:
     return Change(
-        guards=(writes.SizeBelow(("leases",), LEASES_MAX), *(writes.Absent(lease.path) for lease in parked)),
+        guards=(writes.SizeBelow(("leases",), LEASES_MAX),),
         effects=tuple(writes.Set(lease.path, lease.listed()) for lease in parked),
         tokens=tuple(lease.token for lease in parked),
     )

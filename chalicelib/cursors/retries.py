@@ -80,11 +80,7 @@ def due_page(cursor: Cursor, now: int, want: int) -> RetryPage | None:
 def bring_back(cursor: Cursor, page: RetryPage, leases: Sequence[Lease]) -> list[Write]:
     """Replaces a page by new leases with its messages. A transaction."""
     change = Change(
-        (
-            writes.Exists(page.path),
-            writes.SizeBelow(("leases",), LEASES_MAX),
-            *(writes.Absent(lease.path) for lease in leases),
-        ),
+        (writes.Exists(page.path), writes.SizeBelow(("leases",), LEASES_MAX)),
         (writes.Remove(page.path), *(writes.Set(lease.path, lease.listed()) for lease in leases)),
         tuple(lease.token for lease in leases),
     )

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.base.limits import LEASES_MAX
 from chalicelib.catalogue.group import Group
 from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
@@ -248,6 +249,7 @@ def test_an_ack_never_counts_for_other_messages_under_the_same_token(indexes: li
     before = history.fates()
     history.apply(steps.write(seen, steps.ack(lease, indexes)))
     assert history.fates() == before
+    assert history.cursor.standing("t", lease.start, lease.start) is Standing.ACKED
 
 
 def test_a_move_never_takes_other_messages_under_the_same_token() -> None:
@@ -278,6 +280,27 @@ def test_pruning_never_takes_away_other_messages_under_the_same_token() -> None:
     before = history.fates()
     history.apply(pruning)
     assert history.fates() == before
+
+
+def test_an_extension_of_two_leases_has_landed_when_both_are_longer() -> None:
+    history = History(0)
+    for token in "tu":
+        assert history.apply(claimed(history.item, token))
+    first, second = history.cursor.owing
+    both = steps.write(history.cursor, steps.prolong(first, 1_000_900) + steps.prolong(second, 1_000_900))
+    assert history.apply(steps.write(history.cursor, steps.prolong(first, 1_000_900)))
+    assert not both.landed(history.item)
+    assert history.apply(steps.write(history.cursor, steps.prolong(second, 1_000_900)))
+    assert both.landed(history.item)
+
+
+def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
+    history = History(0)
+    full = {f"t{number}": [0, 1, 1_000_500, 1] for number in range(LEASES_MAX)}
+    assert history.apply(Write(KEY, (), (Set(("leases",), full),)))
+    new = Lease("~u", 0, 1, 1_000_500, 1)
+    for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
+        assert not history.apply(steps.write(history.cursor, change))
 
 
 @settings(max_examples=50)

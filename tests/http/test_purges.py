@@ -248,6 +248,31 @@ def test_a_purge_does_not_bring_back_what_a_later_one_has_purged(clock: Clock, w
     assert drained(group) == []
 
 
+def test_a_purge_that_meets_an_earlier_one_purges_what_came_between(clock: Clock) -> None:
+    store = TroubledStore()
+    client = Client(store, clock)
+    topic, other = client.topic("orders"), client.another()
+    group = topic.group("purged")
+    topic.produce("first")
+    group.take_one()
+    earlier: list[Any] = []
+
+    def purge_around_it(verb: str, about: Any) -> None:
+        if verb != "write" or not about.key.sk.startswith("cursor#"):
+            return
+        if earlier:
+            store.before = lambda *_: None
+            store.write(earlier[0])
+        else:
+            earlier.append(about)
+            topic.produce("between")
+            group.seen_by(other).reset("now")
+
+    store.before = purge_around_it
+    group.reset("now")
+    assert drained(group) == []
+
+
 @pytest.mark.parametrize("meets", ["settings", "cursor#"])
 def test_a_purge_is_repeated_when_its_reply_was_lost(clock: Clock, meets: str) -> None:
     store = TroubledStore()

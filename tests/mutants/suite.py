@@ -8,7 +8,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from hypothesis import Phase, settings
 
-FOLDERS = ("tests/core", "tests/store", "tests/http", "tests/service", "tests/budgets")
+FOLDERS = ("tests/core", "tests/store", "tests/http", "tests/service", "tests/budgets", "tests/meetings")
 LEFT_OUT = ("tests/http/test_routes.py", "tests/http/test_bad_requests.py", "tests/http/test_openapi.py")
 """Thousands, about what comes before the rooms."""
 

@@ -14,7 +14,7 @@ from chalicelib.api import Api
 from chalicelib.base.limits import DAY_MS, HOUR_MS, IDLE_CONSUMER_MS
 from chalicelib.base.runtime import system
 from chalicelib.store import Outcome
-from chalicelib.table.writes import Add, Item, Remove, RemoveItem, Set, Write
+from chalicelib.table.writes import Add, Item, Key, Remove, RemoveItem, Set, Write
 from tests.history.checker import SKEW_MS
 from tests.support.clock import Clock
 from tests.support.instances import instance
@@ -64,6 +64,10 @@ class Watched(RepeatingStore):
 
 def forgets(write: Write) -> bool:
     return RemoveItem() in write.effects or Remove(("at",)) in write.effects
+
+
+def moves(write: Write) -> bool:
+    return Set(("leases",), {}) in write.effects
 
 
 def notes(write: Write) -> bool:
@@ -121,6 +125,10 @@ def places(api: Api) -> Counter[Place]:
 def sweep(api: Api, now: int, topic: str = "t") -> int:
     found = api.service.env.catalogue.current_topic(topic)
     return api.service.cursors.consumers.forget_idle(found, api.service.env.catalogue.group(found, "g"), now)
+
+
+def stored(store: Watched) -> list[Key]:
+    return [Key(pk, sk) for pk, partition in store._items.items() for sk in partition]
 
 
 EVERYTHING = Counter({(queue, offset): 1 for queue in range(QUEUES) for offset in range(2)})
@@ -226,7 +234,42 @@ def test_a_reset_that_meets_the_forgetting_leaves_a_new_consumer(store: Watched,
     clock.ms += IDLE_CONSUMER_MS + 1
     store.when, store.happens = forgets, lambda: instance(store, clock, 5).reset_group("t", "g", {"to": "latest"})
     assert sweep(api, clock.ms) == 1
+    api.reset_group("t", "g", {"to": "latest"})
     assert places(api) == EVERYTHING
+
+
+def test_forgetting_that_meets_a_reset_leaves_a_new_consumer(store: Watched, clock: Clock, api: Api) -> None:
+    later = clock.ms + 2 * IDLE_CONSUMER_MS
+    store.when, store.happens = moves, lambda: sweep(instance(store, clock, 5), later)
+    api.reset_group("t", "g", {"to": "latest"})
+    assert places(api) == EVERYTHING
+
+
+@pytest.mark.parametrize("given_up", [0, 1])
+def test_a_group_is_deleted_while_its_consumers_are_forgotten(store: Watched, clock: Clock, given_up: int) -> None:
+    """Whether the newest cursor counts dead letters or not."""
+    api = prepared(store, clock, given_up=given_up)
+    store.when, store.happens = forgets, lambda: instance(store, clock, 5).delete_group("t", "g")
+    found = api.service.env.catalogue.current_topic("t")
+    group = api.service.env.catalogue.group(found, "g")
+    api.service.cursors.consumers.forget_idle(found, group, clock.ms + 2 * IDLE_CONSUMER_MS)
+    assert not any(key.sk.startswith("cursor#") for key in stored(store))
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_retries_that_wait_in_a_page_go_with_their_consumer(
+    store: Watched, clock: Clock, api: Api, returns: bool
+) -> None:
+    api.produce("t", {"messages": [{"body": "new", "queue": 0}]})
+    api.nack("t", "g", {"receipts": take(api, 1), "delay_ms": 30 * DAY_MS})
+    found = api.service.env.catalogue.current_topic("t")
+    for cursor in api.service.cursors.consumers.all(found, api.service.env.catalogue.group(found, "g")):
+        api.service.cursors.retries.put_away(cursor, most=0)
+    clock.ms += 2 * HOUR_MS
+    if returns:
+        store.when, store.happens = forgets, lambda: take(instance(store, clock, 5), 1)
+    sweep(api, clock.ms + 2 * IDLE_CONSUMER_MS)
+    assert any(key.pk.startswith("retry#") for key in stored(store)) is returns
 
 
 # -- in memory and on an emulator -------------------------------------------------------------------------------------
