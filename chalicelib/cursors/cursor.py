@@ -239,8 +239,8 @@ class Cursor:
         return Standing.LOST if index in lease.moved else Standing.OWED
 
     def is_settled(self, offset: int) -> bool:
-        """Whether the message was taken and no lease owes it. A page may owe it, or it is dead."""
-        return offset < self.next and self.owing_lease(offset) is None
+        """Whether no lease owes the message, which was taken. A page may owe it, or it is dead."""
+        return self.owing_lease(offset) is None
 
     def owing_lease(self, offset: int) -> Lease | None:
         return next((lease for lease in self.owing if lease.owes(offset)), None)

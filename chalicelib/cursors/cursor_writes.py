@@ -283,7 +283,7 @@ def ack(lease: Lease, indexes: Collection[int], has_witness: bool = True) -> Cha
     if ends(lease, indexes, has_witness):
         return Change(_fence(lease), (writes.Remove(lease.path),))
     acked = mark(ACKED, indexes)
-    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease), writes.Lacks(lease.path, acked))
+    guards = _fence(lease) if lease.is_scribbled else (_is_that(lease),)
     return Change(guards, (_marked(lease, acked),))
 
 

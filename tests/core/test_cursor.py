@@ -19,7 +19,7 @@ from chalicelib.consuming.claim_plan import Tokens, pick, take
 from chalicelib.cursors import cursor_writes as steps
 from chalicelib.cursors.cursor import Cursor, Standing
 from chalicelib.cursors.cursor_writes import Change
-from chalicelib.cursors.lease import Lease, runs
+from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
 from chalicelib.table.writes import Item, Key, Set, Write
 from local.memory.evaluate import after, holds
 
@@ -144,6 +144,7 @@ class History:
         deadline = self.now + self.chance.choice((0, 3, 50, 500))
         if self.apply(steps.write(seen, steps.prolong(lease, deadline))):
             assert self.fates() == before
+            assert self.cursor.leases[lease.token].owed_offsets == lease.owed_offsets
             assert self.cursor.leases[lease.token].deadline == deadline
 
     def bury(self) -> None:
@@ -301,6 +302,26 @@ def test_nothing_that_needs_a_lease_is_written_to_a_full_cursor() -> None:
     new = Lease("~u", 0, 1, 1_000_500, 1)
     for change in (steps.claim("u", 1, None, 1_000_500), steps.set_aside(new), steps.redriven([new], 1)):
         assert not history.apply(steps.write(history.cursor, change))
+    assert history.apply(steps.write(history.cursor, steps.has_room() + steps.popped(None, 0)))
+
+
+def test_pruning_takes_what_is_acked_or_old_and_leaves_new_witnesses() -> None:
+    history = History(0)
+    end = history.now
+
+    def lease(token: str, deadline: int, letter: bytes) -> Lease:
+        return Lease(token, 0, 1, deadline, 1, (mark(letter, [0]),))
+
+    witnesses = [lease(f"w{number}", end - number, MOVED) for number in range(steps.WITNESSES_MAX + 1)]
+    gone = [
+        *(lease("acked", end, ACKED), lease("~parked", end, MOVED)),
+        *(lease("old", end - steps.WITNESS_MS - 1, MOVED), witnesses[-1]),
+    ]
+    inert = [*witnesses, *gone[:3], lease("touched", end, ACKED)]
+    items = {each.token: each.listed() for each in inert}
+    assert history.apply(Write(KEY, (), (Set(("leases",), items),)))
+    pruned = steps.prune(history.cursor, end, touched=["touched"])
+    assert sorted(effect.path for effect in pruned.effects) == sorted(each.path for each in gone)
 
 
 @settings(max_examples=50)

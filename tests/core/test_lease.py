@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, runs
+from chalicelib.cursors.lease import ACKED, MOVED, Lease, mark, parked, runs
+from tests.support.clock import Clock
 
 COUNT = 20
 INDEXES = st.sets(st.integers(0, COUNT - 1), min_size=1)
@@ -70,6 +72,11 @@ def test_a_lease_comes_back_from_its_list(marks: list[bytes], token: str, first_
     assert Lease.of(token, *made.listed()) == made
     assert made.size == len(made.listed())
     assert made.parked == token.startswith("~")
+
+
+@pytest.mark.parametrize(("attempt", "noted_ms"), [(0, None), (1, 400)])
+def test_a_retry_keeps_when_it_was_first_delivered(attempt: int, noted_ms: int | None) -> None:
+    assert parked(Clock().runtime(0), range(100, 103), 1_000, attempt, 400).first_at_ms == noted_ms
 
 
 @given(MARKS, INDEXES)

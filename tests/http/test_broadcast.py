@@ -379,6 +379,9 @@ def test_progress_sums_over_consumers(clock: Clock, group: Group, ann: Consumer,
         "last_pop_at_ms": stored + 2_000,
         "last_consumer_id": "bob",
     }
+    clock.sleep(1_000)
+    ann.take(1)
+    assert group.queue()["last_consumer_id"] == "ann"
 
 
 def test_with_no_consumer_it_stands_where_the_first_will_begin(topic: Topic) -> None:

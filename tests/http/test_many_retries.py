@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.consuming.settle import Settler
 from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES
+from chalicelib.store import Keys
 from chalicelib.table.writes import Item
 from local.memory.sizes import item_bytes
 from tests.store.strict import StrictStore
@@ -156,23 +157,41 @@ def test_a_dead_message_in_a_page_is_not_delivered_twice_after_a_reset(
     assert sorted(offsets(come_back(group))) == list(range(COUNT))
 
 
+@pytest.mark.parametrize("before", ["read", "write_together"])
 def test_two_pops_that_bring_back_one_page_bring_it_once(
-    topic: Topic, group: Group, client: Client, clock: Clock
+    topic: Topic, group: Group, client: Client, clock: Clock, before: str
 ) -> None:
     nacked_one_by_one(topic, group)
     clock.sleep(HOUR_MS + COUNT)
-    other, together = group.seen_by(client.another()), client.store.write_together
+    other, request = group.seen_by(client.another()), getattr(client.store, before)
     came: list[Json] = []
 
-    def meanwhile(writes: Any) -> None:
-        client.store.write_together = together  # type: ignore[method-assign]
-        came.extend(other.take(100))
-        together(writes)
+    def meanwhile(asked: Any) -> Any:
+        if before != "read" or (isinstance(asked[0], Keys) and asked[0].keys[0].pk.startswith("retry#")):
+            setattr(client.store, before, request)
+            came.extend(other.take(100))
+        return request(asked)
 
-    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    setattr(client.store, before, meanwhile)
     came += group.pop(max_messages=100)["messages"]
     came += come_back(group)
     assert sorted(offsets(came)) == list(range(COUNT))
+
+
+def test_a_group_is_deleted_while_its_retries_move_into_a_page(topic: Topic, group: Group, client: Client) -> None:
+    topic.produce(*["x"] * 100)
+    topic.produce(*["x"] * 100)
+    halves = [group.take(100)[::2] for _ in range(2)]
+    group.nack(*halves[0], delay_ms=HOUR_MS)
+    together = client.store.write_together
+
+    def meanwhile(writes: Any) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        group.delete()
+        together(writes)
+
+    client.store.write_together = meanwhile  # type: ignore[method-assign]
+    assert group.nack(*halves[1], delay_ms=HOUR_MS)["nacked"] == 50
 
 
 def test_a_cap_on_messages_in_flight_holds_for_what_comes_out_of_pages(topic: Topic, clock: Clock) -> None:

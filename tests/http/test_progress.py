@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.base.limits import DAY_MS
 from tests.support.client import FRESH_QUEUE, Client, Group, Topic
 from tests.support.clock import START_MS, Clock
 
@@ -111,6 +112,13 @@ def test_the_committed_offset_passes_the_dead(topic: Topic, clock: Clock) -> Non
     assert group.queue()["committed_offset"] == 1
     group.take(1)
     assert (group.queue()["committed_offset"], group.totals()) == (2, (0, 1, 0, 2))
+
+
+def test_the_place_of_a_group_that_nobody_pops_for_long_stays(topic: Topic, group: Group, clock: Clock) -> None:
+    topic.produce(*"abc")
+    group.ack(*group.take(2))
+    clock.sleep(8 * DAY_MS)
+    assert (group.queue()["committed_offset"], group.queue()["next_offset"]) == (2, 2)
 
 
 def test_progress_is_the_same_on_every_instance(topic: Topic, group: Group) -> None:

@@ -175,6 +175,14 @@ def a_filtered_claim() -> Scene:
 
 
 @call
+def a_filtered_claim_of_the_first() -> Scene:
+    """It passes nothing: what lies behind is not for the group."""
+    scene = with_fresh(0, pop(1), filter=NO_X)
+    scene.send(4, "a", "x")
+    return scene
+
+
+@call
 def a_filtered_takeover() -> Scene:
     scene = with_expired(2, pop(10), filter=NO_X)
     scene.send(4, "x", "a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 
 import pytest
 
@@ -29,6 +30,33 @@ def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None
     again = instance(store, clock, seed=2).pop("t", "g", ask)["messages"]
     assert [each["body"] for each in again] == ["old", "new"]
     assert [each["receipt"] for each in again] == [each["receipt"] for each in first]
+
+
+def test_what_a_repeat_delivers_is_not_given_back_by_the_first_call() -> None:
+    """The first call has leased a message whose body it cannot read."""
+    store, clock = TroubledStore(), Clock()
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    api.produce("t", {"messages": [{"body": Random(0).randbytes(20_000).hex()}]})
+    ask, came = {"attempt_id": "a"}, []
+
+    def repeat_before_it(verb: str, about: object) -> StoreUnavailable | None:
+        if verb != "read" or "payload" not in str(about):
+            return None
+        store.before = lambda *_: None
+        came.extend(instance(store, clock, seed=2).pop("t", "g", ask)["messages"])
+        store.before = lambda verb, about: down if verb == "read" and "payload" in str(about) else None
+        return down
+
+    down = StoreUnavailable("down")
+    store.before = repeat_before_it
+    with pytest.raises(StoreUnavailable, match="down"):
+        api.pop("t", "g", ask)
+    store.before = lambda *_: None
+    clock.sleep(2_000)
+    assert len(came) == 1
+    assert api.pop("t", "g", {})["messages"] == []
 
 
 def test_an_attempt_with_a_claim_without_answer_is_repeated_whole() -> None:

@@ -245,6 +245,22 @@ def test_forgetting_that_meets_a_reset_leaves_a_new_consumer(store: Watched, clo
     assert places(api) == EVERYTHING
 
 
+def test_a_queue_that_only_a_reset_has_touched_is_forgotten_too(store: Watched, clock: Clock) -> None:
+    api = instance(store, clock)
+    api.put_topic("t", {"queues": QUEUES, "retention_ms": 365 * DAY_MS})
+    api.put_group("t", "g", {"mode": "broadcast"})
+    api.produce("t", {"messages": [{"body": "x", "queue": queue} for queue in range(QUEUES)] * 2})
+    take(api, 1)
+    queues = api.reset_group("t", "g", {"to": "latest"})["queues"]
+    assert [each["last_consumer_id"] for each in queues] == ["ann"] * QUEUES
+    clock.ms += IDLE_CONSUMER_MS + 1
+    store.writes_left = 1
+    with suppress(Died):
+        sweep(api, clock.ms)
+    store.writes_left = None
+    assert places(instance(store, clock, 9)) == EVERYTHING
+
+
 @pytest.mark.parametrize("given_up", [0, 1])
 def test_a_group_is_deleted_while_its_consumers_are_forgotten(store: Watched, clock: Clock, given_up: int) -> None:
     """Whether the newest cursor counts dead letters or not."""
