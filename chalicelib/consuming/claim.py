@@ -13,6 +13,7 @@ from chalicelib.catalogue.agenda import REVIVE
 from chalicelib.catalogue.catalogue import Env
 from chalicelib.consuming.claim_plan import Pick, Tokens, pick, take
 from chalicelib.consuming.key_order import KeyOrder
+from chalicelib.consuming.key_plan import overdue
 from chalicelib.consuming.receipt_batch import NOTHING, Plan
 from chalicelib.consuming.skip import Skipper
 from chalicelib.consuming.view import QueueView
@@ -234,6 +235,9 @@ class Claimer:
         taken = take(picked, view.cursor, view.chain, self._tokens(view), deadline, is_exact, is_alone, noted_ms)
         if view.group.is_by_key or picked.is_capped_closely:  # it counts on what these acks settle
             taken += cursor_writes.unchanged(lease for lease, _ in riding.acked)
+        if view.group.is_by_key:
+            for lease in overdue(view.cursor, view.group, picked, now, riding.tokens):
+                taken += cursor_writes.unchanged([lease]) + cursor_writes.lasts_as_seen(lease)
         if picked.aside:
             taken += cursor_writes.set_aside(set_aside(self._runtime, picked.aside))
         change = taken + riding.change + cursor_writes.popped(view.ask.consumer_id, now, view.zone)

@@ -154,6 +154,15 @@ def choose(cursor: Cursor, group: Group, in_turn: Sequence[Ready], want: int, no
     return Choice(chosen, False, False)
 
 
+def overdue(cursor: Cursor, group: Group, picked: Pick, now: int, riding: Collection[str]) -> Sequence[Lease]:
+    """The leases that are over and stay: if they were extended before a stale look, their messages may be too many
+    beside those that are picked. As many as a write can name. `riding`: tokens that acks change."""
+    touched = {*riding, *(lease.token for lease, _ in picked.takeovers)}
+    left = [lease for lease in cursor.due(now) if lease.token not in touched]
+    count = cursor.live(now) + picked.count + sum(len(lease.owed) for lease in left)
+    return left[: max(0, TAKEOVERS_MAX - len(touched))] if count > group.max_in_flight else ()
+
+
 def _has_slot(cursor: Cursor, ready: Ready) -> bool:
     """Whether the cursor can hold another lease for it, and one more for what is set aside."""
     most = LEASES_MAX + LEASES_ROOM - TAKEOVERS_MAX if ready.lease else LEASES_MAX - 1

@@ -11,6 +11,7 @@ from local.memory.store import MemoryStore
 from tests.service.test_interleavings import Interrupted
 from tests.support.clock import Clock
 from tests.support.instances import instance
+from tests.support.late_store import LateStore
 
 
 @pytest.fixture
@@ -105,3 +106,4 @@ def test_the_rest_of_a_lease_is_not_taken_by_the_write_that_acks_a_part(store: I
 
     store.meanwhile = run_out
     assert offsets(pop(api, 10, ack=[first])) == [3]
+from tests.support.late_store import LateStore

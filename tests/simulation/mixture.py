@@ -33,6 +33,7 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
             {"faults": replace(ALL, latency_ms_max=150)},
             {"faults": replace(ALL, lose_reply=0.1)},
             {"faults": replace(ALL, kill=0.03)},
+            {"faults": replace(ALL, unreadable=0.15), "sizes": (150, 2_000)},
         ),
     ),
     "queues": (0.5, ({"queues": 2}, {"queues": 2}, {"queues": 3})),
@@ -42,8 +43,8 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "filter": (0.25, ({"unwanted_key": "b"},)),
     "attempts": (0.5, tuple({"max_attempts": most} for most in (ENDLESS, 1, 2, 4))),
     "cap": (0.35, ({"max_in_flight": 4}, {"max_in_flight": 7})),
-    "naming": (0.3, tuple({"settle_by": rule, "leases_ms": _LEASES_MS} for rule in ("message", "delivery"))),
-    "meddlers": (0.3, ({"meddlers": 1}, {"meddlers": 2})),
+    "naming": (0.4, tuple({"settle_by": rule, "leases_ms": _LEASES_MS} for rule in ("message", "delivery"))),
+    "meddlers": (0.35, ({"meddlers": 1}, {"meddlers": 4})),
     "long leases": (0.15, ({"leases_ms": (3_000, 10_000)},)),
     "rate": (0.1, ({"rate": 4}, {"rate": 2})),
     "alarm": (0.15, ({"alarm_ready": 1}, {"alarm_ready": 4})),
@@ -68,20 +69,24 @@ FEATURES: dict[str, tuple[float, tuple[dict[str, Any], ...]]] = {
     "readers": (0.25, ({"looks": 6},)),
     "retry pages": (0.4, ({"small_pages": True},)),
     "first deliveries": (0.5, ({"notes_first": True},)),
+    "losses": (0.06, ({"losses": 3, "sizes": (0, 2_000, 3_000)},)),
+    "long histories": (0.2, ({"pops": 10}, {"pops": 10, "messages": 30})),
     "clocks": (0.3, ({"skew_ms": 0}, {"skew_ms": 2_000})),
 }
 """How likely each is, and the ways in which it may be on."""
 
-_NAMED_T = {"expiry", "resizes", "clients of SQS", "pushes", "alarm", "full queues", "topic of the dead"}
+_ALONE = {"expiry", "resizes", "clients of SQS", "pushes", "alarm", "full queues", "topic of the dead"}
 APART: dict[str, set[str]] = {
     "resizes": {"expiry", "resets", "late groups"},
     "zones": {"filter", "delays", "transactions", "requests", "full queues", "resizes", "order", "times to live"},
-    "twins": {"zones", *_NAMED_T},
+    "twins": {"zones", *_ALONE},
     "pushes": {"expiry", "late groups"},
     "stalls": {"expiry", "resizes"},
     "faults": {"expiry", "resizes", "stalls", "clients of SQS"},
     "delay of groups": {"alarm"},
     "topic of the dead": {"expiry", "clients of SQS"},
+    "losses": {"expiry", "delays", "readers", "topic of the dead", "twins", "resizes"},
+    "long histories": {"expiry", "resizes", "zones"},
 }
 """What does not meet: no check would know what to expect, or no history would end."""
 

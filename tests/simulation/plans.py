@@ -104,6 +104,8 @@ class Plan:
     """Whether there is a pushed group beside the others."""
     resizes: int = 0
     """How often the number of queues changes."""
+    checks_pause_ms: int = 2_500
+    """The longest pause between two runs of the sweep that lets queues leave."""
     pace: int = 1
     """Producers and consumers sleep this many times longer."""
     twins: bool = False
@@ -251,6 +253,7 @@ CALLS = Plan(producers=1, messages=4, consumers=4, pops=8, groups=2, requests=6)
 """For bugs that show where much is asked and replied."""
 MOVING = Plan(
     **{**RESIZED, "resizes": 10, "pops": 24, "pace": 4, "leases_ms": (200,), "messages": 60},
+    checks_pause_ms=700,
     queues=3,
     producers=6,
     pop_sizes=(10,),

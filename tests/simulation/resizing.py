@@ -60,6 +60,6 @@ class Drainer:
 
     def work(self, service: Service) -> None:
         while self._world.is_busy:
-            self._world.sleep(self._random.randrange(2_500))
+            self._world.sleep(self._random.randrange(self._world.plan.checks_pause_ms))
             with suppress(StoreUnavailable):
                 service.sweeps.check()
