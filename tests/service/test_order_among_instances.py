@@ -106,4 +106,14 @@ def test_the_rest_of_a_lease_is_not_taken_by_the_write_that_acks_a_part(store: I
 
     store.meanwhile = run_out
     assert offsets(pop(api, 10, ack=[first])) == [3]
-from tests.support.late_store import LateStore
+
+
+def test_what_was_extended_before_a_stale_look_counts_against_the_cap(clock: Clock) -> None:
+    store = LateStore()
+    api = prepared(store, clock, "a", "b", "c", "d")
+    api.put_group("t", "g", {"max_in_flight": 2})
+    _, receipts = pop(api, 2)
+    store.fall_behind()
+    api.extend("t", "g", {"receipts": receipts, "invisible_ms": 60_000})
+    clock.ms += 1_000
+    assert offsets(pop(instance(store, clock, 7), 1)) == []
