@@ -141,7 +141,7 @@ class DeadLetterQueue:
         for in_stretches in (True, False):
             missing = [(queue, offset) for queue, offset in places if not entry_at(chains[queue], offset)]
             asked = _stretches(missing) if in_stretches else [(queue, range(at, at + 1)) for queue, at in missing]
-            wants = [Want(topic.logs[queue], stretch.start, len(stretch), None) for queue, stretch in asked]
+            wants = [Want(keys.log(topic.id, queue), stretch.start, len(stretch), None) for queue, stretch in asked]
             for (queue, _), chain in zip(asked, self._reader.chains(wants, strong=True), strict=True):
                 known = {segment.base: segment for segment in [*chains[queue], *chain]}
                 chains[queue] = [known[base] for base in sorted(known)]

@@ -57,6 +57,21 @@ def test_dead_letters_behind_a_hole_in_the_log_are_listed_and_redriven(
     assert instance().redrive_dead(topic, "g", {"message_ids": ids}) == {"redriven": 2, "remaining": 58}
 
 
+def test_letters_of_a_queue_that_came_after_the_topic_was_read_are_listed(
+    instance: Callable[[], Api], topic: str
+) -> None:
+    api = instance()
+    api.put_topic(topic, {"queues": 1})
+    api.put_group(topic, "g", {})
+    before = api.service.env.catalogue.current_topic(topic)
+    api.put_topic(topic, {"queues": 2})
+    api.produce(topic, {"messages": [{"body": "late", "queue": 1}]})
+    [taken] = api.pop(topic, "g", {})["messages"]
+    api.bury(topic, "g", {"receipts": [taken["receipt"]]})
+    [dead], _ = instance().service.dead_letters.queue.page(before, "g", 10, None)
+    assert dead.stored.message_id == taken["message_id"]
+
+
 def test_retries_go_into_pages_and_come_back(store: Store, instance: Callable[[], Api], topic: str) -> None:
     api = instance()
     api.put_topic(topic, {"queues": 1})
