@@ -50,14 +50,10 @@ def is_cancelled(item: Item) -> bool:
 
 
 def wait(topic_id: str, queue: int, due_ms: int, entry: Entry) -> Write:
-    """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry."""
-    item = entry.as_item()
-    return Write(
-        keys.delayed(topic_id, queue, due_ms, entry.id),
-        (Absent(("i",)),),
-        tuple(Set((name,), value) for name, value in item.items()),
-        landed=lambda before: before is not None and before["i"] == entry.id,
-    )
+    """Stores an entry of one message until it is due. Its key is new, so an existing item is this entry, which a repeat
+    leaves as it is, with the mark of a cancel."""
+    attributes = tuple(Set((name,), value) for name, value in entry.as_item().items())
+    return Write(keys.delayed(topic_id, queue, due_ms, entry.id), (), attributes)
 
 
 def mark_cancelled(topic_id: str, queue: int, slot: Slot) -> Write:
