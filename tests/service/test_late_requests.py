@@ -79,6 +79,21 @@ def test_a_message_due_soon_comes_once(store: RecordingStore) -> None:
     assert api.pop("t", "g", {})["messages"] == []
 
 
+def test_a_late_mark_of_a_cancel_makes_nothing_that_pops_meet(store: RecordingStore) -> None:
+    api = instance(store, clock := Clock())
+    api.put_topic("t", {"queues": 1})
+    api.put_group("t", "g", {})
+    [sent] = api.produce("t", {"messages": [{"body": "a", "delay_ms": SECOND_MS}]})["messages"]
+    api.cancel_delayed("t", sent["message_id"])
+    marks = [write for write in store.sent if write.key.pk.startswith("delay#")]
+    clock.ms += SECOND_MS
+    assert api.pop("t", "g", {})["messages"] == []  # and removes it
+    for write in marks:
+        with pytest.raises(Refused):
+            MemoryStore.write(store, write)
+    assert marks
+
+
 def test_units_of_a_rate_are_given_back_once(api: Api, store: RecordingStore) -> None:
     api.put_group("t", "slow", {"rate_limit": 5, "filter": {"tags": ["x"]}})
     api.produce("t", {"messages": [{"body": "a"}] * 3})
