@@ -78,3 +78,18 @@ def late_acks_that_are_judged_once() -> Any:
         "_is_open",
         lambda batch, _, seen: bool(batch.perhaps_lost() and batch.cursor.pages.keys() - seen),
     )
+
+
+@planted
+def late_acks_that_read_the_cursor_once() -> Any:
+    """What is redriven while its letter is looked for is taken for acked."""
+    true = late_acks.resolve
+
+    def resolve(store: Any, retries: Any, batches: Any) -> None:
+        def as_seen(*_: Any) -> list[Any]:
+            return [batch.cursor for batch in batches if batch.perhaps_lost()]
+
+        with patch.object(late_acks, "read_again", as_seen):
+            true(store, retries, batches)
+
+    return patch.object(late_acks, "resolve", resolve)

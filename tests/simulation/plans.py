@@ -388,6 +388,27 @@ OUTAGE = Plan(
     faults=replace(NONE, latency_ms_max=20),
 )
 """For bugs that show where the table refuses for a minute, and nothing else goes wrong."""
+TORN = Plan(
+    queues=1,
+    consumers=4,
+    pops=8,
+    messages=30,
+    pop_sizes=(1, 4),
+    leases_ms=(200, 1_000),
+    settle_by="delivery",
+    delayed=0.3,
+    dedup_ids=3,
+    burials=0,
+    meddlers=4,
+    redrives=8,
+    redrives_pause_ms=400,
+    max_attempts=2,
+    requests=2,
+    small_pages=True,
+    sweepers=1,
+    faults=replace(ALL, torn=0.7, latency_ms_max=100),
+)
+"""For bugs that show where a read of several items shows each of them at another instant."""
 SWEPT = Plan(
     producers=2,
     consumers=3,
