@@ -44,6 +44,7 @@ class Skipper:
     def look_on(self, view: QueueView, count: int) -> None:
         """Reads on in the log from the cursor."""
         view.chain = self._reader.chains([view.want(count)])[0]
+        view.is_moved = False
 
     def look_back(self, view: QueueView, count: int) -> None:
         """Reads again where the chain begins behind the cursor: the log has lost what lies between, or the chain was

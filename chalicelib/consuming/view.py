@@ -38,7 +38,8 @@ class QueueView:
     """One queue as one pop sees it. `cursor`: as the last request returned it. `chain`: the segments from the cursor's
     `next` on, as requested. `filter_until_ms`: until when (`Runtime.uptime`) the pop skips messages one by one.
     `at_ms`: when it was read; what the group takes only later is not there for it.
-    `riding`: acks that a claim carries. `space`: left in the response. `delivered`: the offsets that are in it."""
+    `riding`: acks that a claim carries. `space`: left in the response. `delivered`: the offsets that are in it.
+    `is_moved`: whether a reset has come since the log was read."""
 
     topic: Topic
     group: Group
@@ -51,6 +52,7 @@ class QueueView:
     riding: ReceiptBatch | None = None
     space: Space = field(default_factory=Space)
     delivered: set[int] = field(default_factory=set)
+    is_moved: bool = False
 
     @property
     def end(self) -> int:
@@ -81,6 +83,7 @@ class QueueView:
         """Records the cursor as a request returned it. Raises GroupNotFound if there is none any more."""
         if cursor is None:
             raise GroupNotFound(f"topic '{self.topic.name}' has no group '{self.group.name}' any more")
+        self.is_moved = self.is_moved or cursor.epoch != self.cursor.epoch
         self.cursor = cursor
         if self.riding:
             self.riding.cursor = cursor
