@@ -149,6 +149,12 @@ class Case:
         settled = self.settled.get((group, place), ())
         return {extend.new_receipt for extend in settled if extend.new_receipt != extend.receipt}
 
+    def popped(self) -> Iterator[tuple[Message, list[Delivered]]]:
+        """These leases without those that an extend made of others."""
+        for message, leases in self.leases():
+            renewed = self.renewed(*message)
+            yield message, [delivered for delivered in leases if delivered.receipt not in renewed]
+
     def reset_between(self, group: str, from_ms: int, to_ms: int) -> bool:
         return any(reset.at_ms >= from_ms and reset.began_ms <= to_ms for reset in self.resets.get(group, ()))
 
@@ -417,9 +423,9 @@ def _a_filter_holds_back_unwanted_messages(case: Case) -> Iterator[str]:
 
 def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
     """Nothing is delivered past a message, of its key where keys have an order each, that was neither acked, dead, nor
-    in the same answer. A repeated attempt shows once more what it holds, though others have taken a part meanwhile:
-    seed 1578."""
-    for delivered in (lease for _, leases in case.leases() for lease in leases):
+    in the same answer. A repeated attempt shows once more what it holds, though others have taken a part meanwhile
+    (seed 1578), or it was extended and the rest given back."""
+    for delivered in (lease for _, leases in case.popped() for lease in leases):
         rules = case.history.rules.get(delivered.group)
         if rules is None or not rules.ordered or case.comes_back(delivered.group):
             continue
@@ -459,9 +465,8 @@ def _no_more_is_set_aside_than_allowed(case: Case) -> Iterator[str]:
 
 def _two_leases_never_live_at_once(case: Case) -> Iterator[str]:
     """A message comes again only after its lease has run out, after the delay of a nack, or after a reset."""
-    for (group, place), leases in case.leases():
-        renewed = case.renewed(group, place)
-        for first, second in pairwise(delivered for delivered in leases if delivered.receipt not in renewed):
+    for (group, place), leases in case.popped():
+        for first, second in pairwise(leases):
             if second.attempt == first.attempt and naming.is_extended(case, group, place):
                 continue  # the same delivery, as a repeat of its pop shows it
             end = _end_of_lease(case, first, second)

@@ -275,6 +275,11 @@ def test_in_an_ordered_group_nothing_is_delivered_past_what_is_not_settled() -> 
     together = replace(delivered("r", 500, 9_000), began_ms=490, answered_ms=500)
     judged = history(together, second, log=log, ends={0: 2}, rules=rules)
     assert "an_ordered_queue_waits_for_unsettled_messages" not in broken(judged)
+    again = replace(second, receipt="t", began_ms=600, at_ms=700, answered_ms=700)  # the first is given back meanwhile
+    judged = history(together, second, again, log=log, ends={0: 2}, rules=rules)
+    assert "an_ordered_queue_waits_for_unsettled_messages" in broken(judged)
+    judged.settled = [replace(settled("extend", "s", 550), place=(0, 1), new_receipt="t")]
+    assert "an_ordered_queue_waits_for_unsettled_messages" not in broken(judged)
 
 
 def test_no_more_are_held_than_allowed() -> None:
