@@ -429,8 +429,9 @@ def _an_ordered_queue_waits_for_unsettled_messages(case: Case) -> Iterator[str]:
         rules = case.history.rules.get(delivered.group)
         if rules is None or not rules.ordered or case.comes_back(delivered.group):
             continue
+        lost = case.history.lost if rules.ordered == BY_KEY else ()  # nobody knows their keys any more
         for place, body in case.history.log.items():
-            is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1]
+            is_before = place[0] == delivered.place[0] and place[1] < delivered.place[1] and place not in lost
             is_before = is_before and case.is_behind(delivered.group, delivered.body, body)
             if is_before and case.wants(delivered.group, body) and not _is_done(case, delivered, place):
                 yield f"{delivered.group} got {delivered.place} at {delivered.at_ms}, when {place} was not settled"
