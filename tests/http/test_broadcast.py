@@ -384,6 +384,15 @@ def test_progress_sums_over_consumers(clock: Clock, group: Group, ann: Consumer,
     assert group.queue()["last_consumer_id"] == "ann"
 
 
+def test_progress_knows_queues_that_no_consumer_has_read(client: Client) -> None:
+    topic = client.topic("orders", queues=2)
+    group = topic.group("copies", mode="broadcast")
+    topic.produce("a", queue=0)
+    for consumer in ("ann", "bob"):
+        assert group.pop(consumer_id=consumer)["messages"]
+    assert [queue["last_consumer_id"] is None for queue in group.progress()["queues"]] == [False, True]
+
+
 def test_with_no_consumer_it_stands_where_the_first_will_begin(topic: Topic) -> None:
     topic.produce("a")
     latest = topic.group("latest", mode="broadcast", start="latest")

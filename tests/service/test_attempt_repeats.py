@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from chalicelib.api import Api
 from chalicelib.base.errors import StoreUnavailable
 from chalicelib.base.limits import TAKEOVERS_MAX
 from tests.support.clock import Clock
@@ -32,30 +33,49 @@ def test_a_repeat_returns_all_its_attempt_holds_though_reads_are_stale() -> None
     assert [each["receipt"] for each in again] == [each["receipt"] for each in first]
 
 
+def with_a_large_message(store: TroubledStore, clock: Clock) -> Api:
+    """Its body has an item of its own."""
+    api = with_messages(store, clock, 0)
+    api.produce("t", {"messages": [{"body": Random(0).randbytes(20_000).hex()}]})
+    return api
+
+
+def no_payloads(verb: str, about: object) -> StoreUnavailable | None:
+    return StoreUnavailable("down") if verb == "read" and "payload" in str(about) else None
+
+
 def test_what_a_repeat_delivers_is_not_given_back_by_the_first_call() -> None:
     """The first call has leased a message whose body it cannot read."""
     store, clock = TroubledStore(), Clock()
-    api = instance(store, clock)
-    api.put_topic("t", {"queues": 1})
-    api.put_group("t", "g", {})
-    api.produce("t", {"messages": [{"body": Random(0).randbytes(20_000).hex()}]})
+    api = with_a_large_message(store, clock)
     ask, came = {"attempt_id": "a"}, []
 
     def repeat_before_it(verb: str, about: object) -> StoreUnavailable | None:
-        if verb != "read" or "payload" not in str(about):
-            return None
-        store.before = lambda *_: None
-        came.extend(instance(store, clock, seed=2).pop("t", "g", ask)["messages"])
-        store.before = lambda verb, about: down if verb == "read" and "payload" in str(about) else None
-        return down
+        if no_payloads(verb, about):
+            store.before = lambda *_: None
+            came.extend(instance(store, clock, seed=2).pop("t", "g", ask)["messages"])
+            store.before = no_payloads
+        return no_payloads(verb, about)
 
-    down = StoreUnavailable("down")
     store.before = repeat_before_it
     with pytest.raises(StoreUnavailable, match="down"):
         api.pop("t", "g", ask)
     store.before = lambda *_: None
     clock.sleep(2_000)
     assert len(came) == 1
+    assert api.pop("t", "g", {})["messages"] == []
+
+
+def test_what_the_first_call_delivered_is_not_given_back_by_a_repeat() -> None:
+    """The repeat cannot read it."""
+    store, clock = TroubledStore(), Clock()
+    api = with_a_large_message(store, clock)
+    assert len(api.pop("t", "g", {"attempt_id": "a"})["messages"]) == 1
+    store.before = no_payloads
+    with pytest.raises(StoreUnavailable, match="down"):
+        instance(store, clock, seed=2).pop("t", "g", {"attempt_id": "a"})
+    store.before = lambda *_: None
+    clock.sleep(2_000)
     assert api.pop("t", "g", {})["messages"] == []
 
 

@@ -55,17 +55,6 @@ def test_a_stale_producer_gets_topic_not_found(instances: tuple[Api, Api], befor
             ask()
 
 
-def test_a_stale_consumer_acks_what_came_from_the_topic_made_again(instances: tuple[Api, Api]) -> None:
-    one, other = instances
-    other.list_groups("t", {})
-    one.delete_topic("t")
-    one.put_topic("t", {"queues": 1})
-    one.put_group("t", "g", {})
-    produce(one, "new")
-    [taken] = one.pop("t", "g", {})["messages"]
-    assert other.ack("t", "g", {"receipts": [taken["receipt"]]})["acked"] == 1
-
-
 def test_a_producer_that_filled_a_segment_sees_the_deletion_too() -> None:
     store, clock = MemoryStore(), Clock()
     one, other = instance(store, clock, 1), instance(store, clock, 2)
