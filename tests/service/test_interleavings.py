@@ -169,3 +169,22 @@ def test_the_rest_of_a_lease_that_a_pop_acks_counts_against_the_cap(store: Inter
     api.pop("t", "g", {"max_messages": 10, "ack": held[:2]})
     assert store.refused == 1
     assert api.get_group("t", "g")["in_flight"] <= 4
+
+
+def test_a_repeat_acks_what_the_first_call_has_taken_over(store: Interrupted, clock: Clock) -> None:
+    """The first call has taken over the message that the repeat acks, by an old receipt."""
+    api, other = with_messages(store, clock, 3), instance(store, clock, 7)
+    api.put_group("t", "g", {"settle_by": "message", "invisible_ms": 1_000})
+    _, receipts = pop(api, 1)
+    clock.ms += 995
+    between: list[int] = []
+
+    def first_call() -> None:
+        clock.ms += 20
+        between.extend(pop(other, 2, attempt_id="x")[0])
+
+    store.meanwhile = first_call
+    answer = api.pop("t", "g", {"max_messages": 2, "attempt_id": "x", "ack": receipts})
+    assert (between, answer["failed"]) == ([0, 1], [])
+    clock.ms += 5_000
+    assert 0 not in pop(other, 3)[0]
