@@ -188,3 +188,29 @@ def test_a_repeat_acks_what_the_first_call_has_taken_over(store: Interrupted, cl
     assert (between, answer["failed"]) == ([0, 1], [])
     clock.ms += 5_000
     assert 0 not in pop(other, 3)[0]
+
+
+def test_a_claim_that_passes_expired_messages_passes_no_others(store: Interrupted, clock: Clock) -> None:
+    """Another pop has passed the same before it."""
+    api, other = with_messages(store, clock, 0), instance(store, clock, 7)
+    api.produce("t", {"messages": [{"body": "short", "ttl_ms": 1_000}] * 2 + [{"body": "long"}] * 6})
+    clock.ms += 1_000
+    between: list[int] = []
+    store.meanwhile = lambda: between.extend(pop(other, 1)[0])
+    assert pop(api, 2)[0] == [3, 4]
+    assert between == [2]
+
+
+def test_the_cap_holds_though_a_redriven_message_is_taken_before_a_claim(store: Interrupted, clock: Clock) -> None:
+    """There was room for the dead letter and for the claim; the other pop takes all of it."""
+    api, other = with_messages(store, clock, 10, max_in_flight=4, max_attempts=1), instance(store, clock, 7)
+    api.nack("t", "g", {"receipts": pop(api, 1)[1]})
+    between: list[int] = []
+
+    def redrive_and_take() -> None:
+        api.redrive_dead("t", "g", {})
+        between.extend(pop(other, 4)[0])
+
+    store.meanwhile = redrive_and_take
+    assert pop(api, 1)[0] == []
+    assert between == [0, 1, 2, 3]
