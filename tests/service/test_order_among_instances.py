@@ -63,6 +63,15 @@ def test_an_ack_in_a_pop_takes_nothing_behind_what_is_taken_over_meanwhile(store
     assert 2 not in offsets(pop(api, 10, ack=[first]))
 
 
+def test_an_ack_in_a_pop_takes_nothing_behind_what_is_nacked_meanwhile(store: Interrupted, clock: Clock) -> None:
+    """It acks a part of a lease, of which another call may ack or nack any."""
+    api, other = prepared(store, clock, "a", "b"), instance(store, clock, 7)
+    _, (first, _) = pop(api, 2)
+    api.produce("t", {"messages": [{"body": key, "key": key} for key in "ac"]})
+    store.meanwhile = lambda: other.nack("t", "g", {"receipts": [first], "delay_ms": 60_000})
+    assert offsets(pop(api, 10, ack=[first])) == [3]
+
+
 def test_what_is_extended_after_its_end_is_not_passed(store: Interrupted, clock: Clock) -> None:
     api, other = prepared(store, clock, "a", "a", "b"), instance(store, clock, 7)
     _, (first,) = pop(api, 1)
@@ -117,3 +126,17 @@ def test_what_was_extended_before_a_stale_look_counts_against_the_cap(clock: Clo
     api.extend("t", "g", {"receipts": receipts, "invisible_ms": 60_000})
     clock.ms += 1_000
     assert offsets(pop(instance(store, clock, 7), 1)) == []
+
+
+def test_a_key_is_held_though_the_read_of_what_holds_it_is_stale(clock: Clock) -> None:
+    """The cursor is read strongly for the attempt, and so is the end of the log after a promotion."""
+    store = LateStore()
+    api = prepared(store, clock, "c")
+    api.produce("t", {"messages": [{"body": key, "key": key, "delay_ms": 1_000} for key in "ab"]})
+    store.fall_behind()
+    lagging, store.past = store.past, None
+    api.produce("t", {"messages": [{"body": "a", "key": "a"}]})
+    assert offsets(pop(api, 2, invisible_ms=60_000)) == [0, 1]
+    clock.ms += 1_000
+    store.past = lagging
+    assert offsets(pop(instance(store, clock, 7), 10, attempt_id="x")) == [3]
