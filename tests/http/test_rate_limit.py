@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.client import Client, Group, Topic
+from tests.support.client import Client, Group, Topic, offsets
 from tests.support.clock import Clock
+from tests.support.troubled_store import unavailable, unknown
 
 
 def taken_over(ms: int, clock: Clock, *groups: Group, step_ms: int = 20, **ask: object) -> int:
@@ -76,6 +77,21 @@ def test_units_counted_for_messages_that_were_not_there_are_given_back(topic: To
     assert len(group.pop()["messages"]) == 1
     topic.produce(*[{"body": "e", "tag": "x"}] * 6)
     assert len(group.pop()["messages"]) == 4
+
+
+def test_a_claim_without_an_answer_counts_since_its_repeat_delivers_it(client: Client, topic: Topic) -> None:
+    group, store = topic.group("slow", rate_limit=3), client.store
+    topic.produce(*"abcdefg")
+    group.take_one()
+
+    def no_answer(verb: str, about: object) -> Exception | None:
+        return unknown("write")(verb, about) if "claims" in str(about) else None
+
+    store.after = no_answer
+    assert client.post(f"{group.path}/pop", max_messages=2, attempt_id="x").status == 503
+    store.after = unavailable()
+    assert group.pop()["messages"] == []
+    assert offsets(group.pop(max_messages=2, attempt_id="x")["messages"]) == [1, 2]
 
 
 def test_a_long_poll_waits_until_the_rate_allows_more(topic: Topic, clock: Clock) -> None:
