@@ -74,7 +74,7 @@ def test_a_seed_plays_the_same_history_again() -> None:
 
 def test_a_process_that_dies_is_freed_without_a_collection_of_garbage() -> None:
     """Histories run without any, and leave dozens of processes."""
-    service = World(7).instance()
+    service = World(7).instance(NONE)  # one that the world does not keep
     rooms = [service.admin.draining, service.reading, service.sqs_queues, service.moves, service.requests]
     rooms += [service.pushing, service.sweeps]
     store = weakref.ref(service.env.store)  # which all rooms know
