@@ -12,6 +12,7 @@ from local.memory.store import MemoryStore
 from tests.support.clock import START_MS, Clock
 from tests.support.instances import instance as at_a_virtual_time
 from tests.support.recording_store import RecordingStore
+from tests.support.troubled_store import TroubledStore, unavailable
 
 Instance = Callable[[], Api]
 
@@ -94,6 +95,25 @@ def test_a_repeat_that_is_refused_as_the_time_ends_gets_the_first_place() -> Non
     clock.ms += DEDUP_MS - 1
     assert send("b") == 0
     assert len(api.read_messages("t", {})["messages"]) == 1
+
+
+def test_a_sender_that_others_overtake_gets_the_place_they_found() -> None:
+    """After its record another instance stores the message, and its own goes on to the next segment."""
+    store, clock = TroubledStore(), Clock()
+    api, other = at_a_virtual_time(store, clock), at_a_virtual_time(store, clock, 1)
+    api.put_topic("t", {"queues": 1})
+    message = {"messages": [{"body": "a", "dedup_id": "x"}]}
+    between = []
+
+    def overtake(_verb: str, about: object) -> None:
+        if isinstance(about, Write) and about.key.sk == "record":
+            store.after = unavailable()
+            between.append(other.produce("t", message))
+            for number in range(40):
+                api.produce("t", {"messages": [{"body": str(number)}]})
+
+    store.after = overtake
+    assert [api.produce("t", message)] == between
 
 
 def test_clocks_that_differ_store_nothing_twice_within_the_time() -> None:
