@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from chalicelib.table.writes import Write
 from tests.support.client import Client, Group, Topic, offsets
 from tests.support.clock import Clock
 from tests.support.troubled_store import unavailable, unknown
@@ -92,6 +95,25 @@ def test_a_claim_without_an_answer_counts_since_its_repeat_delivers_it(client: C
     store.after = unavailable()
     assert group.pop()["messages"] == []
     assert offsets(group.pop(max_messages=2, attempt_id="x")["messages"]) == [1, 2]
+
+
+def test_permits_given_back_late_do_not_count_in_the_next_second(topic: Topic, client: Client, clock: Clock) -> None:
+    group = topic.group("slow", rate_limit=5, filter={"tags": ["x"]})
+    other = group.seen_by(client.another())
+    topic.produce("a", "b", "c", {"body": "d", "tag": "x"})
+    together = client.store.write_together
+
+    def after_the_next_second_began(writes: Sequence[Write]) -> None:
+        client.store.write_together = together  # type: ignore[method-assign]
+        assert writes[0].key.sk.startswith("rate#")
+        clock.sleep(1_000)
+        topic.produce(*[{"body": "e", "tag": "x"}] * 9)
+        other.take(5)
+        together(writes)
+
+    client.store.write_together = after_the_next_second_began  # type: ignore[method-assign]
+    group.pop()
+    assert other.pop()["messages"] == []
 
 
 def test_a_long_poll_waits_until_the_rate_allows_more(topic: Topic, clock: Clock) -> None:
