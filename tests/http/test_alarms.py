@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from tests.support.client import Client, Group, Json, Topic
 from tests.support.clock import Clock
 
@@ -141,11 +142,8 @@ def test_due_retries_and_expired_leases_count_as_ready(topic: Topic, desk: Desk,
 
 
 def test_retries_in_pages_count_once_they_are_due(topic: Topic, desk: Desk, clock: Clock) -> None:
-    group = topic.group("billing", alarm={"ready": 80})
-    topic.produce(*map(str, range(100)))
-    messages = group.take(100)
-    for message in messages:
-        group.nack(message, delay_ms=60_000)
+    group = topic.group("billing", alarm={"ready": RETRY_PAGE_LEASES})
+    group.nack_into_a_page(delay_ms=60_000)
     assert desk.check() == 0
     clock.sleep(60_000)
     assert desk.check() == 1

@@ -9,6 +9,7 @@ import pytest
 from chalicelib.admin.draining import DELAYED_LATE_MS
 from chalicelib.base.limits import DAY_MS, ENTRY_LATE_MS, HEARD_MS, METADATA_AGE_MS_MAX, MINUTE_MS
 from chalicelib.catalogue.scaling import CHANGES_MAX
+from chalicelib.cursors.retries import RETRY_PAGE_LEASES
 from chalicelib.producing.key_hash import queue_of_key
 from tests.support.client import Client, Group, Json, Topic, bodies
 from tests.support.clock import Clock
@@ -208,6 +209,17 @@ def test_a_queue_is_read_until_every_group_has_settled_it(orders: Topic, hold: A
     assert orders.client.put(orders.path, queues=4).problem == (409, "QueuesDraining")
     orders.client.clock.sleep(DAY_MS)
     slow.ack(slow.take_one())
+    check(orders)
+    assert read_queues(orders) == [0, 1]
+
+
+def test_a_queue_is_read_while_its_retries_are_all_in_a_page(orders: Topic, clock: Clock) -> None:
+    group = orders.group("billing")
+    group.nack_into_a_page(DAY_MS, queue=3)
+    shrunk(orders, 2)
+    assert orders.details()["draining"] == [2, 3]
+    clock.sleep(DAY_MS)
+    assert len(group.drained()) == RETRY_PAGE_LEASES
     check(orders)
     assert read_queues(orders) == [0, 1]
 

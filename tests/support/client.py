@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from chalicelib import wiring
 from chalicelib.api import Api
 from chalicelib.api.admission import NOBODY, Demand
+from chalicelib.cursors.retries import PARKED_MAX, RETRY_PAGE_LEASES, RETRY_SOON_MS
 from chalicelib.protocols.doors import respond
 from chalicelib.push.outside import NOWHERE, Outside
 from chalicelib.service import Service
@@ -204,6 +205,15 @@ class Group:
             self.ack(*messages)
             got += messages
         return got
+
+    def nack_into_a_page(self, delay_ms: int, **fields: Any) -> None:
+        """Leaves this group `RETRY_PAGE_LEASES` new messages, all of them in a retry page, due in a little less."""
+        self.topic.produce(*["x"] * (PARKED_MAX + 1), **fields)
+        for place, message in enumerate(self.take(PARKED_MAX + 1)):
+            is_first = place <= PARKED_MAX - RETRY_PAGE_LEASES
+            self.nack(message, delay_ms=RETRY_SOON_MS + 1 if is_first else delay_ms)
+        self.client.clock.sleep(RETRY_SOON_MS + 1)
+        assert len(self.drained()) == PARKED_MAX + 1 - RETRY_PAGE_LEASES
 
     def ack(self, *messages: Json | str) -> Json:
         """Shows the receipts of these messages, or these receipts."""
