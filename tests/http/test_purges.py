@@ -132,6 +132,19 @@ def test_a_queue_that_is_added_later_is_purged_too(client: Client, clock: Clock)
     assert drained(group) == []
 
 
+@pytest.mark.parametrize("place", [{"delay_ms": LATER_MS}, {"queue": 1}])
+def test_what_was_sent_just_before_where_nothing_was_known_is_purged(topic: Topic, clock: Clock, place: Json) -> None:
+    """By an instance that has read the topic before it had a delayed message, or this queue."""
+    group = topic.group("purged")
+    topic.produce("known")
+    other = Topic(topic.client.another(), topic.name)
+    assert other.client.put(topic.path, queues=2).status == 200
+    other.produce("before", **place)
+    group.reset("now")
+    clock.sleep(LATER_MS)
+    assert drained(group) == []
+
+
 def test_purging_again_and_again_does_no_harm(topic: Topic, clock: Clock) -> None:
     group = topic.group("purged")
     topic.produce("a", delay_ms=LATER_MS)
