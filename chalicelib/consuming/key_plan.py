@@ -171,7 +171,8 @@ def _has_slot(cursor: Cursor, ready: Ready) -> bool:
 
 def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequence[int], want: int) -> tuple[int, bool]:
     """How many of these fresh messages to look at, and whether these are all that are needed: `want` that can be
-    delivered and some more, for others of their keys; or as many that cannot as can be set aside."""
+    delivered, and if they are of several keys some more, for others of these; or as many that cannot as can be set
+    aside."""
     ready = waiting = 0
     for count, offset in enumerate(wanted):
         is_blocked = line(known, offset) in blocked
@@ -179,9 +180,15 @@ def look(known: Knowledge, blocked: Collection[Line], aside: int, wanted: Sequen
             return count, True
         waiting, ready = waiting + is_blocked, ready + (not is_blocked)
         if ready == want:
-            further = LOOKED_FURTHER_MAX if want > 1 else 0
-            return min(count + 1 + further, len(wanted)), True
+            return min(count + 1 + further(known, blocked, wanted[: count + 1]), len(wanted)), True
     return len(wanted), False
+
+
+def further(known: Knowledge, blocked: Collection[Line], enough: Sequence[int]) -> int:
+    """How many messages to look at behind those that are enough: none if one key has all that can be delivered, or none
+    of these has any."""
+    lines = {line(known, offset) for offset in enough} - {*blocked}
+    return LOOKED_FURTHER_MAX if len(lines) > 1 and any(isinstance(own, str) for own in lines) else 0
 
 
 def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:

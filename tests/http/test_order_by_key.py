@@ -44,6 +44,14 @@ def test_a_pop_passes_no_more_than_thirty_two_for_it(topic: Topic, group: Group,
     assert bodies(group.take(2)) == ["a1", then]
 
 
+def test_a_pop_reads_on_for_more_of_the_first_key(topic: Topic, group: Group) -> None:
+    for number in range(8):
+        for key in "abc":
+            keyed(topic, f"{key}{number}")
+    assert bodies(group.take(8)) == [f"a{number}" for number in range(8)]
+    assert bodies(group.take(8)) == [f"b{number}" for number in range(8)]
+
+
 def test_a_pop_of_one_message_sets_none_aside(topic: Topic, group: Group) -> None:
     keyed(topic, "a1", "b1", "a2")
     group.take_one()

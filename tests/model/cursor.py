@@ -83,7 +83,7 @@ class Cursor:
 
     def in_turn(self, now: int, log: list[dict[str, Any]], besides: Collection[int], want: int) -> list[int]:
         """What can be taken, in the order in which it is: by key, the key that is ready for longest first. What was
-        never taken is among the first `want`, or not far behind these if they are more than one."""
+        never taken is among the first `want`, or not far behind these if they have several keys."""
         ready = [offset for offset in self.ready(now, len(log)) if offset not in besides]
         if not self.by_key:
             return ready
@@ -91,7 +91,9 @@ class Cursor:
         free = [offset for offset in ready if not any(self._is_behind(log, offset, other) for other in held)]
         fresh = [offset for offset in free if offset >= self.next]
         own: dict[str | int, list[int]] = {}
-        last = fresh[:want][-1] + LOOKED_FURTHER_MAX * (want > 1) if fresh else 0
+        lines = {line_of(log, offset) for offset in fresh[:want]}
+        is_mixed = len(lines) > 1 and any(isinstance(line, str) for line in lines)
+        last = fresh[:want][-1] + LOOKED_FURTHER_MAX * is_mixed if fresh else 0
         for offset in (offset for offset in free if offset <= last or offset < self.next):
             own.setdefault(line_of(log, offset), []).append(offset)
         since = {offset: log[offset]["stored_at_ms"] for offset in ready}
