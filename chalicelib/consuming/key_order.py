@@ -83,13 +83,12 @@ class KeyOrder:
             count, is_enough = key_plan.look(known, blocked, view.cursor.aside, reached, want)
             if count < len(wanted):
                 return Window(range(start, wanted[count]), wanted[:count], is_cut=not is_enough)
-            further = key_plan.further(known, blocked, wanted) if is_enough else ahead * (_GROWTH - 1)
-            is_all = not further or (is_enough and ahead >= want + further)
-            if is_all or offsets.stop < view.end:
+            target = want + key_plan.further(known, blocked, wanted) if is_enough else ahead * _GROWTH
+            if (is_enough and view.end - start >= target) or offsets.stop < view.end:
                 return Window(offsets, wanted, is_cut=not is_enough)
             if view.end - start < ahead or not view.chain or not view.chain[-1].is_sealed:
                 return Window(offsets, wanted, is_cut=False)
-            ahead += further
+            ahead = target
             self._skipper.look_on(view, ahead)
 
     def _examined(self, view: QueueView) -> tuple[range, list[int]]:

@@ -239,14 +239,20 @@ def test_what_was_sent_before_a_release_that_notes_it_comes(
 # -- two at once, and lost replies ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_purge_does_not_bring_back_what_a_later_one_has_purged(clock: Clock, waits: bool) -> None:
+def with_one_taken(clock: Clock) -> tuple[TroubledStore, Topic, Group, Client]:
+    """A topic and a group that has taken its only message, and a client of another instance."""
     store = TroubledStore()
     client = Client(store, clock)
     topic, other = client.topic("orders"), client.another()
     group = topic.group("purged")
     topic.produce("first")
     group.take_one()
+    return store, topic, group, other
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_purge_does_not_bring_back_what_a_later_one_has_purged(clock: Clock, waits: bool) -> None:
+    store, topic, group, other = with_one_taken(clock)
     if waits:
         begin(topic, "half")
 
@@ -262,12 +268,7 @@ def test_a_purge_does_not_bring_back_what_a_later_one_has_purged(clock: Clock, w
 
 
 def test_a_purge_that_meets_an_earlier_one_purges_what_came_between(clock: Clock) -> None:
-    store = TroubledStore()
-    client = Client(store, clock)
-    topic, other = client.topic("orders"), client.another()
-    group = topic.group("purged")
-    topic.produce("first")
-    group.take_one()
+    store, topic, group, other = with_one_taken(clock)
     earlier: list[Any] = []
 
     def purge_around_it(verb: str, about: Any) -> None:
