@@ -197,7 +197,8 @@ def arrange(cursor: Cursor, window: Window, choice: Choice) -> Pick:
     fresh = {each.offset for each in chosen if each.lease is None}
     last = max(fresh, default=cursor.next - 1)
     stop = next((offset for offset in window.wanted if offset > last), window.offsets.stop)
-    if not chosen and window.is_cut and stop == cursor.next:
+    has_room = len(cursor.leases) < LEASES_MAX  # for one that holds what is set aside
+    if not chosen and window.is_cut and stop == cursor.next and has_room:
         stop = window.offsets.stop  # the claim after this one looks further
     aside = [offset for offset in window.wanted if offset < stop and offset not in fresh]
     return Pick(

@@ -104,7 +104,7 @@ class Consumers:
             if is_current:
                 self._forget(group, [cursor for cursor in cursors if cursor.stands], last)
             return None
-        outdated = [cursor for cursor in cursors if cursor.stands and cursor.purged_at_ms != group.purged_at_ms]
+        outdated = [cursor for cursor in cursors if cursor.purged_at_ms != group.purged_at_ms]
         if last is None and outdated:  # resets have left them alone
             self.move([(cursor, group.start_of(cursor.queue)) for cursor in outdated], group.purged_at_ms)
             return None

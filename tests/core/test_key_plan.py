@@ -11,7 +11,7 @@ from chalicelib.base.limits import LEASES_MAX, TAKEOVERS_MAX
 from chalicelib.catalogue.group import BY_KEY, Group
 from chalicelib.consuming import key_plan
 from chalicelib.consuming.claim_plan import Pick, Tokens, take
-from chalicelib.consuming.key_plan import Known, Owed, Window
+from chalicelib.consuming.key_plan import Choice, Known, Owed, Window
 from chalicelib.consuming.receipt_batch import NOTHING
 from chalicelib.cursors import cursor_writes
 from chalicelib.cursors.cursor import Cursor
@@ -126,5 +126,8 @@ def test_of_many_leases_one_write_takes_as_many_as_it_can_name_and_says_so() -> 
 def test_a_cursor_without_room_for_another_lease_takes_nothing_fresh() -> None:
     full = {str(number): Lease(str(number), 2 * number, 1, NOW + 1, 1) for number in range(LEASES_MAX)}
     known = {offset: Known(None, 0) for offset in range(2 * LEASES_MAX + AHEAD)}
-    picked, _ = planned(Cursor(KEY, 0, 2 * LEASES_MAX, full), known, 10)
+    cursor = Cursor(KEY, 0, 2 * LEASES_MAX, full)
+    picked, _ = planned(cursor, known, 10)
     assert (picked.count, picked.is_limited) == (0, True)
+    blocked = range(cursor.next, cursor.next + AHEAD)
+    assert not key_plan.arrange(cursor, Window(blocked, blocked, True), Choice((), False, False)).fresh

@@ -165,15 +165,18 @@ def test_another_reset_lifts_the_purge(topic: Topic, clock: Clock) -> None:
     assert drained(group) == ["stored", "delayed"]
 
 
-def test_a_reset_of_one_queue_lifts_the_purge_there(client: Client, clock: Clock) -> None:
+@pytest.mark.parametrize("consumer_id", [None, "ann"])
+def test_a_reset_of_one_queue_lifts_the_purge_there(client: Client, clock: Clock, consumer_id: str | None) -> None:
     topic = client.topic("wide", queues=2)
-    group = topic.group("purged")
+    group = topic.group("purged", mode="broadcast" if consumer_id else "clustering")
+    topic.produce("taken", queue=1)
+    assert drained(group, consumer_id=consumer_id) == ["taken"]
     for queue in (0, 1):
         topic.produce(str(queue), queue=queue, delay_ms=LATER_MS)
     group.reset("now")
-    group.reset({"queue": 1, "offset": 0})
+    group.reset({"queue": 1, "offset": 1})
     clock.sleep(LATER_MS)
-    assert drained(group) == ["1"]
+    assert drained(group, consumer_id=consumer_id) == ["1"]
 
 
 def test_dead_letters_stay_and_can_be_redriven(topic: Topic, clock: Clock) -> None:
